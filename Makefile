@@ -1,0 +1,55 @@
+# Everything a fresh machine needs is python3, pip and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: run demo test test-long lint format bench docs lock clean
+
+run: $(READY)  ## set everything up and watch agents exchange letters
+	@$(BIN)/python -m postroom.demo
+
+demo: $(READY)  ## a minute's tour, agent by agent
+	@$(BIN)/python -m postroom.demo --slow
+
+test: $(READY)  ## lint, types, house rules, tests with coverage; prints where the time went
+	@$(BIN)/python tools/check.py
+
+test-long: $(READY)  ## the same tests with many more examples, processes and kills
+	@POSTROOM_TEST_LONG=1 $(BIN)/python -m pytest -q -n 2
+
+lint: $(READY)  ## style, types, rooms; prints the shape of the code
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python tools/shape.py
+
+format: $(READY)
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## speed, as ratios against what this disk can do
+	@$(BIN)/python -m bench
+
+docs: $(READY)  ## draw what docs/ takes from the code
+	@$(BIN)/python tools/draw.py
+
+lock:  ## pin the newest versions of everything
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/pip install -q pip-tools
+	$(VENV)-lock/bin/pip-compile -q --extra dev --strip-extras --generate-hashes --no-emit-index-url \
+		--no-emit-trusted-host --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml
+	rm -rf $(VENV)-lock
+
+clean:
+	rm -rf $(VENV) .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# Some systems split venv's pip off; then the outer pip fills the environment.
+$(READY): requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m venv --without-pip $(VENV)
+	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
+	 else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; \
+	 $$pip install -q --disable-pip-version-check --require-hashes -r requirements.lock && \
+	 $$pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

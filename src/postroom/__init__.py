@@ -1,0 +1,141 @@
+"""Postroom: the post room for AI agents. Durable, prompt, structured mail between processes, with no server.
+
+    import postroom
+    room = postroom.open()
+    room.mailbox("coder").send("researcher", "Which sort is stable?")
+    letter = room.mailbox("researcher").wait(timeout=30)
+
+This is the only door: what is not named here may change. Everything is loaded when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .errors import (
+        BadStore,
+        Busy,
+        Conflict,
+        Damaged,
+        DeadlinePassed,
+        HopsSpent,
+        IdTaken,
+        IllegalMove,
+        Invalid,
+        LeaseLost,
+        LookAlike,
+        LoopDetected,
+        Missing,
+        NameTaken,
+        NotAllowed,
+        PostroomError,
+        QuotaFull,
+        Refused,
+        Resync,
+        SchemaTooNew,
+        StaleRevision,
+        StoreBusy,
+        StoreFailing,
+        TooFast,
+        TooLarge,
+        UnknownAgent,
+        UnknownMessage,
+        Unreadable,
+    )
+    from .letter import Batch, Letter, Work
+    from .mailbox import Mailbox, draft
+    from .model.change import Change, Cursor
+    from .model.delivery import Delivery, State
+    from .model.handoff import Handoff
+    from .model.message import Message, Priority, Recipient
+    from .model.parts import Part, data, event, file, reference, text
+    from .room import Room, open
+    from .service.sending import Receipt
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BadStore",
+    "Batch",
+    "Busy",
+    "Change",
+    "Conflict",
+    "Cursor",
+    "Damaged",
+    "DeadlinePassed",
+    "Delivery",
+    "Handoff",
+    "HopsSpent",
+    "IdTaken",
+    "IllegalMove",
+    "Invalid",
+    "LeaseLost",
+    "Letter",
+    "LookAlike",
+    "LoopDetected",
+    "Mailbox",
+    "Message",
+    "Missing",
+    "NameTaken",
+    "NotAllowed",
+    "Part",
+    "PostroomError",
+    "Priority",
+    "QuotaFull",
+    "Receipt",
+    "Recipient",
+    "Refused",
+    "Resync",
+    "Room",
+    "SchemaTooNew",
+    "StaleRevision",
+    "State",
+    "StoreBusy",
+    "StoreFailing",
+    "TooFast",
+    "TooLarge",
+    "UnknownAgent",
+    "UnknownMessage",
+    "Unreadable",
+    "Work",
+    "__version__",
+    "data",
+    "draft",
+    "event",
+    "file",
+    "open",
+    "reference",
+    "text",
+]
+
+_HOMES = {
+    "errors": (
+        "BadStore Busy Conflict Damaged DeadlinePassed HopsSpent IdTaken IllegalMove Invalid LeaseLost LookAlike"
+        " LoopDetected Missing NameTaken NotAllowed PostroomError QuotaFull Refused Resync SchemaTooNew"
+        " StaleRevision StoreBusy StoreFailing TooFast TooLarge UnknownAgent UnknownMessage Unreadable"
+    ),
+    "letter": "Batch Letter Work",
+    "mailbox": "Mailbox draft",
+    "model.change": "Change Cursor",
+    "model.delivery": "Delivery State",
+    "model.handoff": "Handoff",
+    "model.message": "Message Priority Recipient",
+    "model.parts": "Part data event file reference text",
+    "room": "Room open",
+    "service.sending": "Receipt",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'postroom' has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

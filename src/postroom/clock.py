@@ -1,0 +1,60 @@
+"""Time and fresh names, as things that can be handed in: tests bring their own.
+
+Order never comes from here (stores number what they accept), and leases never from the wall clock.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from .model.query import Moment
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]  # ten bits at a time
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class Clock(Protocol):
+    def now(self) -> Moment: ...
+
+
+class Ids(Protocol):
+    def message(self) -> str: ...
+    def token(self) -> str: ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now(self) -> Moment:
+        return Moment(wall=datetime.now(UTC), steady=time.clock_gettime(_STEADY), boot=boot_id())
+
+
+class RandomIds:
+    """ULIDs for letters; 128 random bits for leases."""
+
+    def message(self) -> str:
+        number = (time.time_ns() // 1_000_000 << 80) | int.from_bytes(os.urandom(10))
+        return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -10, -10)])
+
+    def token(self) -> str:
+        return secrets.token_hex(16)
+
+
+@cache
+def boot_id() -> str:
+    """Names this boot of this machine."""
+    if sys.platform == "linux":
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    asked = subprocess.run(
+        ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=True
+    )
+    return asked.stdout.strip()

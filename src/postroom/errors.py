@@ -1,0 +1,228 @@
+"""The tree of everything that can go wrong, and what each kind means for the caller.
+
+This room knows nothing else. Every other room may raise from it.
+
+    PostroomError                  code   fault    temporary
+    ├─ Invalid                     1000   caller   no      a value breaks a rule
+    │  ├─ LookAlike                1001                    the name reads like another agent's
+    │  ├─ TooLarge                 1002                    a size, count or depth is over its limit
+    │  └─ BadStore                 1003                    the store's address or file cannot be used
+    ├─ Refused                     2000   caller   no      the rules of the house say no
+    │  ├─ NotAllowed               2001                    this caller may not do this here
+    │  ├─ LoopDetected             2002                    the target already relayed this letter
+    │  ├─ HopsSpent                2003                    the letter was relayed too often
+    │  ├─ DeadlinePassed           2004                    too late for this
+    │  └─ IllegalMove              2005                    the transition table has no such move
+    ├─ Busy                        3000   house    yes     trying again later helps
+    │  ├─ QuotaFull                3001                    the inbox is full
+    │  ├─ StoreBusy                3002                    another process holds the store
+    │  ├─ StoreFailing             3003                    the disk is full or failing
+    │  └─ TooFast                  3004                    too many letters in one thread in a minute
+    ├─ Missing                     4000   caller   no      there is no such thing (or it is not yours)
+    │  ├─ UnknownAgent             4001
+    │  └─ UnknownMessage           4002
+    ├─ Conflict                    5000   race     no      someone else was first
+    │  ├─ LeaseLost                5001                    the lease ran out or belongs to another
+    │  ├─ StaleRevision            5002   race     yes     the thing changed since you read it
+    │  ├─ IdTaken                  5003                    the id or key already names other content
+    │  ├─ NameTaken                5004                    a live agent holds this name
+    │  └─ Resync                   5005                    the cursor is from another life of the room
+    └─ Damaged                     6000   house    no      the store cannot be read
+       ├─ Unreadable               6001                    an item is damaged
+       └─ SchemaTooNew             6002                    a newer Postroom wrote this room
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+Fault = Literal["caller", "house", "race"]
+
+
+class PostroomError(Exception):
+    """Something went wrong in the post room."""
+
+    code: ClassVar[int] = 0
+    fault: ClassVar[Fault] = "house"
+    temporary: ClassVar[bool] = False  # does trying the same thing again help?
+
+    def __init__(self, message: str = "", *, field: str | None = None, hint: str | None = None) -> None:
+        self.message = message or (type(self).__doc__ or "").strip()
+        self.field = field  # the argument or field that is wrong
+        self.hint = hint  # what to do about it
+        self.key: str | None = None  # of a failed send: send again with this key, and it is safe
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        text = f"{self.field}: {self.message}" if self.field else self.message
+        if self.hint:
+            text = f"{text} ({self.hint})"
+        return f"{text} [retry with key={self.key!r}]" if self.key else text
+
+
+class Invalid(PostroomError):
+    """A value breaks a rule."""
+
+    code = 1000
+    fault = "caller"
+
+
+class LookAlike(Invalid):
+    """The name reads like that of another agent."""
+
+    code = 1001
+
+
+class TooLarge(Invalid):
+    """A size, a count or a depth is over its limit."""
+
+    code = 1002
+
+
+class BadStore(Invalid):
+    """The store's address or file cannot be used."""
+
+    code = 1003
+
+
+class Refused(PostroomError):
+    """The rules of the house say no."""
+
+    code = 2000
+    fault = "caller"
+
+
+class NotAllowed(Refused):
+    """This caller may not do this here."""
+
+    code = 2001
+
+
+class LoopDetected(Refused):
+    """The letter already went through this agent."""
+
+    code = 2002
+
+
+class HopsSpent(Refused):
+    """The letter was relayed as often as it may be."""
+
+    code = 2003
+
+
+class DeadlinePassed(Refused):
+    """It is too late for this."""
+
+    code = 2004
+
+
+class IllegalMove(Refused):
+    """The transition table has no such move."""
+
+    code = 2005
+
+
+class Busy(PostroomError):
+    """Not now; trying again later helps."""
+
+    code = 3000
+    temporary = True
+
+
+class QuotaFull(Busy):
+    """The inbox is full."""
+
+    code = 3001
+
+
+class StoreBusy(Busy):
+    """Another process holds the store."""
+
+    code = 3002
+
+
+class StoreFailing(Busy):
+    """The disk is full or failing."""
+
+    code = 3003
+
+
+class TooFast(Busy):
+    """Too many letters in one thread in a minute."""
+
+    code = 3004
+
+
+class Missing(PostroomError):
+    """There is no such thing here."""
+
+    code = 4000
+    fault = "caller"
+
+
+class UnknownAgent(Missing):
+    """There is no such agent here."""
+
+    code = 4001
+
+
+class UnknownMessage(Missing):
+    """There is no such letter here."""
+
+    code = 4002
+
+
+class Conflict(PostroomError):
+    """Someone else was first."""
+
+    code = 5000
+    fault = "race"
+
+
+class LeaseLost(Conflict):
+    """The lease ran out, was given back, or belongs to another holder."""
+
+    code = 5001
+
+
+class StaleRevision(Conflict):
+    """The thing changed since it was read."""
+
+    code = 5002
+    temporary = True
+
+
+class IdTaken(Conflict):
+    """This id or key already names a letter with other content."""
+
+    code = 5003
+
+
+class NameTaken(Conflict):
+    """A live agent holds this name."""
+
+    code = 5004
+
+
+class Resync(Conflict):
+    """The cursor is from another life of this room; start from the present."""
+
+    code = 5005
+
+
+class Damaged(PostroomError):
+    """The store is damaged."""
+
+    code = 6000
+
+
+class Unreadable(Damaged):
+    """An item in the store cannot be read."""
+
+    code = 6001
+
+
+class SchemaTooNew(Damaged):
+    """A newer version of Postroom wrote this room."""
+
+    code = 6002

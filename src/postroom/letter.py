@@ -1,0 +1,211 @@
+"""Letters as a program holds them: read, answered, worked on.
+
+`Letter` is mail that was looked at; `Work` is mail that was claimed, and is done when its block is left.
+They hold a letter and the mailbox it lies in, and decide nothing themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from .model.delivery import Delivery, State
+from .model.message import Message, Priority, Recipient
+from .model.parts import Part
+from .model.query import Found
+from .service.sending import Receipt
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .mailbox import Fields, Mailbox
+    from .service.compose import Draft
+
+
+class LetterView:
+    """What can be seen of a letter in a mailbox."""
+
+    def __init__(self, found: Found) -> None:
+        mailbox = found.delivery.mailbox
+        self.message: Message = found.message.seen_by(mailbox)
+        self.delivery: Delivery = found.delivery
+
+    @property
+    def id(self) -> str:
+        return self.message.id
+
+    @property
+    def sender(self) -> str:
+        return self.message.sender
+
+    @property
+    def recipients(self) -> tuple[Recipient, ...]:
+        return self.message.recipients
+
+    @property
+    def subject(self) -> str:
+        return self.message.subject
+
+    @property
+    def text(self) -> str:
+        """All text parts, as one text."""
+        return self.message.text
+
+    @property
+    def data(self) -> Any:
+        """The content of the first data part, or None."""
+        return next((part["data"] for part in self.message.parts if part.type == "data"), None)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self.message.parts
+
+    @property
+    def kind(self) -> str:
+        return self.message.kind
+
+    @property
+    def priority(self) -> Priority:
+        return self.message.priority
+
+    @property
+    def thread(self) -> str:
+        """The id of the thread's root letter."""
+        return self.message.thread
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.message.tags
+
+    @property
+    def created_at(self) -> datetime:
+        return self.message.created_at
+
+    @property
+    def state(self) -> State:
+        return self.delivery.state
+
+    def __repr__(self) -> str:
+        about = f" {self.subject!r}" if self.subject else ""
+        return f"<{type(self).__name__} {self.id} from {self.sender}{about} ({self.state})>"
+
+
+class Letter(LetterView):
+    """Mail that was looked at. It stays in the inbox until it is acknowledged."""
+
+    def __init__(self, mailbox: Mailbox, found: Found) -> None:
+        super().__init__(found)
+        self._mailbox = mailbox
+
+    def reply(self, body: Any = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
+        """Answer it: thread, subject, scope, priority and conversation are kept."""
+        return self._mailbox.reply(self.id, body, to_all=to_all, **fields)
+
+    def forward(self, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+        """Pass it on. A letter is relayed a limited number of times, and never back along its way."""
+        return self._mailbox.forward(self.id, to, body, **fields)
+
+    def ack(self, *, archive: bool = True) -> None:
+        """Done with it: it leaves the inbox for good."""
+        self._mailbox._ack([self], archive=archive)
+
+    def reject(self, reason: str) -> None:
+        """Refuse it: it goes to the dead letters, and its sender is told why."""
+        self._mailbox._fail([self], reason, retry=False)
+
+    def to_markdown(self) -> str:
+        """For a prompt: the content stands in a fence that it cannot break."""
+        return self._mailbox.room.markdown(self.message)
+
+    @property
+    def _found(self) -> Found:
+        return Found(self.message, self.delivery)
+
+
+class Work(Letter):
+    """Mail that was claimed: nobody else gets it while the lease lasts.
+
+    As a context manager it is done on exit, and back in the inbox on an error, where it is offered again after
+    a pause, until its tries are spent.
+    """
+
+    @property
+    def is_settled(self) -> bool:
+        """Was it acknowledged, failed or given back?"""
+        return self.delivery.state is not State.CLAIMED
+
+    def ack_and_reply(
+        self, body: Any = None, *, to_all: bool = False, archive: bool = True, **fields: Unpack[Fields]
+    ) -> Receipt:
+        """Done, and answered, in one commit."""
+        draft = self._mailbox._reply_draft(self.id, body, to_all=to_all, **fields)
+        return self._mailbox._ack_and_send([self], [draft], archive=archive)[0]
+
+    def ack_and_send(self, drafts: Sequence[Draft], *, archive: bool = True) -> list[Receipt]:
+        """Done, and further letters sent, in one commit."""
+        return self._mailbox._ack_and_send([self], drafts, archive=archive)
+
+    def fail(self, reason: str, *, retry: bool = True) -> None:
+        """This try failed. It is offered again later, or, without retry, it is dead at once."""
+        self._mailbox._fail([self], reason, retry=retry)
+
+    def release(self) -> None:
+        """Give it back, as if it had never been claimed."""
+        self._mailbox._release([self])
+
+    def renew(self, lease: float | None = None) -> None:
+        """Hold on for longer, counted from now."""
+        self._mailbox._renew([self], lease)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.is_settled:
+            return
+        if error is None:
+            self.ack()
+        elif isinstance(error, Exception):
+            self.fail(f"{type(error).__name__}: {error}")
+        else:  # Ctrl-C is nobody's failure
+            self.release()
+
+
+class Batch(list[Work]):
+    """Several letters claimed at once; settled in one commit each. May be empty."""
+
+    def __init__(self, mailbox: Mailbox, works: Iterable[Work]) -> None:
+        super().__init__(works)
+        self._mailbox = mailbox
+
+    @property
+    def unsettled(self) -> list[Work]:
+        return [work for work in self if not work.is_settled]
+
+    def ack(self, *, archive: bool = True) -> None:
+        """All that is not settled yet is done, in one commit."""
+        self._mailbox._ack(self.unsettled, archive=archive)
+
+    def release(self) -> None:
+        """All that is not settled yet goes back, in one commit."""
+        self._mailbox._release(self.unsettled)
+
+    def renew(self, lease: float | None = None) -> None:
+        self._mailbox._renew(self.unsettled, lease)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.ack()
+        elif isinstance(error, Exception):
+            self._mailbox._fail(self.unsettled, f"{type(error).__name__}: {error}", retry=True)
+        else:
+            self.release()

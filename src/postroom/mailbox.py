@@ -1,0 +1,375 @@
+"""An agent's mailbox: the verbs, as a program calls them. Parses nothing, decides nothing: calls the service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypedDict, overload
+
+from .errors import Invalid
+from .letter import Batch, Letter, Work
+from .model.card import Agent
+from .model.change import Cursor
+from .model.handoff import Handoff
+from .model.message import Message, Priority, TaskNote
+from .model.names import check_agent
+from .model.query import Found
+from .model.thread import Conversation, Thread, Turn
+from .service import dead, directory, holding, reading, sending, threads
+from .service.compose import Draft
+from .service.reading import NO_FILTER, Filter
+from .service.sending import Receipt
+from .service.waiting import wait_until
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .room import Room
+
+When = datetime | timedelta | float
+
+
+class Fields(TypedDict, total=False):
+    """What a letter may carry besides its recipient and body."""
+
+    cc: Any
+    bcc: Any
+    data: Any  # any JSON; becomes a data part
+    subject: str
+    kind: str
+    priority: Priority | str | int
+    scope: str
+    expires: When  # not offered after this
+    at: When  # not delivered before this
+    thread_tag: str
+    conversation_id: str
+    in_reply_to: str
+    task: TaskNote | dict[str, Any]
+    callback: dict[str, Any]
+    context: dict[str, Any]
+    attachments: Sequence[str]
+    tags: Sequence[str]
+    metadata: dict[str, Any]
+    key: str  # the same key again sends nothing twice
+    id: str  # only for a letter that has one already
+    extra: dict[str, Any]
+
+
+class Filters(TypedDict, total=False):
+    """Which letters are wanted."""
+
+    kinds: str | Sequence[str]
+    min_priority: Priority | str | int
+    sender: str
+    thread: str
+    thread_tag: str
+    tag: str
+    scope: str
+    since: datetime
+
+
+def draft(to: Any, body: Any = None, **fields: Unpack[Fields]) -> Draft:
+    """A letter for `send_many` or `ack_and_send`; nothing in it is checked before it is sent."""
+    return Draft(to=to, body=body, **fields)
+
+
+class Mailbox:
+    """One agent's mailbox in a room. Cheap to make; making one writes nothing."""
+
+    def __init__(self, room: Room, name: str) -> None:
+        self.room = room
+        self.name = check_agent(name, "mailbox")
+        self._office = room._office
+        self._caller = room._principal
+
+    def __repr__(self) -> str:
+        return f"<Mailbox {self.name}>"
+
+    # -- sending
+
+    def send(self, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+        """Send a letter to one or many. When this returns, it is on stable storage."""
+        return self._send([Draft(sender=self.name, to=to, body=body, **fields)])[0]
+
+    def send_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
+        """Send several letters in one commit: all or none."""
+        return self._send(self._own(drafts))
+
+    def reply(self, id: str, /, body: Any = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
+        """Answer a letter that was sent or received here."""
+        return self._send([self._reply_draft(id, body, to_all=to_all, **fields)])[0]
+
+    def forward(self, id: str, /, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+        """Pass a letter on, after a word of one's own."""
+        return self._send([sending.forward_draft(self._office, self.name, id, to, body, **fields)])[0]
+
+    def broadcast(
+        self, scope: str, /, body: Any = None, *, exclude: Sequence[str] = (), **fields: Unpack[Fields]
+    ) -> Receipt:
+        """One letter to everyone registered in a scope, except oneself and those left out."""
+        return self._send([sending.broadcast_draft(self.name, scope, body, exclude=exclude, **fields)])[0]
+
+    def handoff(self, to: Any, handoff: Handoff, **fields: Unpack[Fields]) -> Receipt:
+        """Hand work over, with all its context."""
+        return self._send([sending.handoff_draft(self.name, to, handoff, **fields)])[0]
+
+    # -- reading
+
+    def check(
+        self,
+        limit: int | None = 20,
+        *,
+        unread_only: bool = True,
+        peek: bool = False,
+        **filters: Unpack[Filters],
+    ) -> list[Letter]:
+        """The inbox: unread first, by priority, then age. Stamps what it returns as read, unless it peeks."""
+        found = reading.check(
+            self._office,
+            self._caller,
+            self.name,
+            filter=_filter(filters),
+            limit=_check_limit(limit),
+            unread_only=unread_only,
+            peek=peek,
+        )
+        return [Letter(self, f) for f in found]
+
+    def read(self, id: str) -> Letter:
+        """One letter by its id, stamped as read."""
+        return Letter(self, reading.read(self._office, self._caller, self.name, id))
+
+    def counts(self) -> dict[str, int]:
+        """Unread letters by priority, and in total."""
+        counted = reading.counts(self._office, self._caller, self.name)
+        by_name = {priority.name.lower(): counted[priority] for priority in sorted(counted, reverse=True)}
+        return by_name | {"total": sum(counted.values())}
+
+    def wait(
+        self, timeout: float = 30.0, *, since: Cursor | str | None = None, peek: bool = False
+    ) -> Letter | None:
+        """The next unread letter, as soon as there is one; None when the time is up.
+
+        With a cursor: the next letter accepted after it, read or not, so that nothing is missed.
+        """
+        return self.room.wait([self.name], timeout, since=since, peek=peek)
+
+    def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
+        """The unread mail as text for a prompt, within a budget of characters. Marks nothing as read."""
+        found = reading.check(self._office, self._caller, self.name, limit=None, peek=True)
+        messages = [f.message.seen_by(self.name) for f in found]
+        return self.room.digest(messages, budget=budget, most=most, longest=longest)
+
+    # -- working
+
+    @overload
+    def claim(
+        self,
+        count: None = None,
+        *,
+        lease: float | None = None,
+        timeout: float = 0,
+        holder: str | None = None,
+        **filters: Unpack[Filters],
+    ) -> Work | None: ...
+    @overload
+    def claim(
+        self,
+        count: int,
+        *,
+        lease: float | None = None,
+        timeout: float = 0,
+        holder: str | None = None,
+        **filters: Unpack[Filters],
+    ) -> Batch: ...
+    def claim(
+        self,
+        count: int | None = None,
+        *,
+        lease: float | None = None,
+        timeout: float = 0,
+        holder: str | None = None,
+        **filters: Unpack[Filters],
+    ) -> Work | Batch | None:
+        """Take the most urgent letter under a lease: nobody else gets it meanwhile. None if there is none.
+
+        With a count: up to so many at once, as a Batch, which may be empty. With a timeout: wait for mail.
+        """
+        wanted = _check_count(count)
+
+        def take() -> list[Found]:
+            return holding.claim(
+                self._office,
+                self._caller,
+                self.name,
+                count=wanted,
+                lease=lease,
+                holder=holder,
+                filter=_filter(filters),
+            )
+
+        found = wait_until(self._office, [self.name], timeout, take) or []
+        works = [Work(self, f) for f in found]
+        if count is None:
+            return works[0] if works else None
+        return Batch(self, works)
+
+    def work(
+        self,
+        *,
+        batch: int = 1,
+        lease: float | None = None,
+        timeout: float | None = None,
+        **filters: Unpack[Filters],
+    ) -> Iterator[Work]:
+        """A worker loop: claims letters and hands them out, for ever, or until none came for `timeout` seconds.
+
+        Going on to the next letter acknowledges the last one (with a batch: all of it, in one commit, when it
+        is through). Leaving the loop early gives back what is not settled.
+        """
+        wait = 3600.0 if timeout is None else timeout
+        while True:
+            claimed = self.claim(batch, lease=lease, timeout=wait, **filters)
+            if not claimed and timeout is not None:
+                return
+            try:
+                yield from claimed
+            except GeneratorExit:
+                claimed.release()
+                raise
+            claimed.ack()
+
+    # -- dead letters
+
+    def dead(self, limit: int | None = None) -> list[Letter]:
+        """Dead letters, the oldest first; `delivery.reason` and `delivery.history` say why."""
+        found = dead.list_dead(self._office, self._caller, self.name, _check_limit(limit))
+        return [Letter(self, f) for f in found]
+
+    def revive(self, *ids: str) -> list[Letter]:
+        """Dead letters back into the inbox."""
+        return [Letter(self, f) for f in dead.revive(self._office, self._caller, self.name, ids)]
+
+    def purge(self, *ids: str) -> int:
+        """Delete dead letters for good; says how many went."""
+        return dead.purge_dead(self._office, self._caller, self.name, ids)
+
+    # -- threads
+
+    def thread(self, id: str) -> list[Message]:
+        """The letters of a thread that were sent or received here, the oldest first."""
+        return threads.thread(self._office, self._caller, self.name, id)
+
+    def tagged(self, tag: str, scope: str | None = None) -> list[Message]:
+        """The letters with a thread tag that were sent or received here."""
+        return threads.tagged(self._office, self._caller, self.name, tag, scope)
+
+    def reply_chain(self, id: str) -> list[Message]:
+        """From the root of a thread down to this letter."""
+        return threads.reply_chain(self._office, self._caller, self.name, id)
+
+    def threads(self, limit: int = 50) -> list[Thread]:
+        """Threads with replies, the most recently active first."""
+        return threads.threads(self._office, self._caller, self.name, limit)
+
+    def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
+        return threads.conversations(self._office, self._caller, self.name, scope, limit)
+
+    def conversation(self, id: str) -> Conversation:
+        """A conversation's participants and counts."""
+        return threads.conversation(self._office, self._caller, self.name, id)
+
+    def turns(self, conversation: str) -> list[Turn]:
+        """A conversation replayed."""
+        return threads.turns(self._office, self._caller, self.name, conversation)
+
+    # -- directory
+
+    def register(self, **card: Any) -> Agent:
+        """Say who you are: display_name, description, capabilities, program, model, scopes, allow_from,
+        max_concurrent_tasks, metadata.
+        """
+        return directory.register(self._office, self._caller, self.name, **card)
+
+    def heartbeat(
+        self,
+        *,
+        current_tasks: Sequence[str] | None = None,
+        poll_interval: float | None = None,
+        active: bool = False,
+    ) -> Agent:
+        """A sign of life; agents without one count as offline after a minute."""
+        return directory.heartbeat(
+            self._office,
+            self._caller,
+            self.name,
+            current_tasks=current_tasks,
+            poll_interval=poll_interval,
+            active=active,
+        )
+
+    def leave(self) -> Agent:
+        """Say goodbye. Mail that comes meanwhile waits."""
+        return directory.heartbeat(self._office, self._caller, self.name, leaving=True)
+
+    # -- for letters
+
+    def _own(self, drafts: Sequence[Draft]) -> list[Draft]:
+        for one in drafts:
+            if not isinstance(one, Draft):
+                raise Invalid(f"must be drafts, not {type(one).__name__}", field="drafts")
+            one.sender = self.name
+        return list(drafts)
+
+    def _send(self, drafts: Sequence[Draft]) -> list[Receipt]:
+        return sending.send(self._office, self._caller, drafts)
+
+    def _reply_draft(self, id: str, /, body: Any, *, to_all: bool = False, **fields: Unpack[Fields]) -> Draft:
+        return sending.reply_draft(self._office, self.name, id, body, to_all=to_all, **fields)
+
+    def _ack(self, letters: Sequence[Letter], *, archive: bool) -> None:
+        held = [letter._found for letter in letters]
+        _update(letters, holding.ack(self._office, self._caller, self.name, held, archive=archive))
+
+    def _ack_and_send(self, letters: Sequence[Letter], drafts: Sequence[Draft], *, archive: bool) -> list[Receipt]:
+        held = [letter._found for letter in letters]
+        after, receipts = holding.ack_and_send(
+            self._office, self._caller, self.name, held, self._own(drafts), archive=archive
+        )
+        _update(letters, after)
+        return receipts
+
+    def _fail(self, letters: Sequence[Letter], reason: str, *, retry: bool) -> None:
+        held = [letter._found for letter in letters]
+        _update(letters, holding.fail(self._office, self._caller, self.name, held, reason, retry=retry))
+
+    def _release(self, letters: Sequence[Letter]) -> None:
+        held = [letter._found for letter in letters]
+        _update(letters, holding.release(self._office, self._caller, self.name, held))
+
+    def _renew(self, letters: Sequence[Letter], lease: float | None) -> None:
+        held = [letter._found for letter in letters]
+        _update(letters, holding.renew(self._office, self._caller, self.name, held, lease))
+
+
+def _update(letters: Sequence[Letter], after: Sequence[Found]) -> None:
+    for letter, found in zip(letters, after, strict=True):
+        letter.delivery = found.delivery
+
+
+def _filter(filters: Filters) -> Filter:
+    return Filter(**filters) if filters else NO_FILTER
+
+
+def _check_limit(limit: int | None) -> int | None:
+    if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit > 0):
+        return limit
+    raise Invalid(f"{limit!a} is not a number of letters", field="limit")
+
+
+def _check_count(count: int | None) -> int:
+    if count is None:
+        return 1
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 < count <= 10_000:
+        raise Invalid(f"{count!a} is not a number of letters", field="count", hint="1 to 10,000")
+    return count

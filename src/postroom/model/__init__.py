@@ -1,0 +1,8 @@
+"""What mail is: letters, deliveries, cards, records, and the tables that say how they may move.
+
+Pure values. This room refuses to know files, clocks, randomness or policy: what a rule says is decided
+above it in `policy`, where things are kept is decided beside it in `store`. Below it is only `errors`.
+
+Reading order: `message` (what is written), `delivery` (what moves), `task`, `thread`, `card`, `record`,
+`query` and `change` (how stores are asked), `names` and `values` (what may enter), `codec` (JSON).
+"""

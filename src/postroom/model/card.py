@@ -1,0 +1,86 @@
+"""Who an agent is (its card, kept) and how it is doing (its presence, computed from its last sign of life)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct, field
+
+EVERYONE = "*"
+
+
+class Card(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an agent says of itself."""
+
+    id: str
+    registered_at: datetime
+    display_name: str = ""
+    description: str = ""
+    capabilities: tuple[str, ...] = ()
+    program: str = ""
+    model: str = ""
+    scopes: tuple[str, ...] = ()
+    allow_from: tuple[str, ...] = (EVERYONE,)
+    max_concurrent_tasks: int = 3
+    metadata: dict[str, Any] = field(default_factory=dict)
+    principal: str = "owner"  # who registered it; another one cannot take a live name
+
+
+class Beat(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An agent's last sign of life. Ages by uptime, so a jumping clock kills nobody."""
+
+    at: datetime
+    steady: float
+    boot: str
+    active_at: datetime
+    poll_interval: float = 5.0
+    current_tasks: tuple[str, ...] = ()
+    left: bool = False  # it said goodbye
+
+
+class Status(StrEnum):
+    """In nanobot's words."""
+
+    IDLE = "idle"
+    BUSY = "busy"
+    OFFLINE = "offline"
+
+
+class Warmth(StrEnum):
+    """In the inbox design's words."""
+
+    ACTIVE = "active"
+    AWAY = "away"  # still routable
+    EXPIRED = "expired"  # kept for the audit
+    GONE = "gone"
+
+
+# One table for the words of the designs: ours on the left, the inbox design's on the right.
+INBOX_WORDS: dict[Status | Warmth, str] = {
+    Status.IDLE: "active",
+    Status.BUSY: "active",
+    Warmth.ACTIVE: "active",
+    Warmth.AWAY: "idle",
+    Status.OFFLINE: "offline",
+    Warmth.EXPIRED: "offline",
+    Warmth.GONE: "offline",
+}
+
+
+class Presence(Struct, frozen=True, kw_only=True):
+    """How an agent is doing at one moment."""
+
+    status: Status
+    warmth: Warmth
+    current_tasks: tuple[str, ...]
+    last_heartbeat: datetime | None
+    last_active_at: datetime | None
+
+
+class Agent(Struct, frozen=True, kw_only=True):
+    """A card and its presence: one row of the directory."""
+
+    card: Card
+    presence: Presence

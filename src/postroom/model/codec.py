@@ -1,0 +1,64 @@
+"""Letters and other values as JSON bytes, and back without loss."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from ..errors import Unreadable
+from .message import Message
+from .parts import Part, part_from_json
+
+T = TypeVar("T")
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _to_builtin(value: Any) -> Any:
+    if isinstance(value, Part):
+        return value.to_json()
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _from_builtin(wanted: type, value: Any) -> Any:
+    if wanted is Part and isinstance(value, dict) and isinstance(value.get("type"), str):
+        return part_from_json(value)
+    raise ValueError(f"not a {wanted.__name__}")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_to_builtin).encode
+_encode_sorted = msgspec.json.Encoder(enc_hook=_to_builtin, order="deterministic").encode
+_decode_message = msgspec.json.Decoder(Message, dec_hook=_from_builtin).decode
+
+
+def encode(value: Any) -> bytes:
+    """Any value of the model as JSON."""
+    return _encode(value)
+
+
+def decode_message(raw: bytes) -> Message:
+    """A letter as it was accepted; what cannot be read is damaged."""
+    try:
+        return _decode_message(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as broken:
+        raise Unreadable(f"a stored letter cannot be read: {broken}") from None
+
+
+def convert(value: Any, wanted: type[T]) -> T:
+    """A value of the model from plain JSON; raises msgspec.ValidationError, which names the field."""
+    return msgspec.convert(value, wanted, dec_hook=_from_builtin)
+
+
+def to_plain(value: Any) -> Any:
+    """A value of the model as plain JSON types."""
+    return msgspec.to_builtins(value, enc_hook=_to_builtin)
+
+
+def digest(message: Message) -> str:
+    """What the letter says, as a short hash: ids, times and keys do not count, everything else does."""
+    expires = None if message.expires_at is None else _NO_TIME
+    bare = replace(message, id="", created_at=_NO_TIME, expires_at=expires, key=None)
+    return blake2b(_encode_sorted(bare), digest_size=16).hexdigest()

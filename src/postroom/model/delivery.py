@@ -1,0 +1,189 @@
+"""One letter at one mailbox: the only thing that moves, and the table of how it may move.
+
+A letter has one delivery per recipient. Stores change a delivery by compare-and-set on `revision`; the
+functions below make the `after` of each step and refuse what the table does not hold. Time and tokens are
+handed in.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..errors import IllegalMove
+from .message import Message, Priority, RecipientKind
+
+
+class State(StrEnum):
+    QUEUED = "queued"  # accepted, not yet at the recipient's door: due later
+    UNREAD = "unread"  # in the inbox; it may have been looked at (read_at)
+    CLAIMED = "claimed"  # one holder works on it, under a lease
+    DONE = "done"  # acknowledged; never handed out again
+    DEAD = "dead"  # given up, with a reason; can be revived
+
+
+OPEN = (State.QUEUED, State.UNREAD, State.CLAIMED)
+SETTLED = (State.DONE, State.DEAD)
+
+# The table. (state, action) -> next state. What is not here is refused.
+MOVES: dict[tuple[State, str], State] = {
+    (State.QUEUED, "deliver"): State.UNREAD,
+    (State.QUEUED, "expire"): State.DEAD,
+    (State.UNREAD, "read"): State.UNREAD,
+    (State.UNREAD, "claim"): State.CLAIMED,
+    (State.UNREAD, "ack"): State.DONE,
+    (State.UNREAD, "bury"): State.DEAD,
+    (State.UNREAD, "expire"): State.DEAD,
+    (State.CLAIMED, "read"): State.CLAIMED,
+    (State.CLAIMED, "renew"): State.CLAIMED,
+    (State.CLAIMED, "ack"): State.DONE,
+    (State.CLAIMED, "retry"): State.UNREAD,
+    (State.CLAIMED, "release"): State.UNREAD,
+    (State.CLAIMED, "lapse"): State.UNREAD,
+    (State.CLAIMED, "bury"): State.DEAD,
+    (State.DONE, "archive"): State.DONE,
+    (State.DEAD, "revive"): State.UNREAD,
+}
+
+# Moves whose loss in a power cut would break a promise. The others are harmless to lose: after a power cut
+# no local holder lives, and the next synced commit carries them along.
+DURABLE = frozenset({"ack", "bury", "expire", "revive"})
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    """Who holds a delivery. The token is random and is the only proof; the clock is the machine's uptime."""
+
+    token: str
+    holder: str
+    until: float  # seconds of uptime, so no wall clock can end or stretch a lease
+    boot: str  # of which boot; a lease never outlives it
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """A try at this delivery that failed."""
+
+    at: datetime
+    holder: str
+    reason: str
+
+
+class Delivery(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One letter at one mailbox."""
+
+    message_id: str
+    mailbox: str
+    number: int = 0  # the letter's acceptance number, given by the store; decides order
+    kind: RecipientKind = "to"
+    state: State = State.UNREAD
+    priority: Priority = Priority.NORMAL
+    revision: int = 1
+    attempts: int = 0
+    delivered_at: datetime | None = None
+    read_at: datetime | None = None
+    acked_at: datetime | None = None
+    dead_at: datetime | None = None
+    due_at: datetime | None = None  # queued: when it is delivered; unread: not handed out before
+    archived_at: datetime | None = None
+    expires_at: datetime | None = None  # the letter's
+    lease: Lease | None = None  # of the present holder, or of the one who acknowledged
+    reason: str | None = None  # why it is dead, or why the last try failed
+    history: tuple[Attempt, ...] = ()
+
+    @property
+    def is_unread(self) -> bool:
+        return self.state is State.UNREAD and self.read_at is None
+
+
+def open_delivery(
+    message: Message, mailbox: str, kind: RecipientKind, now: datetime, due_at: datetime | None = None
+) -> Delivery:
+    """The delivery a letter starts with."""
+    return Delivery(
+        message_id=message.id,
+        mailbox=mailbox,
+        kind=kind,
+        priority=message.priority,
+        state=State.UNREAD if due_at is None else State.QUEUED,
+        delivered_at=now if due_at is None else None,
+        due_at=due_at,
+        expires_at=message.expires_at,
+    )
+
+
+def advance(delivery: Delivery, action: str, **stamps: Any) -> Delivery:
+    """The delivery after `action`, or IllegalMove in the table's words."""
+    after = MOVES.get((delivery.state, action))
+    if after is None:
+        legal = ", ".join(sorted(a for s, a in MOVES if s is delivery.state)) or "none"
+        raise IllegalMove(f"a {delivery.state} letter cannot {action}", hint=f"legal from here: {legal}")
+    return replace(delivery, state=after, revision=delivery.revision + 1, **stamps)
+
+
+def deliver(delivery: Delivery, now: datetime) -> Delivery:
+    return advance(delivery, "deliver", delivered_at=now, due_at=None)
+
+
+def read(delivery: Delivery, now: datetime) -> Delivery:
+    return advance(delivery, "read", read_at=delivery.read_at or now)
+
+
+def claim(delivery: Delivery, lease: Lease) -> Delivery:
+    return advance(delivery, "claim", lease=lease, due_at=None)
+
+
+def renew(delivery: Delivery, lease: Lease) -> Delivery:
+    return advance(delivery, "renew", lease=lease)
+
+
+def ack(delivery: Delivery, now: datetime, *, archive: bool) -> Delivery:
+    """Done. The lease stays, so that the same holder may confirm twice."""
+    return advance(
+        delivery,
+        "ack",
+        acked_at=now,
+        read_at=delivery.read_at or now,
+        due_at=None,
+        archived_at=now if archive else None,
+    )
+
+
+def retry(delivery: Delivery, attempt: Attempt, due_at: datetime) -> Delivery:
+    return advance(delivery, "retry", due_at=due_at, **_failed(delivery, attempt))
+
+
+def lapse(delivery: Delivery, attempt: Attempt) -> Delivery:
+    return advance(delivery, "lapse", **_failed(delivery, attempt))
+
+
+def release(delivery: Delivery) -> Delivery:
+    return advance(delivery, "release", lease=None)
+
+
+def bury(delivery: Delivery, attempt: Attempt) -> Delivery:
+    return advance(delivery, "bury", dead_at=attempt.at, **_failed(delivery, attempt))
+
+
+def expire(delivery: Delivery, now: datetime) -> Delivery:
+    return advance(delivery, "expire", dead_at=now, due_at=None, reason="expired")
+
+
+def archive(delivery: Delivery, now: datetime) -> Delivery:
+    return advance(delivery, "archive", archived_at=now)
+
+
+def revive(delivery: Delivery) -> Delivery:
+    """Back into the inbox with all its attempts; an expiry that passed no longer counts."""
+    return advance(delivery, "revive", dead_at=None, due_at=None, expires_at=None, attempts=0, reason=None)
+
+
+def _failed(delivery: Delivery, attempt: Attempt) -> dict[str, Any]:
+    return {
+        "lease": None,
+        "attempts": delivery.attempts + 1,
+        "reason": attempt.reason,
+        "history": (*delivery.history, attempt)[-20:],
+    }

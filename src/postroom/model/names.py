@@ -1,0 +1,65 @@
+"""The one validator of names, ids and short labels. Nothing enters the house around it.
+
+A name can never be a path, never hide a character, and never read like another agent's name:
+letters are ASCII only, so Unicode look-alikes are refused outright, and `fold` makes `Coder` and `coder` one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..errors import Invalid
+
+AGENT_RULE = "1 to 128 of A-Z a-z 0-9 . _ - starting with a letter or digit, optionally swarm/agent"
+ID_RULE = "1 to 200 of A-Z a-z 0-9 . _ : -"
+KIND_RULE = "1 to 64 of A-Z a-z 0-9 . _ : - starting with a letter"
+BROADCAST = "broadcast:"
+
+_AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,127})?")
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,200}")
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9._:-]{0,63}")
+
+
+def check_agent(name: Any, field: str) -> str:
+    """An agent's name: `coder`, `review-bot`, or `swarm/agent`."""
+    return _check(name, field, _AGENT, AGENT_RULE)
+
+
+def check_id(value: Any, field: str) -> str:
+    """The id of a message, conversation, thread or task."""
+    return _check(value, field, _ID, ID_RULE)
+
+
+def check_scope(value: Any, field: str) -> str:
+    """A scope (a swarm, a team): named like an agent, without the slash."""
+    scope = _check(value, field, _AGENT, AGENT_RULE)
+    if "/" in scope:
+        raise Invalid(f"{scope!r} holds a '/'", field=field, hint="a scope is a single name")
+    return scope
+
+
+def check_kind(value: Any, field: str) -> str:
+    """The kind of a letter: an open word such as `task` or `handoff`."""
+    return _check(value, field, _KIND, KIND_RULE)
+
+
+def fold(name: str) -> str:
+    """The form in which two names count as the same."""
+    return name.lower()
+
+
+def _check(value: Any, field: str, rule: re.Pattern[str], words: str) -> str:
+    if not isinstance(value, str):
+        raise Invalid(f"must be text, not {type(value).__name__}", field=field, hint=words)
+    if not rule.fullmatch(value):
+        raise Invalid(_complaint(value), field=field, hint=words)
+    return value
+
+
+def _complaint(value: str) -> str:
+    if not value:
+        return "is empty"
+    if len(value) > 256:
+        return f"is {len(value)} characters long"
+    return f"{value!a} is not allowed"

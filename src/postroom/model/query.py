@@ -1,0 +1,69 @@
+"""What a store can be asked: for deliveries (mail at mailboxes), or for letters themselves."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+
+from .delivery import Delivery, State
+from .message import Message, Priority
+
+# inbox: unread first, then priority, then age. priority: priority, then age. age and newest: acceptance.
+Order = Literal["inbox", "priority", "age", "newest"]
+
+
+class Moment(Struct, frozen=True, kw_only=True):
+    """Now, by both clocks: the wall's for what people agreed on, the machine's uptime for leases."""
+
+    wall: datetime
+    steady: float
+    boot: str
+
+
+class Found(Struct, frozen=True):
+    """A letter at a mailbox."""
+
+    message: Message
+    delivery: Delivery
+
+
+class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Deliveries. Every field narrows; the default asks for all."""
+
+    mailbox: str | None = None
+    states: tuple[State, ...] = ()
+    message_ids: tuple[str, ...] = ()
+    unread_only: bool = False  # without read_at
+    kinds: tuple[str, ...] = ()
+    min_priority: Priority = Priority.LOW
+    sender: str | None = None
+    thread: str | None = None
+    thread_tag: str | None = None
+    tag: str | None = None
+    scope: str | None = None
+    after: int = 0  # acceptance number
+    since: datetime | None = None  # created at or after
+    offered_at: datetime | None = None  # not expired at this time
+    due_at: datetime | None = None  # and not waiting for a later try
+    unarchived_before: datetime | None = None  # acknowledged before, not archived yet
+    order: Order = "inbox"
+    limit: int | None = None
+
+
+class LetterQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Letters, whoever got them."""
+
+    thread: str | None = None
+    thread_tag: str | None = None
+    conversation: str | None = None
+    scope: str | None = None
+    party: str | None = None  # sent by, or delivered to
+    sender: str | None = None
+    replies_in: str | None = None  # a thread, without its root
+    after: int = 0  # acceptance number
+    settled_before: datetime | None = None  # every delivery done or dead by then
+    order: Literal["age", "newest"] = "age"
+    skip: int = 0
+    limit: int | None = None

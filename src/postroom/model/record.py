@@ -1,0 +1,27 @@
+"""A small named thing with a revision: agent cards, signs of life, forgotten ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+CARD = "card"  # an agent's card
+BEAT = "beat"  # its last sign of life
+GUARD = "guard"  # its allow list, only where there is one
+MEMBER = "member:"  # and a scope: one record per agent in it
+FORGOTTEN = "forgotten"  # a purged letter's id and digest, so that it cannot come back
+SPENT = "spent"  # a purged letter's idempotency key
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """`revision` is what it was when read; 0 means there was none. A value of None removes it."""
+
+    kind: str
+    key: str
+    value: Any
+    revision: int = 0
+
+
+def spent_key(sender: str, key: str) -> str:
+    return f"{sender} {key}"

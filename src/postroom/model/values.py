@@ -1,0 +1,134 @@
+"""Which text and which JSON may enter a letter, checked and copied so that no caller can change it later.
+
+Refuses to know what the values mean; the fields of a letter are checked one by one in `service.compose`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import unicodedata
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+from ..errors import Invalid, TooLarge
+
+JSON_RULE = "text, numbers, true, false, null, lists, and objects with text keys"
+
+
+def check_text(value: Any, field: str, longest: int | None = None) -> str:
+    """Text that every store and every reader can hold: no NUL, no lone surrogates."""
+    if not isinstance(value, str):
+        raise Invalid(f"must be text, not {type(value).__name__}", field=field)
+    if longest is not None and len(value) > longest:
+        raise TooLarge(f"is {len(value)} characters long, the limit is {longest}", field=field)
+    if "\0" in value:
+        raise Invalid("holds a NUL character", field=field, hint="remove it or send the bytes as base64")
+    if not value.isascii():
+        _check_surrogates(value, field)
+    return value
+
+
+def check_line(value: Any, field: str, longest: int) -> str:
+    """Text on one line, without control characters: subjects, keys, labels."""
+    line = check_text(value, field, longest)
+    if not line.isprintable():
+        for character in line:
+            if unicodedata.category(character) in {"Cc", "Zl", "Zp"}:
+                raise Invalid(f"holds the control character {character!a}", field=field, hint="one line of text")
+    return line
+
+
+def check_label(value: Any, field: str, longest: int = 128) -> str:
+    """A tag or key: one line, not empty, no blanks at its ends."""
+    label = check_line(value, field, longest)
+    if not label or label != label.strip():
+        raise Invalid(f"{label!a} is empty or has blanks at an end", field=field)
+    return label
+
+
+def check_time(value: Any, field: str) -> datetime:
+    """An aware time, turned to UTC."""
+    if not isinstance(value, datetime):
+        raise Invalid(f"must be a datetime, not {type(value).__name__}", field=field)
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise Invalid("has no time zone", field=field, hint="use datetime.now(UTC) or .astimezone()")
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise Invalid(f"{value} is out of range", field=field) from None
+
+
+def check_json(value: Any, field: str, depth: int) -> Any:
+    """A private copy of `value` as plain JSON, at most `depth` levels deep."""
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, str):
+        return check_text(value, field)
+    if isinstance(value, int):
+        return _check_integer(int(value), field)
+    if isinstance(value, float):
+        return _check_float(float(value), field)
+    if depth <= 0:
+        raise TooLarge("is nested too deep", field=field)
+    if isinstance(value, dict):
+        return {_check_key(k, field): check_json(v, f"{field}.{k}", depth - 1) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [check_json(item, field, depth - 1) for item in value]
+    raise Invalid(f"holds a {type(value).__name__}, which is not JSON", field=field, hint=JSON_RULE)
+
+
+def check_object(value: Any, field: str, depth: int) -> dict[str, Any]:
+    """A private copy of a JSON object."""
+    if not isinstance(value, dict):
+        raise Invalid(f"must be an object, not {type(value).__name__}", field=field)
+    copy: dict[str, Any] = check_json(value, field, depth)
+    return copy
+
+
+def read_json(raw: bytes | str, field: str, *, depth: int, largest: int) -> Any:
+    """Parse JSON from outside: size before parsing, no duplicate keys, no NaN, bounded depth."""
+    if len(raw) > largest:
+        raise TooLarge(f"is {len(raw)} bytes, the limit is {largest}", field=field)
+
+    def refuse_constant(word: str) -> NoReturn:
+        raise Invalid(f"holds {word}, which is not JSON", field=field)
+
+    def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise Invalid("holds the same key twice in one object", field=field)
+        return found
+
+    try:
+        value = json.loads(raw, object_pairs_hook=refuse_duplicates, parse_constant=refuse_constant)
+    except RecursionError:
+        raise TooLarge("is nested too deep", field=field) from None
+    except ValueError as broken:
+        raise Invalid(f"is not JSON: {broken}", field=field) from None
+    return check_json(value, field, depth)
+
+
+def _check_surrogates(text: str, field: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Invalid("holds half a character (a lone surrogate)", field=field) from None
+
+
+def _check_integer(number: int, field: str) -> int:
+    if not -(2**63) <= number < 2**63:
+        raise Invalid("holds an integer over 64 bits", field=field, hint="send it as text")
+    return number
+
+
+def _check_float(number: float, field: str) -> float:
+    if not math.isfinite(number):
+        raise Invalid(f"holds {number}, which is not JSON", field=field)
+    return number
+
+
+def _check_key(key: Any, field: str) -> str:
+    if not isinstance(key, str):
+        raise Invalid(f"has the key {key!r}, which is not text", field=field)
+    return check_text(key, field)

@@ -1,0 +1,27 @@
+"""The loop guard: how often a letter may be relayed, and never to an agent it already went through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..errors import HopsSpent, LoopDetected
+from ..model.message import Message, same_name
+
+
+def relay(letter: Message, relayer: str, targets: Iterable[str]) -> tuple[int, tuple[str, ...]]:
+    """Hops and trace of `letter` when `relayer` passes it on to `targets`, or a refusal."""
+    if letter.hops <= 1:
+        chain = " → ".join(letter.trace)
+        raise HopsSpent(f"the letter was relayed as often as it may be ({chain})", field="hops")
+    trace = letter.trace if relayer in letter.trace else (*letter.trace, relayer)
+    for target in targets:
+        if any(same_name(target, agent) for agent in trace):
+            chain = " → ".join(trace)
+            raise LoopDetected(f"the letter already went through {target!r} ({chain})", field="to")
+    return letter.hops - 1, trace
+
+
+def is_reply_to_holders(letter: Message, targets: Iterable[str]) -> bool:
+    """Does this answer go only to people who have the letter already? Then it is no relay."""
+    holders = {letter.sender, *(r.address for r in letter.recipients if r.kind != "bcc")}
+    return all(any(same_name(target, holder) for holder in holders) for target in targets)

@@ -1,0 +1,41 @@
+"""Every number the rules depend on, with its default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+LEAST_MEMORY = 30 * DAY  # an idempotency key is remembered at least this long after its letter settled
+
+Count: TypeAlias = Annotated[int, Meta(ge=1, lt=2**53)]
+CountOrNone: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, lt=2**40)]
+Memory: TypeAlias = Annotated[float, Meta(ge=LEAST_MEMORY, lt=2**40)]
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What is allowed, and for how long. All of it can be configured."""
+
+    max_message_bytes: Count = 1024 * 1024  # of one letter, as JSON
+    max_parts: Count = 256  # in one letter
+    max_recipients: Count = 10_000  # of one letter
+    max_depth: Count = 64  # of nested JSON
+    inbox_quota: Count = 1_000_000  # letters without read_at in one inbox
+    hops: Count = 3  # what a first send writes; A→B→C→D is the longest chain
+    thread_rate: CountOrNone = 240  # letters by one sender in one thread in one minute; 0 = no limit
+    unknown: Literal["accept", "refuse"] = "accept"  # a recipient nobody has heard of
+    lease: Seconds = 60.0  # seconds a claim lasts unless it says otherwise
+    max_attempts: Count = 5  # failed tries before a letter is dead
+    backoff_first: Seconds = 10.0  # seconds before the second try
+    backoff_most: Seconds = 1800.0  # seconds, at most
+    archive_after: Seconds = DAY  # seconds after which acknowledged mail is archived
+    retain_for: Seconds = 90 * DAY  # seconds settled mail is kept; 0 = for ever
+    retain_count: CountOrNone = 0  # settled letters kept at most; 0 = no limit
+    remember_for: Memory = 365 * DAY  # seconds the ids and keys of deleted letters are remembered
+    retain_changes: Count = 100_000  # numbered changes kept for cursors
+    offline_after: Seconds = 60.0  # seconds without a heartbeat, at least
+    away_grace: Seconds = 60.0  # seconds an agent counts as away before it is expired
+    expired_kept: Seconds = HOUR  # seconds an expired agent is listed before it is gone

@@ -1,0 +1,156 @@
+"""The front door: open a room, get a mailbox, look after the room.
+
+    import postroom
+    room = postroom.open()
+    room.mailbox("coder").send("researcher", "Which sort is stable?")
+
+Below it stands the service; above it only the async face. No server is needed and none is started.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from .clock import Clock, Ids, RandomIds, SystemClock
+from .letter import Letter
+from .mailbox import Mailbox
+from .model.card import Agent
+from .model.change import Change, Cursor
+from .model.message import Message
+from .model.names import check_agent
+from .model.thread import Conversation, Thread, Turn
+from .service import directory, janitor, portable, present, reading, threads
+from .service.authorize import OWNER, Principal, authorize
+from .service.janitor import Sweep
+from .service.office import Office
+from .service.portable import Imported
+from .settings import Settings, default_room, load_settings
+from .store.base import Store
+from .store.opening import open_store
+
+
+def open(store: str | None = None, **settings: Any) -> Room:
+    """Open a room, and make it if it is not there.
+
+    `store` is `sqlite:/path/to/room.db`, a path, or `memory:`; without it, POSTROOM_STORE or the config file
+    decide, else the user's own room. Every other setting may be given by name (docs/reference.md).
+    """
+    chosen = load_settings({"store": store, **settings})
+    clock = SystemClock()
+    address = chosen.store or f"sqlite:{default_room()}"
+    opened = open_store(
+        address,
+        boot=clock.now().boot,
+        durable=chosen.durability == "power",
+        busy_timeout=chosen.busy_timeout,
+    )
+    return Room(opened, chosen, clock=clock)
+
+
+class Room:
+    """A post room. Any number of threads may use one; processes each open their own."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        principal: Principal = OWNER,
+    ) -> None:
+        self.settings = settings
+        self._principal = principal
+        self._office = Office(
+            store, settings, clock or SystemClock(), ids or RandomIds(), file_root=settings.file_root
+        )
+
+    def mailbox(self, name: str) -> Mailbox:
+        """An agent's mailbox. It need not exist: mail can be waited for before it is ever sent."""
+        return Mailbox(self, name)
+
+    def wait(
+        self,
+        mailboxes: Sequence[str],
+        timeout: float = 30.0,
+        *,
+        since: Cursor | str | None = None,
+        peek: bool = False,
+    ) -> Letter | None:
+        """The next letter at any of these mailboxes; None when the time is up."""
+        names = [check_agent(name, "mailboxes") for name in mailboxes]
+        cursor = None if since is None else Cursor.parse(since)
+        found = reading.wait(self._office, self._principal, names, timeout, since=cursor, peek=peek)
+        return None if found is None else Letter(self.mailbox(found.delivery.mailbox), found)
+
+    def mailboxes(self) -> list[str]:
+        """Every name that ever wrote, was written to, or registered."""
+        authorize(self._principal, "room")
+        return self._office.store.mailboxes()
+
+    def agents(self, *, scope: str | None = None, capability: str | None = None) -> list[Agent]:
+        """Who is registered, what they can do, how they are."""
+        return directory.agents(self._office, self._principal, scope=scope, capability=capability)
+
+    def agent(self, name: str) -> Agent:
+        return directory.agent(self._office, self._principal, check_agent(name, "id"))
+
+    # -- the operator's view
+
+    def thread(self, id: str) -> list[Message]:
+        """All letters of a thread, the oldest first."""
+        return threads.thread(self._office, self._principal, None, id)
+
+    def threads(self, limit: int = 50) -> list[Thread]:
+        return threads.threads(self._office, self._principal, None, limit)
+
+    def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
+        return threads.conversations(self._office, self._principal, None, scope, limit)
+
+    def turns(self, conversation: str) -> list[Turn]:
+        return threads.turns(self._office, self._principal, None, conversation)
+
+    def cursor(self) -> Cursor:
+        """Now. Keep it (`str(cursor)`), and ask later what happened since."""
+        return self._office.store.cursor()
+
+    def changes(self, since: Cursor | str, limit: int = 1000) -> tuple[list[Change], Cursor]:
+        """What happened after a cursor, and the cursor after that; Resync when it can no longer be told."""
+        authorize(self._principal, "room")
+        return self._office.store.changes(Cursor.parse(since), limit)
+
+    # -- care
+
+    def sweep(self) -> Sweep:
+        """One round of the janitor: leases, expiry, archive, retention. Call it now and then."""
+        return janitor.sweep(self._office, self._principal)
+
+    def export(self) -> Iterator[bytes]:
+        """The whole room as JSON lines."""
+        return portable.export_room(self._office, self._principal)
+
+    def load(self, lines: Iterable[bytes | str]) -> Imported:
+        """Fill this empty room from an export."""
+        return portable.import_room(self._office, self._principal, lines)
+
+    def markdown(self, message: Message) -> str:
+        """A letter as text for a prompt, its content inside a fence it cannot break."""
+        return present.markdown(message, secrets.token_hex(8))
+
+    def digest(self, messages: Sequence[Message], *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
+        return present.digest(messages, secrets.token_hex(8), budget=budget, most=most, longest=longest)
+
+    def close(self) -> None:
+        """Let go of files. Nothing needs to be saved."""
+        self._office.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,19 @@
+"""The use cases: the only room where policy meets store, and where every caller is asked who they are.
+
+Each verb takes the office (store, rules, clock, ids) and the caller, asks `authorize`, then policy, then commits.
+Nothing here knows sockets, files, terminals or frameworks; what lies above (the Python API, later the command
+line and the wire) only parses, calls and prints.
+
+    office     what every verb needs
+    authorize  who may do what: the table
+    compose    from what a caller says to a checked letter
+    sending    send, reply, forward, broadcast, handoff
+    reading    check, read, counts, wait
+    holding    claim, renew, ack, fail, release
+    dead       dead letters and bounces
+    threads    threads, conversations, turns
+    directory  cards, heartbeats, presence
+    janitor    what time does when nobody looks: leases, expiry, archive, retention
+    portable   a whole room as JSON lines
+    present    letters as text for prompts
+"""

@@ -1,0 +1,66 @@
+"""Who may do what, in one table. Every verb asks here first; a verb without a row is refused.
+
+In the library, whoever can open the room's file is its owner and may do everything. Surfaces that know their
+callers pass an agent instead, and that agent reaches its own mailbox and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from ..errors import Invalid, NotAllowed
+from .office import POSTMASTER
+
+Rule = Literal["own", "operator", "anyone"]
+
+# action -> who: the mailbox's own agent, only the operator, or anyone who got in.
+RULES: dict[str, Rule] = {
+    "send": "own",
+    "check": "own",
+    "read": "own",
+    "count": "own",
+    "wait": "own",
+    "claim": "own",
+    "settle": "own",
+    "dead": "own",
+    "revive": "own",
+    "purge": "own",
+    "threads": "own",
+    "register": "own",
+    "heartbeat": "own",
+    "agents": "anyone",
+    "room": "operator",
+    "janitor": "operator",
+    "export": "operator",
+    "import": "operator",
+}
+
+
+class Principal(Struct, frozen=True):
+    """Who is calling."""
+
+    name: str
+    agent: str | None = None  # an agent's principal reaches that agent's mailbox
+    operator: bool = False
+
+
+OWNER = Principal("owner", operator=True)
+
+
+def agent_principal(agent: str) -> Principal:
+    return Principal(f"agent:{agent}", agent=agent)
+
+
+def authorize(principal: Principal, action: str, mailbox: str | None = None) -> None:
+    """Pass, or NotAllowed. The answer never depends on whether the mailbox exists."""
+    rule = RULES[action]
+    if mailbox == POSTMASTER and action in {"send", "register"}:
+        raise Invalid(f"{POSTMASTER!r} is the house's own name", field="sender", hint="choose another name")
+    if principal.operator or rule == "anyone":
+        return
+    if rule == "own" and mailbox is not None and mailbox == principal.agent:
+        return
+    target = "the room" if mailbox is None else f"the mailbox {mailbox!r}"
+    raise NotAllowed(f"{principal.name} may not {action} in {target}")

@@ -1,0 +1,201 @@
+"""From what a caller says to a checked letter. Any value may come in; only a sound letter goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import Invalid, TooLarge
+from ..model.codec import convert, encode
+from ..model.message import DEFAULT_SCOPE, Message, Priority, Recipient, RecipientKind, TaskNote, is_broadcast
+from ..model.names import BROADCAST, check_agent, check_id, check_kind, check_scope, fold
+from ..model.parts import Part, check_part
+from ..model.task import check_state
+from ..model.values import check_label, check_line, check_object, check_text, check_time
+from ..policy.limits import Limits
+from .files import enclose
+from .office import POSTMASTER, Office
+
+LONGEST_SUBJECT = 1000
+MOST_TAGS = 256
+
+
+class Draft(Struct, kw_only=True):
+    """What a caller said. Nothing in it is checked yet."""
+
+    sender: Any = None  # filled in by the mailbox it is sent from
+    to: Any = ()
+    cc: Any = ()
+    bcc: Any = ()
+    body: Any = None  # text, a part, or a list of them
+    data: Any = None  # becomes a data part after the body
+    subject: Any = ""
+    kind: Any = "message"
+    priority: Any = Priority.NORMAL
+    scope: Any = None
+    expires: Any = None  # a time, a timedelta, or seconds from now
+    at: Any = None  # deliver later: a time, a timedelta, or seconds from now
+    thread_tag: Any = None
+    conversation_id: Any = None
+    in_reply_to: Any = None
+    task: Any = None
+    callback: Any = None
+    context: Any = None
+    attachments: Any = ()
+    tags: Any = ()
+    metadata: Any = None
+    extra: Any = None
+    key: Any = None
+    id: Any = None  # only for letters that came from outside with one
+    exclude: Any = ()  # of a broadcast
+
+
+def compose(office: Office, draft: Draft, now: datetime) -> Message:
+    """A sound letter, or an error that names the field."""
+    limits, depth = office.limits, office.limits.max_depth
+    sender = check_agent(draft.sender, "sender")
+    message = Message(
+        id=office.ids.message() if draft.id is None else check_id(draft.id, "id"),
+        sender=sender,
+        recipients=check_recipients(draft, limits),
+        created_at=now,
+        kind="message" if draft.kind == "message" else check_kind(draft.kind, "kind"),
+        subject=check_line(draft.subject, "subject", LONGEST_SUBJECT) if draft.subject else "",
+        parts=_parts(office, draft),
+        priority=check_priority(draft.priority),
+        scope=DEFAULT_SCOPE if draft.scope is None else check_scope(draft.scope, "scope"),
+        expires_at=check_when(draft.expires, "expires", now),
+        thread_tag=None if draft.thread_tag is None else check_label(draft.thread_tag, "thread_tag", 200),
+        conversation_id=_id(draft.conversation_id, "conversation_id"),
+        in_reply_to=_id(draft.in_reply_to, "in_reply_to"),
+        hops=limits.hops,
+        trace=(sender,),
+        task=None if draft.task is None else check_task(draft.task, depth),
+        callback=None if draft.callback is None else check_object(draft.callback, "callback", depth),
+        context=None if draft.context is None else check_object(draft.context, "context", depth),
+        attachments=_texts(draft.attachments, "attachments", 4096),
+        tags=_texts(draft.tags, "tags", 128),
+        metadata={} if draft.metadata is None else check_object(draft.metadata, "metadata", depth),
+        extra={} if draft.extra is None else check_object(draft.extra, "extra", depth),
+        key=None if draft.key is None else check_label(draft.key, "key", 200),
+    )
+    return check_size(message, limits)
+
+
+def check_size(message: Message, limits: Limits) -> Message:
+    size = len(encode(message))
+    if size > limits.max_message_bytes:
+        raise TooLarge(f"the letter is {size} bytes, the limit is {limits.max_message_bytes}", field="body")
+    return message
+
+
+def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
+    """Everyone once, under the most open of the ways they are named: to, then cc, then bcc."""
+    recipients: dict[str, Recipient] = {}
+    for kind in ("to", "cc", "bcc"):
+        for address in _listed(getattr(draft, kind), kind):
+            checked = _address(address, kind)
+            recipients.setdefault(checked, Recipient(checked, kind))
+            if len(recipients) > limits.max_recipients:
+                raise TooLarge(f"more than {limits.max_recipients} recipients", field=kind)
+    if not recipients:
+        raise Invalid("nobody is named", field="to", hint="an agent's name, or a list of them")
+    return tuple(recipients.values())
+
+
+def check_priority(value: Any) -> Priority:
+    """Priority.HIGH, "high" or 3."""
+    if isinstance(value, Priority):
+        return value
+    try:
+        return Priority[value.upper()] if isinstance(value, str) else Priority(value)
+    except (KeyError, ValueError):
+        words = ", ".join(priority.name.lower() for priority in Priority)
+        raise Invalid(f"{value!a} is not a priority", field="priority", hint=words) from None
+
+
+def check_when(value: Any, field: str, now: datetime) -> datetime | None:
+    """An aware time, a timedelta from now, or seconds from now."""
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        return check_time(value, field)
+    if isinstance(value, bool) or not isinstance(value, (int, float, timedelta)):
+        raise Invalid(f"must be a time or seconds, not {type(value).__name__}", field=field)
+    try:
+        return now + (value if isinstance(value, timedelta) else timedelta(seconds=value))
+    except (OverflowError, ValueError):
+        raise Invalid(f"{value!a} is out of range", field=field) from None
+
+
+def check_task(value: Any, depth: int) -> TaskNote:
+    if isinstance(value, TaskNote):
+        value = msgspec.to_builtins(value)
+    try:
+        note = convert(check_object(value, "task", depth), TaskNote)
+    except msgspec.ValidationError as broken:
+        raise Invalid(str(broken), field="task", hint="id, state, deadline, reason") from None
+    check_id(note.id, "task.id")
+    check_state(note.state, "task.state")
+    if note.deadline is not None:
+        check_time(note.deadline, "task.deadline")
+    return note
+
+
+def _address(address: Any, field: RecipientKind) -> str:
+    if isinstance(address, str) and is_broadcast(address):
+        if field == "bcc":
+            raise Invalid("a broadcast cannot be hidden", field=field)
+        return BROADCAST + check_scope(address.removeprefix(BROADCAST), field)
+    name = check_agent(address, field)
+    if fold(name) == POSTMASTER:
+        raise Invalid(f"{POSTMASTER!r} takes no mail", field=field)
+    return name
+
+
+def _parts(office: Office, draft: Draft) -> tuple[Part, ...]:
+    given = [] if draft.body is None else [draft.body] if _is_single(draft.body) else list(draft.body)
+    if draft.data is not None:
+        given.append({"type": "data", "data": draft.data})
+    limits = office.limits
+    if len(given) > limits.max_parts:
+        raise TooLarge(f"{len(given)} parts, the limit is {limits.max_parts}", field="body")
+    checked = (check_part(part, f"body[{i}]", limits.max_depth) for i, part in enumerate(given))
+    return tuple(
+        enclose(part, office.file_root, limits.max_message_bytes, f"body[{i}]") if part.type == "file" else part
+        for i, part in enumerate(checked)
+    )
+
+
+def _is_single(body: Any) -> bool:
+    if isinstance(body, (str, Part, dict)):
+        return True
+    if isinstance(body, (list, tuple)):
+        return False
+    raise Invalid(f"must be text, a part or a list of parts, not {type(body).__name__}", field="body")
+
+
+def _listed(value: Any, field: str) -> Iterable[Any]:
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return value
+    raise Invalid(f"must be a name or a list of names, not {type(value).__name__}", field=field)
+
+
+def _texts(value: Any, field: str, longest: int) -> tuple[str, ...]:
+    if not value:
+        return ()
+    listed = list(_listed(value, field))
+    if len(listed) > MOST_TAGS:
+        raise TooLarge(f"{len(listed)} of them, the limit is {MOST_TAGS}", field=field)
+    check = check_label if field == "tags" else check_text
+    return tuple(dict.fromkeys(check(item, field, longest) for item in listed))
+
+
+def _id(value: Any, field: str) -> str | None:
+    return None if value is None else check_id(value, field)

@@ -1,0 +1,192 @@
+"""Who is here, what they can do, how they are. Many processes register and beat at once; nothing is torn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..errors import Invalid, NameTaken, UnknownAgent
+from ..model.card import EVERYONE, Agent, Beat, Card
+from ..model.codec import convert, to_plain
+from ..model.names import check_agent, check_scope
+from ..model.query import Moment
+from ..model.record import BEAT, CARD, GUARD, MEMBER, Record
+from ..model.values import check_label, check_line, check_object, check_text
+from ..policy.presence import is_routable, presence
+from ..store.base import Put, Write
+from .authorize import Principal, authorize
+from .office import Office
+
+
+def register(office: Office, caller: Principal, name: str, **said: Any) -> Agent:
+    """Write an agent's card and its first sign of life. The same agent may come back as often as it likes;
+    a live name is not given to another principal.
+    """
+    authorize(caller, "register", check_agent(name, "id"))
+    moment = office.now()
+    card = replace(_card(office, name, moment, said), principal=caller.name)
+
+    def plan() -> Sequence[Write]:
+        held = _find(office, CARD, name)
+        if held is not None:
+            _check_taken(office, convert(held.value, Card), moment)
+        beat = _beat(office, name, moment)
+        return [
+            _put(CARD, name, to_plain(card), held),
+            *_memberships(office, name, card, held),
+            *_guard(office, name, card),
+            _put(BEAT, name, to_plain(beat), _find(office, BEAT, name), durable=False),
+        ]
+
+    def _check_taken(office: Office, held: Card, moment: Moment) -> None:
+        alive = is_routable(presence(_last_beat(office, name), moment, office.limits))
+        if alive and held.principal != caller.name:
+            raise NameTaken(f"{name!r} is held by another live agent", field="id")
+
+    office.store.commit(plan)
+    return agent(office, caller, name)
+
+
+def heartbeat(
+    office: Office,
+    caller: Principal,
+    name: str,
+    *,
+    current_tasks: Sequence[str] | None = None,
+    poll_interval: float | None = None,
+    active: bool = False,
+    leaving: bool = False,
+) -> Agent:
+    """A sign of life. What is not said stays as it was."""
+    authorize(caller, "heartbeat", name)
+    moment = office.now()
+    changed: dict[str, Any] = {"left": leaving}
+    if current_tasks is not None:
+        changed["current_tasks"] = tuple(check_text(task, "current_tasks", 200) for task in current_tasks)
+    if poll_interval is not None:
+        changed["poll_interval"] = _check_seconds(poll_interval, "poll_interval")
+    if active:
+        changed["active_at"] = moment.wall
+
+    def plan() -> Sequence[Write]:
+        if _find(office, CARD, name) is None:
+            raise UnknownAgent(f"{name!r} is not registered", field="id", hint="register it first")
+        beat = replace(_beat(office, name, moment), **changed)
+        return [_put(BEAT, name, to_plain(beat), _find(office, BEAT, name), durable=False)]
+
+    office.store.commit(plan)
+    return agent(office, caller, name)
+
+
+def agent(office: Office, caller: Principal, name: str) -> Agent:
+    authorize(caller, "agents")
+    record = _find(office, CARD, name)
+    if record is None:
+        raise UnknownAgent(f"{name!r} is not registered", field="id")
+    return _agent(office, record, office.now())
+
+
+def agents(
+    office: Office, caller: Principal, *, scope: str | None = None, capability: str | None = None
+) -> list[Agent]:
+    """Everyone registered, by name; those gone too: mail for them waits."""
+    authorize(caller, "agents")
+    moment = office.now()
+    everyone = [_agent(office, record, moment) for record in office.store.records(CARD)]
+    return [
+        agent
+        for agent in everyone
+        if (scope is None or scope in agent.card.scopes)
+        and (capability is None or capability in agent.card.capabilities)
+    ]
+
+
+def _agent(office: Office, record: Record, moment: Moment) -> Agent:
+    card = convert(record.value, Card)
+    return Agent(card=card, presence=presence(_last_beat(office, record.key), moment, office.limits))
+
+
+def _card(office: Office, name: str, moment: Moment, said: dict[str, Any]) -> Card:
+    """A checked card. Only known fields are taken."""
+    checks: dict[str, Callable[[Any, str], Any]] = {
+        "display_name": lambda value, field: check_line(value, field, 200),
+        "description": lambda value, field: check_text(value, field, 10_000),
+        "program": lambda value, field: check_line(value, field, 200),
+        "model": lambda value, field: check_line(value, field, 200),
+        "capabilities": lambda value, field: _all(value, field, check_label),
+        "scopes": lambda value, field: _all(value, field, check_scope),
+        "allow_from": lambda value, field: _all(value, field, _check_allowed_name),
+        "max_concurrent_tasks": _check_count,
+        "metadata": lambda value, field: check_object(value, field, office.limits.max_depth),
+    }
+    unknown = set(said) - set(checks)
+    if unknown:
+        raise Invalid("a card has no such field", field=min(unknown), hint=", ".join(checks))
+    fields = {field: checks[field](value, field) for field, value in said.items()}
+    swarm, slash, _ = name.partition("/")
+    if slash:  # swarm/agent belongs to its swarm without saying so
+        fields["scopes"] = tuple(dict.fromkeys((swarm, *fields.get("scopes", ()))))
+    return Card(id=name, registered_at=moment.wall, **fields)
+
+
+def _all(value: Any, field: str, check: Callable[[Any, str], str]) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple, set, frozenset)):
+        raise Invalid(f"must be a list, not {type(value).__name__}", field=field)
+    return tuple(dict.fromkeys(check(item, field) for item in value))
+
+
+def _check_allowed_name(value: Any, field: str) -> str:
+    return EVERYONE if value == EVERYONE else check_agent(value, field)
+
+
+def _check_count(value: Any, field: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 1_000_000:
+        raise Invalid(f"{value!a} is not a count", field=field)
+    return value
+
+
+def _check_seconds(value: Any, field: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 86_400:
+        raise Invalid(f"{value!a} is not a number of seconds", field=field)
+    return float(value)
+
+
+def _memberships(office: Office, name: str, card: Card, held: Record | None) -> list[Write]:
+    """One small record per scope, so that a broadcast need not read every card."""
+    before = convert(held.value, Card).scopes if held else ()
+    joined = [(scope, True) for scope in card.scopes if scope not in before]
+    left = [(scope, None) for scope in before if scope not in card.scopes]
+    return [_put(MEMBER + s, name, value, _find(office, MEMBER + s, name)) for s, value in joined + left]
+
+
+def _guard(office: Office, name: str, card: Card) -> list[Write]:
+    held = _find(office, GUARD, name)
+    wanted = None if EVERYONE in card.allow_from else list(card.allow_from)
+    if held is None and wanted is None:
+        return []
+    return [_put(GUARD, name, wanted, held)]
+
+
+def _beat(office: Office, name: str, moment: Moment) -> Beat:
+    last = _last_beat(office, name)
+    now = Beat(at=moment.wall, steady=moment.steady, boot=moment.boot, active_at=moment.wall)
+    if last is None:
+        return now
+    return replace(last, at=now.at, steady=now.steady, boot=now.boot, left=False)
+
+
+def _last_beat(office: Office, name: str) -> Beat | None:
+    record = _find(office, BEAT, name)
+    return None if record is None else convert(record.value, Beat)
+
+
+def _find(office: Office, kind: str, key: str) -> Record | None:
+    found = office.store.records(kind, key)
+    return found[0] if found else None
+
+
+def _put(kind: str, key: str, value: Any, held: Record | None, *, durable: bool = True) -> Put:
+    revision = held.revision if held else 0
+    return Put(record=Record(kind=kind, key=key, value=value, revision=revision), durable=durable)

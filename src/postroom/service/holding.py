@@ -1,0 +1,206 @@
+"""Working on mail: claim it under a lease, then ack, fail, release or renew. One holder, and a final ack.
+
+The lease token is the only proof of holding. Whoever comes late, after the lease ran out, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..errors import Invalid, LeaseLost, StaleRevision, UnknownMessage
+from ..model import delivery as moves
+from ..model.delivery import Attempt, Delivery, Lease, State
+from ..model.query import Found, Moment, Query
+from ..policy.retry import after_failure
+from ..policy.timers import has_lapsed
+from ..store.base import Move, Write
+from .authorize import Principal, authorize
+from .compose import Draft
+from .dead import bounce
+from .moving import let_time_pass, move_found
+from .office import Office
+from .reading import NO_FILTER, Filter, narrow
+from .sending import Receipt, commit_posts, prepare
+
+Settle = Callable[[Delivery], tuple[Delivery, str]]
+LONGEST_REASON = 2000
+LONGEST_LEASE = 7 * 24 * 3600.0
+
+
+def claim(
+    office: Office,
+    caller: Principal,
+    mailbox: str,
+    *,
+    count: int = 1,
+    lease: float | None = None,
+    holder: str | None = None,
+    filter: Filter = NO_FILTER,
+) -> list[Found]:
+    """Take up to `count` letters, by priority, then age, in one commit. Nobody else gets them meanwhile."""
+    authorize(caller, "claim", mailbox)
+    moment = office.now()
+    seconds = check_lease(office.limits.lease if lease is None else lease)
+    let_time_pass(office, moment, (mailbox,))
+    query = Query(
+        mailbox=mailbox,
+        states=(State.UNREAD,),
+        offered_at=moment.wall,
+        due_at=moment.wall,
+        order="priority",
+        limit=count,
+    )
+    taken = Lease(
+        token=office.ids.token(), holder=holder or mailbox, until=moment.steady + seconds, boot=moment.boot
+    )
+    return move_found(office, narrow(query, filter), "claim", lambda delivery: moves.claim(delivery, taken))
+
+
+def check_lease(seconds: float) -> float:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= LONGEST_LEASE:
+        raise Invalid(f"{seconds!a} is not a lease", field="lease", hint=f"seconds, up to {LONGEST_LEASE:g}")
+    return float(seconds)
+
+
+def renew(
+    office: Office, caller: Principal, mailbox: str, held: Sequence[Found], lease: float | None = None
+) -> list[Found]:
+    """Hold on for longer, counted from now."""
+    moment = office.now()
+    until = moment.steady + check_lease(office.limits.lease if lease is None else lease)
+
+    def longer(delivery: Delivery) -> tuple[Delivery, str]:
+        if delivery.lease is None:
+            raise LeaseLost(f"{delivery.message_id} is not claimed")
+        lease = Lease(token=delivery.lease.token, holder=delivery.lease.holder, until=until, boot=moment.boot)
+        return moves.renew(delivery, lease), "renew"
+
+    return _settle(office, caller, mailbox, held, moment, longer)[0]
+
+
+def ack(
+    office: Office, caller: Principal, mailbox: str, held: Sequence[Found], *, archive: bool = True
+) -> list[Found]:
+    """Done, in one commit: never handed out again. Acknowledging twice is the same as once."""
+    moment = office.now()
+    done = _acknowledge(moment, archive=archive)
+    return _settle(office, caller, mailbox, held, moment, done)[0]
+
+
+def ack_and_send(
+    office: Office,
+    caller: Principal,
+    mailbox: str,
+    held: Sequence[Found],
+    drafts: Sequence[Draft],
+    *,
+    archive: bool = True,
+) -> tuple[list[Found], list[Receipt]]:
+    """Done, and letters sent, together or not at all. Trying again sends nothing twice."""
+    for number, draft in enumerate(drafts):
+        if draft.key is None and held and held[0].delivery.lease:
+            draft.key = f"ack-{held[0].delivery.lease.token}-{number}"
+    moment = office.now()
+    done = _acknowledge(moment, archive=archive)
+    return _settle(office, caller, mailbox, held, moment, done, drafts)
+
+
+def fail(
+    office: Office, caller: Principal, mailbox: str, held: Sequence[Found], reason: str, *, retry: bool = True
+) -> list[Found]:
+    """Give up on this try. With retry it is offered again later, until its tries are spent; then it is dead."""
+    moment = office.now()
+    why = " ".join(str(reason).split())[:LONGEST_REASON] or "no reason given"
+    why = why.encode("utf-8", "replace").decode().replace("\0", "")
+
+    def failed(delivery: Delivery) -> tuple[Delivery, str]:
+        holder = delivery.lease.holder if delivery.lease else mailbox
+        attempt = Attempt(at=moment.wall, holder=holder, reason=why)
+        if retry:
+            return after_failure(delivery, attempt, office.limits)
+        return moves.bury(delivery, attempt), "bury"
+
+    return _settle(office, caller, mailbox, held, moment, failed)[0]
+
+
+def release(office: Office, caller: Principal, mailbox: str, held: Sequence[Found]) -> list[Found]:
+    """Back into the inbox, as if it had never been claimed; counts no try."""
+    return _settle(
+        office, caller, mailbox, held, office.now(), lambda delivery: (moves.release(delivery), "release")
+    )[0]
+
+
+def _acknowledge(moment: Moment, *, archive: bool) -> Settle:
+    return lambda delivery: (moves.ack(delivery, moment.wall, archive=archive), "ack")
+
+
+def _settle(
+    office: Office,
+    caller: Principal,
+    mailbox: str,
+    held: Sequence[Found],
+    moment: Moment,
+    settle: Settle,
+    drafts: Sequence[Draft] = (),
+) -> tuple[list[Found], list[Receipt]]:
+    """Move all that is held by `settle`, and post the drafts, in one commit."""
+    authorize(caller, "settle", mailbox)
+    posts = [prepare(office, caller, draft, moment.wall) for draft in drafts]
+    after, writes = _moves(office, held, held, moment, settle)
+
+    def look_again() -> Sequence[Write]:
+        nonlocal after, writes
+        after, writes = _moves(office, _current(office, mailbox, held), held, moment, settle)
+        return [*writes, *posts]
+
+    try:
+        receipts = commit_posts(office, posts, [*writes, *posts])
+    except StaleRevision:  # it changed since it was claimed; the token decides, not the revision
+        receipts = commit_posts(office, posts, look_again)
+    if not writes and not posts:
+        office.store.sync()  # it was settled before; now that is certain
+    return after, receipts
+
+
+def _moves(
+    office: Office, current: Sequence[Found], held: Sequence[Found], moment: Moment, settle: Settle
+) -> tuple[list[Found], list[Write]]:
+    after: list[Found] = []
+    writes: list[Write] = []
+    for now, was in zip(current, held, strict=True):
+        if _is_repeated_ack(now.delivery, was.delivery):
+            after.append(now)
+            continue
+        check_holder(now.delivery, was.delivery.lease, moment)
+        delivery, action = settle(now.delivery)
+        after.append(Found(now.message, delivery))
+        writes.append(Move(now.delivery, delivery, action))
+        if action == "bury":
+            writes += bounce(office, now.message, delivery, moment.wall)
+    return after, writes
+
+
+def check_holder(current: Delivery, lease: Lease | None, moment: Moment) -> None:
+    """Only the present holder may go on; what nobody holds is the owner's."""
+    if current.state is State.CLAIMED:
+        held = current.lease
+        if held is None or lease is None or held.token != lease.token:
+            raise LeaseLost(f"{current.message_id} is held by {held.holder if held else 'nobody'}")
+        if has_lapsed(held, moment):
+            raise LeaseLost(f"the lease on {current.message_id} ran out", hint="claim it again")
+    elif lease is not None:
+        raise LeaseLost(f"{current.message_id} is {current.state} and no longer yours")
+
+
+def _is_repeated_ack(current: Delivery, was: Delivery) -> bool:
+    same_token = current.lease and was.lease and current.lease.token == was.lease.token
+    return current.state is State.DONE and (bool(same_token) or was.state is State.DONE)
+
+
+def _current(office: Office, mailbox: str, held: Sequence[Found]) -> list[Found]:
+    ids = tuple(found.message.id for found in held)
+    found = {f.message.id: f for f in office.store.find(Query(mailbox=mailbox, message_ids=ids))}
+    missing = [id for id in ids if id not in found]
+    if missing:
+        raise UnknownMessage(f"no letter {missing[0]!r} in {mailbox!r}", field="id")
+    return [found[id] for id in ids]

@@ -1,0 +1,63 @@
+"""Moving deliveries: find, step, commit. Nobody is ever told that they lost a race they need not know of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..errors import StaleRevision
+from ..model.delivery import Delivery
+from ..model.query import Found, Moment, Query
+from ..policy.timers import catch_up
+from ..store.base import Move, Write
+from .dead import bounce
+from .office import Office
+
+Step = Callable[[Delivery], Delivery]
+SLICE = 200  # deliveries moved in one commit when time has caught up with many
+
+
+def move_found(office: Office, query: Query, action: str, step: Step) -> list[Found]:
+    """Find deliveries and move each by `step`, in one commit. Returns them as they are afterwards."""
+    found = office.store.find(query)
+    if not found:
+        return []
+    try:
+        office.store.commit([Move(f.delivery, step(f.delivery), action) for f in found])
+    except StaleRevision:  # somebody was quicker: look again, this time with the door closed
+        found = _move_behind_closed_door(office, query, action, step)
+    return [Found(f.message, step(f.delivery)) for f in found]
+
+
+def _move_behind_closed_door(office: Office, query: Query, action: str, step: Step) -> list[Found]:
+    found: list[Found] = []
+
+    def plan() -> Sequence[Write]:
+        found[:] = office.store.find(query)
+        return [Move(f.delivery, step(f.delivery), action) for f in found]
+
+    office.store.commit(plan)
+    return found
+
+
+def let_time_pass(office: Office, moment: Moment, mailboxes: Sequence[str] | None) -> dict[str, int]:
+    """Do to these mailboxes what time did: leases run out, queued mail comes due, mail expires.
+
+    Counts what was done, by action. What dies of too many tries bounces in the same commit.
+    """
+    done: dict[str, int] = {}
+
+    def plan() -> Sequence[Write]:
+        writes: list[Write] = []
+        for found in office.store.overdue(moment, mailboxes, SLICE):
+            after = catch_up(found.delivery, moment, office.limits)
+            if after is not None:
+                delivery, action = after
+                done[action] = done.get(action, 0) + 1
+                writes.append(Move(found.delivery, delivery, action))
+                if action == "bury":
+                    writes += bounce(office, found.message, delivery, moment.wall)
+        return writes
+
+    while office.store.overdue(moment, mailboxes, 1):
+        office.store.commit(plan)
+    return done

@@ -1,0 +1,185 @@
+"""Looking at mail: check, read, counts, wait. Reading never consumes; it only stamps read_at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..errors import Resync, UnknownMessage
+from ..model import delivery as moves
+from ..model.change import Cursor
+from ..model.delivery import State
+from ..model.message import Priority
+from ..model.names import check_agent, check_id, check_kind, check_scope
+from ..model.query import Found, Moment, Query
+from ..model.values import check_label, check_time
+from .authorize import Principal, authorize
+from .compose import check_priority
+from .moving import let_time_pass, move_found
+from .office import Office
+from .waiting import wait_until
+
+
+class Filter(Struct, frozen=True, kw_only=True):
+    """Which letters a reader asks for. Nothing in it is checked yet."""
+
+    kinds: Any = ()
+    min_priority: Any = Priority.LOW
+    sender: Any = None
+    thread: Any = None
+    thread_tag: Any = None
+    tag: Any = None
+    scope: Any = None
+    since: Any = None  # written at or after this time
+
+
+NO_FILTER = Filter()
+
+
+def narrow(query: Query, filter: Filter) -> Query:
+    """The query with the filter's checked values in it."""
+    if filter is NO_FILTER:
+        return query
+    kinds = (filter.kinds,) if isinstance(filter.kinds, str) else tuple(filter.kinds)
+    return replace(
+        query,
+        kinds=tuple(check_kind(kind, "kinds") for kind in kinds),
+        min_priority=check_priority(filter.min_priority),
+        sender=None if filter.sender is None else check_agent(filter.sender, "sender"),
+        thread=None if filter.thread is None else check_id(filter.thread, "thread"),
+        thread_tag=None if filter.thread_tag is None else check_label(filter.thread_tag, "thread_tag", 200),
+        tag=None if filter.tag is None else check_label(filter.tag, "tag"),
+        scope=None if filter.scope is None else check_scope(filter.scope, "scope"),
+        since=None if filter.since is None else check_time(filter.since, "since"),
+    )
+
+
+def check(
+    office: Office,
+    caller: Principal,
+    mailbox: str,
+    *,
+    filter: Filter = NO_FILTER,
+    limit: int | None = 20,
+    unread_only: bool = True,
+    peek: bool = False,
+) -> list[Found]:
+    """The inbox: unread first, by priority, then age. Stamps what it returns as read, unless it only peeks."""
+    authorize(caller, "check", mailbox)
+    moment = office.now()
+    let_time_pass(office, moment, (mailbox,))
+    query = narrow(_offered(mailbox, moment, unread_only=unread_only, limit=limit), filter)
+    if peek:
+        return office.store.find(query)
+    if unread_only:
+        return move_found(office, query, "read", lambda delivery: moves.read(delivery, moment.wall))
+    return _stamp(office, office.store.find(query), moment)
+
+
+def read(office: Office, caller: Principal, mailbox: str, id: str) -> Found:
+    """One letter of a mailbox, stamped as read while it is open."""
+    authorize(caller, "read", mailbox)
+    moment = office.now()
+    let_time_pass(office, moment, (mailbox,))
+    return _stamp(office, [received(office, mailbox, id)], moment)[0]
+
+
+def received(office: Office, mailbox: str, id: str) -> Found:
+    """A letter as it lies in this mailbox. What is not there, and what is another's, is equally unknown."""
+    found = office.store.find(Query(mailbox=mailbox, message_ids=(check_id(id, "id"),)))
+    if not found or found[0].delivery.state is State.QUEUED:
+        raise UnknownMessage(f"no letter {id!r} in {mailbox!r}", field="id")
+    return found[0]
+
+
+def counts(office: Office, caller: Principal, mailbox: str) -> dict[Priority, int]:
+    """Unread letters by priority."""
+    authorize(caller, "count", mailbox)
+    moment = office.now()
+    let_time_pass(office, moment, (mailbox,))
+    return office.store.count(_offered(mailbox, moment, unread_only=True))
+
+
+def look(
+    office: Office, caller: Principal, mailboxes: Sequence[str], *, since: Cursor | None, peek: bool
+) -> Found | None:
+    """The first letter a waiting reader gets, if there is one now. Never blocks."""
+    moment = office.now()
+    for mailbox in mailboxes:
+        authorize(caller, "wait", mailbox)
+    let_time_pass(office, moment, mailboxes)
+    found = [first for mailbox in mailboxes for first in _first(office, mailbox, moment, since)]
+    if not found:
+        return None
+    best = min(found, key=_by_age if since else _by_priority)
+    return best if peek else _stamp(office, [best], moment)[0]
+
+
+def wait(
+    office: Office,
+    caller: Principal,
+    mailboxes: Sequence[str],
+    timeout: float,
+    *,
+    since: Cursor | None = None,
+    peek: bool = False,
+) -> Found | None:
+    """Block until there is mail, at most `timeout` seconds.
+
+    Without a cursor: the first unread letter. With one: the first letter accepted after it, read or not, so
+    that a reader who was away misses nothing; a cursor from another life of the room starts from the beginning.
+    """
+    since = None if since is None else still_valid(office, since)
+    return wait_until(office, mailboxes, timeout, lambda: look(office, caller, mailboxes, since=since, peek=peek))
+
+
+def still_valid(office: Office, since: Cursor) -> Cursor:
+    """The cursor, or the very beginning when it is from another life of the room."""
+    try:
+        office.store.changes(since, 1)
+    except Resync:
+        return replace(office.store.cursor(), number=0)
+    return since
+
+
+def _offered(mailbox: str, moment: Moment, *, unread_only: bool, limit: int | None = None) -> Query:
+    return Query(
+        mailbox=mailbox,
+        states=(State.UNREAD,),
+        unread_only=unread_only,
+        offered_at=moment.wall,
+        limit=limit,
+    )
+
+
+def _first(office: Office, mailbox: str, moment: Moment, since: Cursor | None) -> list[Found]:
+    if since is None:
+        return office.store.find(_offered(mailbox, moment, unread_only=True, limit=1))
+    delivered = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
+    query = Query(mailbox=mailbox, states=delivered, after=since.number, order="age", limit=1)
+    return office.store.find(query)
+
+
+def _stamp(office: Office, found: Sequence[Found], moment: Moment) -> list[Found]:
+    """Stamp read_at on what is open and has none; the rest comes back as it is."""
+    new = {f.message.id for f in found if f.delivery.read_at is None and f.delivery.state in _READABLE}
+    if not new:
+        return list(found)
+    query = Query(mailbox=found[0].delivery.mailbox, message_ids=tuple(new), states=_READABLE, unread_only=True)
+    stamped = move_found(office, query, "read", lambda delivery: moves.read(delivery, moment.wall))
+    fresh = {f.message.id: f for f in stamped}
+    return [fresh.get(f.message.id, f) for f in found]
+
+
+_READABLE = (State.UNREAD, State.CLAIMED)
+
+
+def _by_priority(found: Found) -> tuple[int, int]:
+    return -found.delivery.priority, found.delivery.number
+
+
+def _by_age(found: Found) -> int:
+    return found.delivery.number

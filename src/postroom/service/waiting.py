@@ -1,0 +1,46 @@
+"""Waiting: look, and if there is nothing, sleep until a bell rings or time itself brings something.
+
+The watch is set before the second look, so nothing that arrives in between is slept through.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from ..errors import Invalid
+from .office import Office
+
+T = TypeVar("T")
+LONGEST_SLEEP = 60.0  # seconds; a bell is only a hint, so look now and then all the same
+
+
+def wait_until(office: Office, mailboxes: Sequence[str], timeout: float, look: Callable[[], T | None]) -> T | None:
+    """What `look` finds, as soon as it finds something; None when the time is up."""
+    found = look()
+    if found or check_timeout(timeout) == 0:
+        return found
+    end = time.monotonic() + timeout
+    watch = office.store.watch(mailboxes)
+    try:
+        while True:
+            found = look()
+            left = end - time.monotonic()
+            if found or left <= 0:
+                return found
+            watch.wait(min(left, seconds_to_sleep(office, mailboxes)))
+    finally:
+        watch.close()
+
+
+def seconds_to_sleep(office: Office, mailboxes: Sequence[str]) -> float:
+    """Until time itself brings something to one of these mailboxes."""
+    timer = office.store.next_timer(office.now(), mailboxes)
+    return LONGEST_SLEEP if timer is None else min(timer + 0.001, LONGEST_SLEEP)
+
+
+def check_timeout(timeout: float) -> float:
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
+        raise Invalid(f"{timeout!a} is not a number of seconds", field="timeout")
+    return timeout

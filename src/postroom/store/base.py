@@ -1,0 +1,171 @@
+"""The store protocol: one write verb, a few questions, and a bell.
+
+Whatever a store is made of, `commit` is all or nothing and durable on return, and each write carries its own
+precondition, so that races are decided here and nowhere else. A commit may be given as a plan: a function that
+looks first and then says what to write, with nobody in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from ..model.change import Change, Cursor
+from ..model.delivery import DURABLE, Delivery, State
+from ..model.message import Message, Priority
+from ..model.query import Found, LetterQuery, Moment, Query
+from ..model.record import Record
+
+
+class Post(Struct, frozen=True, kw_only=True):
+    """Accept a letter. Its id must be new; the same letter again (by id or key) changes nothing."""
+
+    message: Message
+    deliveries: tuple[Delivery, ...]
+    copies: tuple[str, ...] = ()  # further mailboxes, each with a delivery like the first
+    quota: int | None = None  # refuse when an inbox holds this many unread letters
+    known_only: bool = False  # refuse a recipient nobody has heard of
+
+
+class Move(Struct, frozen=True):
+    """Change a delivery, if it still is what it was."""
+
+    before: Delivery
+    after: Delivery
+    action: str  # the word of the transition table
+
+
+class Put(Struct, frozen=True, kw_only=True):
+    """Write a record, if it still is at the revision it was read at."""
+
+    record: Record
+    durable: bool = True  # False: harmless to lose in a power cut, such as a heartbeat
+
+
+class Forget(Struct, frozen=True):
+    """Delete a letter, all of whose deliveries are settled. Its id and key stay spent."""
+
+    message_id: str
+
+
+Write: TypeAlias = Post | Move | Put | Forget
+Plan: TypeAlias = Callable[[], Sequence[Write]]  # quick, and waits for nothing: everyone else stands in line
+
+
+class Posted(Struct, frozen=True, kw_only=True):
+    """What became of a Post."""
+
+    message_id: str  # the first letter's id when this one repeats it
+    number: int  # 0 when it repeats
+    repeated: bool = False
+    unknown: tuple[str, ...] = ()  # recipients that never registered nor wrote
+
+
+class Letter(Struct, frozen=True):
+    """A letter and its acceptance number."""
+
+    number: int
+    message: Message
+
+
+class Watch(Protocol):
+    """An ear at some mailboxes. Push is a hint: it may ring early, late, or for nothing."""
+
+    def add(self, mailbox: str) -> None: ...
+    def wait(self, timeout: float) -> bool:
+        """Block until a bell rings or the time is up."""
+        ...
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when a bell rings, or -1: then poll `rung`."""
+        ...
+
+    def rung(self) -> set[str]:
+        """Which mailboxes rang since last asked; does not block."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    """A room's memory."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        """Write all or nothing, durably. One Posted per Post."""
+        ...
+
+    def sync(self) -> None:
+        """A barrier: when it returns, all that was visible before is on stable storage."""
+        ...
+
+    def get(self, ids: Sequence[str]) -> dict[str, Letter]: ...
+    def find(self, query: Query) -> list[Found]: ...
+    def count(self, query: Query) -> dict[Priority, int]:
+        """How many deliveries match, by priority; `limit` and `order` do not matter."""
+        ...
+
+    def letters(self, query: LetterQuery) -> list[Letter]: ...
+    def threads(self, party: str | None, limit: int) -> list[str]:
+        """Threads that have replies, the most recently active first."""
+        ...
+
+    def conversations(self, party: str | None, scope: str | None, limit: int) -> list[str]:
+        """Conversations, the most recently active first."""
+        ...
+
+    def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
+        """Deliveries that time has caught up with: leases run out, mail now due, mail expired."""
+        ...
+
+    def next_timer(self, moment: Moment, mailboxes: Sequence[str]) -> float | None:
+        """Seconds until the next delivery of these becomes overdue or due for another try."""
+        ...
+
+    def records(self, kind: str, key: str | None = None) -> list[Record]: ...
+    def keys(self, kind: str) -> list[str]:
+        """The keys of all records of a kind, without their values."""
+        ...
+
+    def mailboxes(self) -> list[str]:
+        """Every name that was ever written to, wrote, or registered."""
+        ...
+
+    def changes(self, since: Cursor, limit: int) -> tuple[list[Change], Cursor]:
+        """What happened after `since`; raises Resync when that can no longer be told."""
+        ...
+
+    def cursor(self) -> Cursor:
+        """Now."""
+        ...
+
+    def renew_epoch(self) -> None:
+        """Begin another life: every cursor given out before needs a resync."""
+        ...
+
+    def trim_changes(self, keep: int) -> int:
+        """Drop old changes, not the newest `keep` (at least one); cursors older than that need a resync."""
+        ...
+
+    def watch(self, mailboxes: Sequence[str]) -> Watch: ...
+    def close(self) -> None: ...
+
+
+def must_last(write: Write) -> bool:
+    """Must this be on stable storage before success is reported?"""
+    if isinstance(write, Move):
+        return write.action in DURABLE
+    return write.durable if isinstance(write, Put) else True
+
+
+def rung_by(writes: Sequence[Write]) -> set[str]:
+    """Whose bell a commit rings: those with something new to read or to claim."""
+    rung: set[str] = set()
+    for write in writes:
+        if isinstance(write, Post):
+            rung.update(delivery.mailbox for delivery in write.deliveries)
+            rung.update(write.copies)
+        elif isinstance(write, Move) and write.after.state is State.UNREAD and write.action != "read":
+            rung.add(write.after.mailbox)
+    return rung

@@ -1,0 +1,419 @@
+"""The store in memory: dictionaries under one lock. For tests, for trying things out, for one process.
+
+It keeps what outlives nothing, and promises everything else the protocol promises.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from ..errors import (
+    IdTaken,
+    IllegalMove,
+    LookAlike,
+    QuotaFull,
+    Resync,
+    StaleRevision,
+    UnknownAgent,
+    UnknownMessage,
+)
+from ..model.change import Change, Cursor
+from ..model.codec import decode_message, digest, encode
+from ..model.delivery import OPEN, SETTLED, Delivery, State
+from ..model.message import Message, Priority
+from ..model.names import fold
+from ..model.query import Found, LetterQuery, Moment, Query
+from ..model.record import CARD, FORGOTTEN, SPENT, Record, spent_key
+from ..model.thread import conversation_of
+from .base import Forget, Letter, Move, Plan, Post, Posted, Put, Write, rung_by
+from .bells import HouseBells, HouseWatch
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Journal:
+    """Undoes what a failed commit had done."""
+
+    def __init__(self) -> None:
+        self._steps: list[Callable[[], object]] = []
+
+    def set(self, table: dict[K, V], key: K, value: V) -> None:
+        self._remember(table, key)
+        table[key] = value
+
+    def drop(self, table: dict[K, V], key: K) -> None:
+        self._remember(table, key)
+        del table[key]
+
+    def undo(self) -> None:
+        for step in reversed(self._steps):
+            step()
+
+    def _remember(self, table: dict[K, V], key: K) -> None:
+        if key in table:
+            old = table[key]
+            self._steps.append(lambda: table.__setitem__(key, old))
+        else:
+            self._steps.append(lambda: table.pop(key, None))
+
+
+class MemoryStore:
+    """A room that lives as long as its process."""
+
+    def __init__(self, name: str) -> None:
+        self._room = name
+        self._epoch = 0
+        self._lock = threading.RLock()
+        self._bells = HouseBells()
+        self._letters: dict[int, bytes] = {}  # encoded, so that nobody can change what was accepted
+        self._numbers: dict[str, int] = {}
+        self._keys: dict[tuple[str, str], int] = {}
+        self._deliveries: dict[tuple[int, str], Delivery] = {}
+        self._records: dict[tuple[str, str], Record] = {}  # with their values encoded, like letters
+        self._names: dict[str, tuple[str, bool]] = {}  # folded -> (name, known)
+        self._changes: list[Change] = []
+        self._last = 0
+        self._trimmed = 0  # cursors below this need a resync
+
+    # -- writing
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        journal = Journal()
+        with self._lock:
+            writes = writes() if callable(writes) else writes
+            last, changes = self._last, len(self._changes)
+            try:
+                outcomes = [self._apply(write, journal) for write in writes]
+            except BaseException:
+                journal.undo()
+                self._last = last
+                del self._changes[changes:]
+                raise
+        self._bells.ring(rung_by(writes))
+        return tuple(posted for posted in outcomes if posted is not None)
+
+    def sync(self) -> None:
+        """Nothing here outlives the process."""
+
+    def _apply(self, write: Write, journal: Journal) -> Posted | None:
+        if isinstance(write, Post):
+            return self._post(write, journal)
+        if isinstance(write, Move):
+            self._move(write, journal)
+        elif isinstance(write, Put):
+            self._put(write, journal)
+        else:
+            self._forget(write, journal)
+        return None
+
+    def _post(self, post: Post, journal: Journal) -> Posted:
+        message = post.message
+        earlier = self._earlier(message)
+        if earlier is not None:
+            return earlier
+        self._name(message.sender, "sender", journal, known=True)
+        deliveries = [*post.deliveries, *(replace(post.deliveries[0], mailbox=copy) for copy in post.copies)]
+        unknown = [d.mailbox for d in deliveries if not self._name(d.mailbox, "to", journal)]
+        if unknown and post.known_only:
+            raise UnknownAgent(f"nobody here is called {unknown[0]!r}", field="to", hint="register it first")
+        if post.quota is not None:
+            self._check_quota(deliveries, post.quota)
+        number = self._note("posted", message_id=message.id)
+        journal.set(self._letters, number, encode(message))
+        journal.set(self._numbers, message.id, number)
+        if message.key is not None:
+            journal.set(self._keys, (message.sender, message.key), number)
+        for delivery in deliveries:
+            journal.set(self._deliveries, (number, delivery.mailbox), replace(delivery, number=number))
+        return Posted(message_id=message.id, number=number, unknown=tuple(unknown))
+
+    def _earlier(self, message: Message) -> Posted | None:
+        """The letter this one repeats, if any; IdTaken when it says something else."""
+        forgotten = self._records.get((FORGOTTEN, message.id))
+        spent = self._records.get((SPENT, spent_key(message.sender, message.key or message.id)))
+        for record, field in ((forgotten, "id"), (spent, "key")):
+            if record is not None:
+                first = _shown(record).value
+                if first["digest"] != digest(message):
+                    raise IdTaken(field=field)
+                return Posted(message_id=first["id"], number=0, repeated=True)
+        number, field = self._numbers.get(message.id), "id"
+        if number is None and message.key is not None:
+            number, field = self._keys.get((message.sender, message.key)), "key"
+            if number is None:
+                number = self._unkeyed(message.sender, message.key)
+        if number is None:
+            return None
+        first = decode_message(self._letters[number])
+        if digest(first) != digest(message):
+            raise IdTaken(field=field)
+        return Posted(message_id=first.id, number=0, repeated=True)
+
+    def _unkeyed(self, sender: str, id: str) -> int | None:
+        """A letter that was sent without a key: its id is the key, for its sender."""
+        number = self._numbers.get(id)
+        if number is None:
+            return None
+        first = decode_message(self._letters[number])
+        return number if first.sender == sender and first.key is None else None
+
+    def _check_quota(self, deliveries: Iterable[Delivery], quota: int) -> None:
+        for mailbox in {delivery.mailbox for delivery in deliveries}:
+            waiting = sum(
+                1
+                for d in self._deliveries.values()
+                if d.mailbox == mailbox and d.read_at is None and d.state in OPEN
+            )
+            if waiting >= quota:
+                raise QuotaFull(f"the inbox of {mailbox!r} is full ({quota} letters)", field="to")
+
+    def _move(self, move: Move, journal: Journal) -> None:
+        at = (move.before.number, move.before.mailbox)
+        current = self._deliveries.get(at)
+        if current is None:
+            raise UnknownMessage
+        if current.revision != move.before.revision:
+            raise StaleRevision
+        journal.set(self._deliveries, at, move.after)
+        after = move.after
+        self._note("moved", message_id=after.message_id, mailbox=after.mailbox, state=after.state)
+
+    def _put(self, put: Put, journal: Journal) -> None:
+        record = put.record
+        at = (record.kind, record.key)
+        current = self._records.get(at)
+        if (current.revision if current else 0) != record.revision:
+            raise StaleRevision
+        if record.kind == CARD:
+            self._name(record.key, "id", journal, known=True)
+        if record.value is not None:
+            kept = replace(record, revision=record.revision + 1, value=encode(record.value))
+            journal.set(self._records, at, kept)
+        elif current is not None:
+            journal.drop(self._records, at)
+        if put.durable:
+            self._note("put", kind=record.kind, key=record.key)
+
+    def _forget(self, write: Forget, journal: Journal) -> None:
+        number = self._numbers.get(write.message_id)
+        if number is None:
+            raise UnknownMessage
+        places = [at for at in self._deliveries if at[0] == number]
+        if any(self._deliveries[at].state in OPEN for at in places):
+            raise IllegalMove("a letter that is not settled everywhere cannot be deleted")
+        message = decode_message(self._letters[number])
+        for at in places:
+            journal.drop(self._deliveries, at)
+        journal.drop(self._letters, number)
+        journal.drop(self._numbers, message.id)
+        if message.key is not None:
+            journal.drop(self._keys, (message.sender, message.key))
+        self._note("forgot", message_id=message.id)
+
+    def _name(self, name: str, field: str, journal: Journal, *, known: bool = False) -> bool:
+        """Make sure the mailbox is there. Is it known?"""
+        held, was_known = self._names.get(fold(name), (name, False))
+        if held != name:
+            raise LookAlike(f"{name!r} reads like {held!r}", field=field, hint=f"write {held!r}")
+        journal.set(self._names, fold(name), (name, was_known or known))
+        return was_known or known
+
+    def _note(self, what: Any, **facts: Any) -> int:
+        self._last += 1
+        self._changes.append(Change(number=self._last, what=what, **facts))
+        return self._last
+
+    # -- asking
+
+    def get(self, ids: Sequence[str]) -> dict[str, Letter]:
+        with self._lock:
+            return {id: self._letter(self._numbers[id]) for id in ids if id in self._numbers}
+
+    def find(self, query: Query) -> list[Found]:
+        with self._lock:
+            found = [f for f in self._pairs() if _matches(f, query)]
+        found.sort(key=_SORT[query.order])
+        return found[: query.limit]
+
+    def count(self, query: Query) -> dict[Priority, int]:
+        counts = dict.fromkeys(Priority, 0)
+        with self._lock:
+            for found in self._pairs():
+                if _matches(found, query):
+                    counts[found.delivery.priority] += 1
+        return counts
+
+    def letters(self, query: LetterQuery) -> list[Letter]:
+        with self._lock:
+            letters = [self._letter(number) for number in sorted(self._letters) if number > query.after]
+            matching = [letter for letter in letters if self._suits(letter, query)]
+        if query.order == "newest":
+            matching.reverse()
+        end = None if query.limit is None else query.skip + query.limit
+        return matching[query.skip : end]
+
+    def threads(self, party: str | None, limit: int) -> list[str]:
+        replies = self.letters(LetterQuery(party=party, order="newest"))
+        threads = dict.fromkeys(x.message.thread_id for x in replies if x.message.thread_id)
+        return [thread for thread in threads if thread][:limit]
+
+    def conversations(self, party: str | None, scope: str | None, limit: int) -> list[str]:
+        letters = self.letters(LetterQuery(party=party, scope=scope, order="newest"))
+        return list(dict.fromkeys(conversation_of(letter.message) for letter in letters))[:limit]
+
+    def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
+        with self._lock:
+            return [
+                Found(self._letter(d.number).message, d)
+                for d in self._deliveries.values()
+                if (mailboxes is None or d.mailbox in mailboxes) and _seconds_left(d, moment) <= 0
+            ][:limit]
+
+    def next_timer(self, moment: Moment, mailboxes: Sequence[str]) -> float | None:
+        with self._lock:
+            waits = [_seconds_left(d, moment) for d in self._deliveries.values() if d.mailbox in mailboxes]
+            waits += [
+                (d.due_at - moment.wall).total_seconds()
+                for d in self._deliveries.values()
+                if d.mailbox in mailboxes and d.state is State.UNREAD and d.due_at is not None
+            ]
+        waits = [seconds for seconds in waits if 0 < seconds < float("inf")]
+        return min(waits, default=None)
+
+    def records(self, kind: str, key: str | None = None) -> list[Record]:
+        with self._lock:
+            if key is not None:
+                record = self._records.get((kind, key))
+                return [] if record is None else [_shown(record)]
+            return [_shown(self._records[at]) for at in sorted(self._records) if at[0] == kind]
+
+    def keys(self, kind: str) -> list[str]:
+        with self._lock:
+            return sorted(key for of, key in self._records if of == kind)
+
+    def mailboxes(self) -> list[str]:
+        with self._lock:
+            return sorted(name for name, _ in self._names.values())
+
+    def changes(self, since: Cursor, limit: int) -> tuple[list[Change], Cursor]:
+        with self._lock:
+            foreign = (since.store, since.epoch) != (self._room, str(self._epoch))
+            if foreign or not self._trimmed <= since.number <= self._last:
+                raise Resync
+            found = [change for change in self._changes if self._still_told(change, since.number)][:limit]
+            return found, replace(since, number=found[-1].number if found else self._last)
+
+    def _still_told(self, change: Change, since: int) -> bool:
+        """What became of a letter that is deleted by now is of no use to anyone."""
+        about_mail = change.what in {"posted", "moved"}
+        return change.number > since and not (about_mail and change.message_id not in self._numbers)
+
+    def cursor(self) -> Cursor:
+        with self._lock:
+            return Cursor(self._room, str(self._epoch), self._last)
+
+    def renew_epoch(self) -> None:
+        with self._lock:
+            self._epoch += 1
+
+    def trim_changes(self, keep: int) -> int:
+        with self._lock:
+            dropped = self._changes[: -max(keep, 1)]
+            if dropped:
+                self._trimmed = dropped[-1].number
+                del self._changes[: len(dropped)]
+            return len(dropped)
+
+    def watch(self, mailboxes: Sequence[str]) -> HouseWatch:
+        return self._bells.watch(mailboxes)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _pairs(self) -> Iterable[Found]:
+        return (Found(self._letter(d.number).message, d) for d in self._deliveries.values())
+
+    def _letter(self, number: int) -> Letter:
+        return Letter(number, decode_message(self._letters[number]))
+
+    def _suits(self, letter: Letter, query: LetterQuery) -> bool:
+        message = letter.message
+        deliveries = [d for (number, _), d in self._deliveries.items() if number == letter.number]
+        party = {message.sender, *(d.mailbox for d in deliveries if d.state is not State.QUEUED)}
+        settled = [d.acked_at or d.dead_at for d in deliveries if d.state in SETTLED]
+        return (
+            (query.thread is None or message.thread == query.thread)
+            and (query.thread_tag is None or message.thread_tag == query.thread_tag)
+            and (query.conversation is None or conversation_of(message) == query.conversation)
+            and (query.scope is None or message.scope == query.scope)
+            and (query.party is None or query.party in party)
+            and (query.sender is None or query.sender == message.sender)
+            and (query.replies_in is None or query.replies_in == message.thread_id)
+            and (
+                query.settled_before is None
+                or (len(settled) == len(deliveries) and all(t and t < query.settled_before for t in settled))
+            )
+        )
+
+
+def _shown(record: Record) -> Record:
+    return replace(record, value=msgspec.json.decode(record.value))
+
+
+def _matches(found: Found, query: Query) -> bool:
+    message, delivery = found.message, found.delivery
+    return (
+        (query.mailbox is None or delivery.mailbox == query.mailbox)
+        and (not query.states or delivery.state in query.states)
+        and (not query.message_ids or message.id in query.message_ids)
+        and not (query.unread_only and delivery.read_at is not None)
+        and (not query.kinds or message.kind in query.kinds)
+        and delivery.priority >= query.min_priority
+        and (query.sender is None or message.sender == query.sender)
+        and (query.thread is None or message.thread == query.thread)
+        and (query.thread_tag is None or message.thread_tag == query.thread_tag)
+        and (query.tag is None or query.tag in message.tags)
+        and (query.scope is None or message.scope == query.scope)
+        and delivery.number > query.after
+        and (query.since is None or message.created_at >= query.since)
+        and _matches_time(delivery, query)
+    )
+
+
+def _matches_time(delivery: Delivery, query: Query) -> bool:
+    offered, due, archived = query.offered_at, query.due_at, query.unarchived_before
+    return (
+        (offered is None or delivery.expires_at is None or delivery.expires_at > offered)
+        and (due is None or delivery.due_at is None or delivery.due_at <= due)
+        and (
+            archived is None
+            or (delivery.archived_at is None and delivery.acked_at is not None and delivery.acked_at < archived)
+        )
+    )
+
+
+def _seconds_left(delivery: Delivery, moment: Moment) -> float:
+    """Until time changes this delivery; infinite when it never does."""
+    left = float("inf")
+    if delivery.state is State.CLAIMED and delivery.lease:
+        lease = delivery.lease
+        return lease.until - moment.steady if lease.boot == moment.boot else 0
+    if delivery.state in {State.QUEUED, State.UNREAD} and delivery.expires_at is not None:
+        left = (delivery.expires_at - moment.wall).total_seconds()
+    if delivery.state is State.QUEUED and delivery.due_at is not None:
+        left = min(left, (delivery.due_at - moment.wall).total_seconds())
+    return left
+
+
+_SORT: dict[str, Callable[[Found], Any]] = {
+    "inbox": lambda f: (f.delivery.read_at is not None, -f.delivery.priority, f.delivery.number),
+    "priority": lambda f: (-f.delivery.priority, f.delivery.number),
+    "age": lambda f: f.delivery.number,
+    "newest": lambda f: -f.delivery.number,
+}

@@ -1,0 +1,42 @@
+"""From a store's address to the store: `memory:`, `sqlite:/path/to/room.db`, or a plain path."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from ..errors import BadStore
+from .base import Store
+
+ADDRESS_RULE = "sqlite:/path/to/room.db, a path that ends in .db, or memory:"
+
+
+def open_store(address: str, *, boot: str, durable: bool, busy_timeout: float) -> Store:
+    """The store at this address, made if it is not there."""
+    if not isinstance(address, str) or not address or "\0" in address:
+        raise BadStore(f"{address!a} is not an address", field="store", hint=ADDRESS_RULE)
+    scheme, colon, rest = address.partition(":")
+    if colon and scheme == "memory":
+        return _open_memory(rest)
+    if colon and scheme == "sqlite":
+        return _open_sqlite(rest, address, boot=boot, durable=durable, busy_timeout=busy_timeout)
+    if not colon and (address.endswith(".db") or "/" in address):
+        return _open_sqlite(address, address, boot=boot, durable=durable, busy_timeout=busy_timeout)
+    raise BadStore(f"{address!a} names no store that exists here", field="store", hint=ADDRESS_RULE)
+
+
+def _open_memory(rest: str) -> Store:
+    from .memory import MemoryStore  # noqa: PLC0415 - a store's weight is paid by those who open it
+
+    if rest:
+        raise BadStore(f"memory: takes no name, got {rest!a}", field="store")
+    return MemoryStore(secrets.token_hex(8))
+
+
+def _open_sqlite(path: str, address: str, *, boot: str, durable: bool, busy_timeout: float) -> Store:
+    from .sqlite.store import SqliteStore  # noqa: PLC0415 - see above
+
+    path = path.removeprefix("//")
+    if not path or path.endswith("/") or "?" in path or "\n" in path:
+        raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE)
+    return SqliteStore(Path(path).expanduser(), boot=boot, durable=durable, busy_timeout=busy_timeout)

@@ -1,0 +1,15 @@
+"""A room in one SQLite file, used by many processes at once, with no server.
+
+    ground      may this file be used at all: owner, modes, kind of file system
+    lock        the queue in which writers stand: flock, fair and bounded
+    wal         the write-ahead log: pre-sized, synced by each writer, checkpointed under the lock
+    connection  one thread's way in: connection, lock and log together
+    schema      versions and migrations
+    rows        rows ⇄ model
+    writing     what each write does, inside a transaction
+    asking      what each question reads
+    store       the protocol, put together
+
+The commit path: stand in line → BEGIN IMMEDIATE … COMMIT (WAL, synchronous=NORMAL) → leave the line →
+fdatasync the log → ring the bells → report success. Many writers sync at once; none waits for another's disk.
+"""

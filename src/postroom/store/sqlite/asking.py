@@ -1,0 +1,245 @@
+"""What each question reads. SQL is put together from fixed pieces; every value is bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...model.message import DEFAULT_SCOPE
+from ...model.names import fold
+from ...model.query import LetterQuery, Moment, Query
+from ...model.thread import general_conversation, general_scope
+from .rows import DELIVERY, STATE_NUMBER, Row, micros, rank
+
+Statement = tuple[str, list[Any]]
+
+# CROSS JOIN keeps the order: deliveries first, by one of their small indexes.
+_FROM = "FROM deliveries d CROSS JOIN letters l ON l.number = d.number CROSS JOIN mailboxes m ON m.id = d.mailbox"
+_MAILBOX = "(SELECT id FROM mailboxes WHERE folded = ? AND name = ?)"
+_THREAD = (
+    "IN (SELECT number FROM letters WHERE thread = ? UNION"
+    " SELECT number FROM letters WHERE id = ? AND thread IS NULL)"
+)
+_ORDER = {
+    "inbox": "d.seen, d.rank, d.number",
+    "priority": "d.rank, d.number",
+    "age": "d.number",
+    "newest": "d.number DESC",
+}
+
+
+def find(query: Query) -> Statement:
+    if query.order == "priority" and query.mailbox is not None and query.limit is not None:
+        return _find_in_two(query)
+    where, values = _conditions(query)
+    limit, more = _limit(query.limit)
+    return f"SELECT {DELIVERY}, l.body {_FROM}{where} ORDER BY {_ORDER[query.order]}{limit}", values + more
+
+
+def _find_in_two(query: Query) -> Statement:
+    """Priority order over read and unread mail: the index holds them apart, so take the top of each."""
+    where, values = _conditions(query)
+    half = f"SELECT {DELIVERY}, l.body, d.rank AS r, d.number AS n {_FROM}{where}"
+    halves = " UNION ALL ".join(
+        f"SELECT * FROM ({half} AND d.seen = {seen} ORDER BY d.rank, d.number LIMIT ?)" for seen in (0, 1)
+    )
+    columns = ", ".join(f"c{i}" for i in range(21))
+    named = f"WITH top({columns}, r, n) AS ({halves})"
+    return (
+        f"{named} SELECT {columns} FROM top ORDER BY r, n LIMIT ?",
+        [*values, query.limit, *values, query.limit, query.limit],
+    )
+
+
+def count(query: Query) -> Statement:
+    where, values = _conditions(query)
+    # Without a condition on letters the index alone answers.
+    source = _FROM if any("l." in piece for piece, _ in _pieces(query)) else "FROM deliveries d"
+    return f"SELECT d.rank, count(*) {source}{where} GROUP BY d.rank", values
+
+
+def letters(query: LetterQuery) -> Statement:
+    pieces = list(_letter_pieces(query))
+    where = "".join(f" AND {piece}" for piece, _ in pieces)
+    limit, more = " LIMIT ? OFFSET ?", [-1 if query.limit is None else query.limit, query.skip]
+    order = "DESC" if query.order == "newest" else "ASC"
+    values = [query.after, *(value for _, held in pieces for value in held)]
+    sql = f"SELECT l.number, l.body FROM letters l WHERE l.number > ?{where} ORDER BY l.number {order}{limit}"
+    return sql, values + more
+
+
+def threads(party: str | None, limit: int) -> Statement:
+    pieces = list(_party(party))
+    where = "".join(f" AND {piece}" for piece, _ in pieces)
+    values = [value for _, held in pieces for value in held]
+    return (
+        "SELECT l.thread, max(l.number) AS latest FROM letters l"
+        f" WHERE l.thread IS NOT NULL{where} GROUP BY l.thread ORDER BY latest DESC LIMIT ?",
+        [*values, limit],
+    )
+
+
+def conversations(party: str | None, scope: str | None, limit: int) -> Statement:
+    """Rows of (conversation or NULL, scope or NULL, latest); NULL conversation is the scope's catch-all."""
+    pieces = [*_party(party), *_scope(scope)]
+    where = " AND ".join(["1", *(piece for piece, _ in pieces)])
+    values = [value for _, held in pieces for value in held]
+    return (
+        "SELECT l.conversation, CASE WHEN l.conversation IS NULL THEN l.scope END AS catch_all,"
+        f" max(l.number) AS latest FROM letters l WHERE {where} GROUP BY 1, 2 ORDER BY latest DESC LIMIT ?",
+        [*values, limit],
+    )
+
+
+def overdue(moment: Moment, mailboxes: Sequence[int] | None, limit: int) -> Statement:
+    """Leases run out, mail now due, mail expired: each by its own small index."""
+    now = micros(moment.wall)
+    at = "" if mailboxes is None else f" AND d.mailbox IN ({', '.join('?' * len(mailboxes))})"
+    ids = [] if mailboxes is None else list(mailboxes)
+    pieces: list[tuple[str, list[Any]]] = [
+        ("d.state = 2 AND d.lease_until <= ?", [moment.steady]),  # leases of an earlier boot end at 0
+        ("d.state = 0 AND d.due_at <= ?", [now]),
+        ("d.state < 2 AND d.expires_at IS NOT NULL AND d.expires_at <= ?", [now]),
+    ]
+    source = "SELECT d.number, d.mailbox FROM deliveries d"
+    keys = " UNION ".join(f"{source} WHERE {piece}{at}" for piece, _ in pieces)
+    values = [value for _, held in pieces for value in (*held, *ids)]
+    return (
+        f"SELECT {DELIVERY}, l.body FROM ({keys}) AS k JOIN deliveries d ON d.number = k.number"
+        " AND d.mailbox = k.mailbox JOIN letters l ON l.number = d.number JOIN mailboxes m ON m.id = d.mailbox"
+        " LIMIT ?",
+        [*values, limit],
+    )
+
+
+def next_timer(moment: Moment, mailboxes: Sequence[int]) -> Statement:
+    """One row: the earliest lease end (uptime) and the earliest due or expiry time (wall), after now."""
+    now = micros(moment.wall)
+    marks = ", ".join("?" * len(mailboxes))
+    earliest = "SELECT min({0}) FROM deliveries WHERE mailbox IN ({1}) AND {2} AND {0} > ?"
+    lease = earliest.format("lease_until", marks, "state = 2")
+    walls = [
+        earliest.format("due_at", marks, "state = 0"),
+        earliest.format("due_at", marks, "state = 1 AND due_at IS NOT NULL"),
+        earliest.format("expires_at", marks, "state < 2 AND expires_at IS NOT NULL"),
+    ]
+    values: list[Any] = [*mailboxes, moment.steady]
+    for _ in walls:
+        values += [*mailboxes, now]
+    return f"SELECT ({lease}), " + ", ".join(f"({wall})" for wall in walls), values
+
+
+# What became of a letter that is deleted by now is of no use to anyone.
+CHANGES = """
+SELECT * FROM (SELECT number, 'posted' AS what, id, NULL, NULL, NULL, NULL FROM letters
+               WHERE number > ?1 ORDER BY number LIMIT ?2)
+UNION ALL
+SELECT * FROM (SELECT c.number, c.what, l.id, m.name, c.state, c.kind, c.key FROM changes c
+               LEFT JOIN letters l ON l.number = c.letter LEFT JOIN mailboxes m ON m.id = c.mailbox
+               WHERE c.number > ?1 AND (c.letter IS NULL OR l.id IS NOT NULL) ORDER BY c.number LIMIT ?2)
+ORDER BY 1 LIMIT ?2"""
+
+
+def catch_all(row: Row) -> str:
+    """The conversation's id from a row of `conversations`."""
+    conversation, scope, _ = row
+    return conversation if conversation is not None else general_conversation(scope or DEFAULT_SCOPE)
+
+
+def _conditions(query: Query) -> Statement:
+    pieces = list(_pieces(query))
+    where = " WHERE " + " AND ".join(["1", *(piece for piece, _ in pieces)])
+    return where, [value for _, values in pieces for value in values]
+
+
+def _pieces(query: Query) -> Iterator[tuple[str, list[Any]]]:
+    if query.mailbox is not None:
+        yield f"d.mailbox = {_MAILBOX}", [fold(query.mailbox), query.mailbox]
+    if len(query.states) == 1:
+        yield f"d.state = {STATE_NUMBER[query.states[0]]}", []  # a literal, so that the partial index is seen
+    elif query.states:
+        yield f"d.state IN ({', '.join(str(STATE_NUMBER[state]) for state in query.states)})", []
+    if query.message_ids:
+        marks = ", ".join("?" * len(query.message_ids))
+        yield f"d.number IN (SELECT number FROM letters WHERE id IN ({marks}))", list(query.message_ids)
+    if query.unread_only:
+        yield "d.seen = 0", []
+    if query.min_priority > 1:
+        yield "d.rank <= ?", [rank(query.min_priority)]
+    if query.after:
+        yield "d.number > ?", [query.after]
+    if query.thread is not None:
+        yield f"d.number {_THREAD}", [query.thread, query.thread]
+    yield from _pieces_of_letter(query)
+    yield from _pieces_of_time(query)
+
+
+def _pieces_of_letter(query: Query) -> Iterator[tuple[str, list[Any]]]:
+    if query.kinds:
+        yield f"coalesce(l.kind, 'message') IN ({', '.join('?' * len(query.kinds))})", list(query.kinds)
+    if query.sender is not None:
+        yield f"l.sender = {_MAILBOX}", [fold(query.sender), query.sender]
+    if query.thread_tag is not None:
+        yield "l.thread_tag = ?", [query.thread_tag]
+    if query.tag is not None:
+        yield "EXISTS (SELECT 1 FROM json_each(l.tags) WHERE value = ?)", [query.tag]
+    if query.since is not None:
+        yield "l.created_at >= ?", [micros(query.since)]
+    yield from _scope(query.scope)
+
+
+def _pieces_of_time(query: Query) -> Iterator[tuple[str, list[Any]]]:
+    if query.offered_at is not None:
+        yield "(d.expires_at IS NULL OR d.expires_at > ?)", [micros(query.offered_at)]
+    if query.due_at is not None:
+        yield "(d.due_at IS NULL OR d.due_at <= ?)", [micros(query.due_at)]
+    if query.unarchived_before is not None:
+        yield "d.archived_at IS NULL AND d.acked_at < ?", [micros(query.unarchived_before)]
+
+
+def _letter_pieces(query: LetterQuery) -> Iterator[tuple[str, list[Any]]]:
+    if query.thread is not None:
+        yield f"l.number {_THREAD}", [query.thread, query.thread]
+    if query.thread_tag is not None:
+        yield "l.thread_tag = ?", [query.thread_tag]
+    if query.conversation is not None:
+        yield from _conversation(query.conversation)
+    yield from _scope(query.scope)
+    yield from _party(query.party)
+    if query.sender is not None:
+        yield f"l.sender = {_MAILBOX}", [fold(query.sender), query.sender]
+    if query.replies_in is not None:
+        yield "l.thread = ?", [query.replies_in]
+    if query.settled_before is not None:
+        yield (
+            "NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.number = l.number"
+            " AND (d.state < 3 OR max(coalesce(d.acked_at, 0), coalesce(d.dead_at, 0)) >= ?))",
+            [micros(query.settled_before)],
+        )
+
+
+def _conversation(conversation: str) -> Iterator[tuple[str, list[Any]]]:
+    scope = general_scope(conversation)
+    if scope is None:
+        yield "l.conversation = ?", [conversation]
+    else:
+        yield "l.conversation IS NULL", []
+        yield from _scope(scope)
+
+
+def _scope(scope: str | None) -> Iterator[tuple[str, list[Any]]]:
+    if scope == DEFAULT_SCOPE:
+        yield "l.scope IS NULL", []
+    elif scope is not None:
+        yield "l.scope = ?", [scope]
+
+
+def _party(party: str | None) -> Iterator[tuple[str, list[Any]]]:
+    if party is not None:
+        at = f"d.number = l.number AND d.mailbox = {_MAILBOX} AND d.state > 0"
+        received = f"EXISTS (SELECT 1 FROM deliveries d WHERE {at})"
+        yield f"(l.sender = {_MAILBOX} OR {received})", [fold(party), party] * 2
+
+
+def _limit(limit: int | None) -> tuple[str, list[Any]]:
+    return ("", []) if limit is None else (" LIMIT ?", [limit])

@@ -1,0 +1,114 @@
+"""One thread's way into the room: a SQLite connection, its place in the writers' line, its hold on the log.
+
+Never shared between threads, never carried over a fork.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from ...errors import BadStore, Busy, Damaged, PostroomError, StoreBusy, StoreFailing
+from . import ground
+from .lock import WriterLock
+from .schema import bring_up, version_of
+from .wal import Log
+
+OLDEST_SQLITE = (3, 51, 3)  # before it, a write racing a checkpoint could lose committed data
+
+_WRITABLE = "is the folder there and writable?"
+
+
+class Connection:
+    """Open and ready; `database` may be read at any time, and written inside `lock`."""
+
+    def __init__(self, path: Path, *, boot: str, busy_timeout: float) -> None:
+        check_library(apsw.sqlitelibversion())
+        with translated(path):
+            self.lock = WriterLock(Path(f"{path}.lock"), busy_timeout)
+        try:
+            with translated(path), self.lock:
+                ground.create(path)
+                self.database = _connect(path, busy_timeout)
+                bring_up(self.database, path)
+                self.log = Log(self.database, path)
+                with self.database:
+                    _enter(self.database, boot)
+                wrote = self.database.total_changes() > 0
+                if wrote:
+                    self.log.tend(self.lock)
+            if wrote:
+                self.log.sync(self.lock)
+        except BaseException:
+            self.close()
+            raise
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for held in ("log", "database", "lock"):
+            if hasattr(self, held):
+                getattr(self, held).close()
+
+
+def check_library(version: str) -> None:
+    """Refuse a SQLite that is known to lose data."""
+    if tuple(map(int, version.split("."))) < OLDEST_SQLITE:
+        needed = ".".join(map(str, OLDEST_SQLITE))
+        raise BadStore(f"SQLite {version} is older than {needed}", field="store", hint="pip install -U apsw")
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """The errors of SQLite and of the system in the house's words."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise translate(error, path) from error
+    except OSError as error:
+        raise StoreFailing(f"{path} cannot be written: {error.strerror}", hint=_WRITABLE) from error
+
+
+def translate(error: apsw.Error, path: Path) -> PostroomError:
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        return StoreBusy(f"another program holds {path}", hint="try again")
+    if isinstance(error, apsw.FullError):
+        return StoreFailing(f"no space left for {path}", hint="free some space and try again")
+    if isinstance(error, apsw.NotADBError):
+        return BadStore(f"{path} is not a room", field="store", hint="choose another file")
+    if isinstance(error, apsw.CorruptError):
+        return Damaged(f"{path} is damaged: {error}", hint="keep a copy of it and restore a backup")
+    if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
+        return StoreFailing(f"{path} cannot be written: {error}", hint=_WRITABLE)
+    return StoreFailing(f"{path}: {error}") if isinstance(error, apsw.IOError) else Busy(f"{path}: {error}")
+
+
+def _connect(path: Path, busy_timeout: float) -> apsw.Connection:
+    database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
+    database.set_busy_timeout(int(busy_timeout * 1000))
+    database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # else the last to close deletes the log
+    database.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    database.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    version_of(database, path)  # a stranger's database is refused before anything in it is changed
+    if database.pragma("journal_mode") != "wal":
+        database.pragma("journal_mode", "wal")
+    database.pragma("synchronous", "normal")  # the log is synced by its writer, outside the lock
+    database.pragma("temp_store", "memory")
+    return database
+
+
+def _enter(database: apsw.Connection, boot: str) -> None:
+    """The first to enter names the room; the first after a boot begins a new epoch."""
+    last_boot = database.execute("SELECT boot FROM room").get
+    epoch = secrets.token_hex(4)
+    if last_boot is None:
+        name = secrets.token_hex(8)
+        database.execute("INSERT INTO room VALUES (1, ?, ?, ?, 0)", (name, epoch, boot))
+    elif last_boot != boot:
+        database.execute("UPDATE room SET epoch = ?, boot = ?", (epoch, boot))
+        database.execute("UPDATE deliveries SET lease_until = 0 WHERE state = 2")  # no lease outlives a boot

@@ -1,0 +1,76 @@
+"""The line in which writers stand: an flock, fair and bounded, that knows its holder's name.
+
+SQLite's own waiting starves (a second and more at eight writers); here everybody asks again after a short
+random pause, so nobody is ahead of anybody for long. The lock file also carries one warning from writer to
+writer: that a sync failed, and the log must be made whole before anyone writes again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from ...errors import StoreBusy
+
+_PID_WIDTH = 20  # the holder's pid stands at the start of the file
+_WARNING_AT = _PID_WIDTH  # then one byte: "!" after a failed sync
+SHORTEST, LONGEST = 0.00002, 0.0003  # seconds between two tries
+
+
+class WriterLock:
+    """One descriptor; not for two threads at once."""
+
+    def __init__(self, path: Path, timeout: float) -> None:
+        self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self._timeout = timeout
+        self._name = str(os.getpid()).ljust(_PID_WIDTH).encode()
+
+    def __enter__(self) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._stand_in_line()
+        with suppress(OSError):  # on a full disk the name is missing, and nothing else
+            os.pwrite(self._descriptor, self._name, 0)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    @property
+    def warned(self) -> bool:
+        """Did a sync fail since the log was last made whole?"""
+        return os.pread(self._descriptor, 1, _WARNING_AT) == b"!"
+
+    def warn(self) -> None:
+        os.pwrite(self._descriptor, b"!", _WARNING_AT)
+
+    def clear_warning(self) -> None:
+        os.pwrite(self._descriptor, b" ", _WARNING_AT)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:  # once: by the second time the number may name a stranger's file
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _stand_in_line(self) -> None:
+        end = time.monotonic() + self._timeout
+        while True:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise StoreBusy(self._complaint(), hint="try again; if it hangs, look at that process")
+            time.sleep(min(random.uniform(SHORTEST, LONGEST), left))
+            try:
+                return fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+
+    def _complaint(self) -> str:
+        holder = os.pread(self._descriptor, _PID_WIDTH, 0).decode("ascii", "replace").strip() or "unknown"
+        return f"the room is held by process {holder} for more than {self._timeout:g} s"

@@ -1,0 +1,129 @@
+"""Rows of the room's tables ⇄ values of the model."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from ...model.codec import decode_message, encode
+from ...model.delivery import Attempt, Delivery, Lease, State
+from ...model.message import DEFAULT_SCOPE, Message, Priority, RecipientKind
+from ...model.query import Found
+from ..base import Letter
+
+Row = tuple[Any, ...]
+
+STATES = tuple(State)  # a state's number is its place in this order
+STATE_NUMBER = {state: number for number, state in enumerate(STATES)}
+KINDS: tuple[RecipientKind, ...] = ("to", "cc", "bcc")
+DELIVERY = (
+    "d.number, m.name, d.kind, d.state, d.rank, d.revision, d.attempts, d.delivered_at, d.read_at, d.acked_at,"
+    " d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,"
+    " d.lease_boot, d.reason, d.history"
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_decode_history = msgspec.json.Decoder(tuple[Attempt, ...]).decode
+
+
+def micros(time: datetime | None) -> int | None:
+    """Exact microseconds; floats would round."""
+    return None if time is None else (time - _EPOCH) // _MICROSECOND
+
+
+def time_of(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
+
+
+def rank(priority: Priority) -> int:
+    return Priority.URGENT - priority
+
+
+def priority_of(rank: int) -> Priority:
+    return Priority(Priority.URGENT - rank)
+
+
+def delivery_row(delivery: Delivery, number: int, mailbox: int) -> Row:
+    """All columns of `deliveries`, in order."""
+    lease = delivery.lease
+    return (
+        number,
+        mailbox,
+        KINDS.index(delivery.kind),
+        STATE_NUMBER[delivery.state],
+        delivery.read_at is not None,
+        rank(delivery.priority),
+        delivery.revision,
+        delivery.attempts,
+        micros(delivery.delivered_at),
+        micros(delivery.read_at),
+        micros(delivery.acked_at),
+        micros(delivery.dead_at),
+        micros(delivery.due_at),
+        micros(delivery.archived_at),
+        micros(delivery.expires_at),
+        lease and lease.token,
+        lease and lease.holder,
+        lease and lease.until,
+        lease and lease.boot,
+        delivery.reason,
+        encode(delivery.history) if delivery.history else None,
+    )
+
+
+def found(row: Row) -> Found:
+    """From `DELIVERY` columns and a letter's body."""
+    message = decode_message(row[-1])
+    return Found(message, delivery(message, row[:-1]))
+
+
+def delivery(message: Message, row: Row) -> Delivery:
+    (number, mailbox, kind, state, rank, revision, attempts, delivered, read, acked, dead, due, archived) = row[
+        :13
+    ]
+    (expires, token, holder, until, boot, reason, history) = row[13:]
+    return Delivery(
+        message_id=message.id,
+        mailbox=mailbox,
+        number=number,
+        kind=KINDS[kind],
+        state=STATES[state],
+        priority=priority_of(rank),
+        revision=revision,
+        attempts=attempts,
+        delivered_at=time_of(delivered),
+        read_at=time_of(read),
+        acked_at=time_of(acked),
+        dead_at=time_of(dead),
+        due_at=time_of(due),
+        archived_at=time_of(archived),
+        expires_at=time_of(expires),
+        lease=None if token is None else Lease(token=token, holder=holder, until=until, boot=boot),
+        reason=reason,
+        history=_decode_history(history) if history else (),
+    )
+
+
+def letter_row(message: Message, number: int, sender: int, conversation: str | None) -> Row:
+    """All columns of `letters`, in order."""
+    return (
+        number,
+        message.id,
+        sender,
+        micros(message.created_at),
+        None if message.kind == "message" else message.kind,
+        None if message.scope == DEFAULT_SCOPE else message.scope,
+        encode(message.tags).decode() if message.tags else None,
+        message.thread_id,
+        message.thread_tag,
+        conversation,
+        message.key,
+        encode(message),
+    )
+
+
+def letter(row: Row) -> Letter:
+    """From (number, body)."""
+    return Letter(row[0], decode_message(row[1]))

@@ -1,0 +1,236 @@
+"""The store protocol on one SQLite file."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from ...errors import Resync
+from ...model.change import Change, Cursor
+from ...model.message import Priority
+from ...model.names import fold
+from ...model.query import Found, LetterQuery, Moment, Query
+from ...model.record import Record
+from ..base import Letter, Plan, Posted, Watch, Write, must_last, rung_by
+from ..bells import EVERYONE, MANY, DoorBells
+from . import asking, ground, rows
+from .connection import Connection, translate
+from .writing import NEXT_NUMBER, Names, Writing
+
+_ABANDONED: list[object] = []  # connections of a parent process: never touched, so never closed, after a fork
+
+
+class SqliteStore:
+    """A room in a file. Any number of threads and processes may hold one at once."""
+
+    def __init__(self, path: Path, *, boot: str, durable: bool = True, busy_timeout: float = 30.0) -> None:
+        self.path = ground.prepare(path)
+        self._boot = boot
+        self._durable = durable
+        self._busy_timeout = busy_timeout
+        self._names = Names()
+        self._bells = DoorBells(Path(f"{self.path}.bells"))
+        self._local = threading.local()
+        self._open: weakref.WeakSet[Connection] = weakref.WeakSet()  # one goes when its thread ends
+        self._pid = os.getpid()
+        self._here()  # a room that cannot be opened is refused now, not at the first letter
+
+    # -- writing
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        if not writes:
+            return ()
+        here = self._here()
+        try:
+            with here.lock:
+                if here.lock.warned:
+                    here.log.make_whole(here.lock)
+                writes, posted = self._transact(here.database, writes)
+                if not writes:
+                    return ()
+                here.log.tend(here.lock)
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        if self._durable and any(map(must_last, writes)):
+            here.log.sync(here.lock)
+        self._ring(rung_by(writes))
+        return posted
+
+    def sync(self) -> None:
+        here = self._here()
+        if self._durable:
+            with here.lock:
+                if here.lock.warned:
+                    here.log.make_whole(here.lock)
+                here.log.tend(here.lock)
+            here.log.sync(here.lock)
+
+    def _transact(
+        self, database: apsw.Connection, writes: Sequence[Write] | Plan
+    ) -> tuple[Sequence[Write], tuple[Posted, ...]]:
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            planned = writes() if callable(writes) else writes
+            writing = Writing(database, self._names)
+            posted = writing.apply(planned)
+            database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
+        writing.remember()
+        return planned, posted
+
+    def _ring(self, mailboxes: set[str]) -> None:
+        self._bells.ring((EVERYONE,) if len(mailboxes) > MANY else mailboxes)
+
+    # -- asking
+
+    def get(self, ids: Sequence[str]) -> dict[str, Letter]:
+        marks = ", ".join("?" * len(ids))
+        found = self._ask(f"SELECT number, body FROM letters WHERE id IN ({marks})", list(ids))
+        return {letter.message.id: letter for letter in map(rows.letter, found)}
+
+    def find(self, query: Query) -> list[Found]:
+        return [rows.found(row) for row in self._ask(*asking.find(query))]
+
+    def count(self, query: Query) -> dict[Priority, int]:
+        counted = {rows.priority_of(rank): number for rank, number in self._ask(*asking.count(query))}
+        return dict.fromkeys(Priority, 0) | counted
+
+    def letters(self, query: LetterQuery) -> list[Letter]:
+        return [rows.letter(row) for row in self._ask(*asking.letters(query))]
+
+    def threads(self, party: str | None, limit: int) -> list[str]:
+        return [thread for thread, _ in self._ask(*asking.threads(party, limit))]
+
+    def conversations(self, party: str | None, scope: str | None, limit: int) -> list[str]:
+        return [asking.catch_all(row) for row in self._ask(*asking.conversations(party, scope, limit))]
+
+    def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
+        numbers = None if mailboxes is None else self._numbers(mailboxes)
+        if numbers == []:
+            return []
+        return [rows.found(row) for row in self._ask(*asking.overdue(moment, numbers, limit))]
+
+    def next_timer(self, moment: Moment, mailboxes: Sequence[str]) -> float | None:
+        numbers = self._numbers(mailboxes)
+        if not numbers:
+            return None
+        lease, *walls = self._ask(*asking.next_timer(moment, numbers))[0]
+        waits = [] if lease is None else [lease - moment.steady]
+        now = rows.micros(moment.wall) or 0
+        waits += [(wall - now) / 1_000_000 for wall in walls if wall is not None]
+        return min(waits, default=None)
+
+    def records(self, kind: str, key: str | None = None) -> list[Record]:
+        sql = "SELECT key, revision, value FROM records WHERE kind = ?"
+        found = (
+            self._ask(f"{sql} ORDER BY key", [kind])
+            if key is None
+            else self._ask(f"{sql} AND key = ?", [kind, key])
+        )
+        return [Record(kind=kind, key=k, revision=r, value=msgspec.json.decode(v)) for k, r, v in found]
+
+    def keys(self, kind: str) -> list[str]:
+        return [key for (key,) in self._ask("SELECT key FROM records WHERE kind = ? ORDER BY key", [kind])]
+
+    def mailboxes(self) -> list[str]:
+        return sorted(name for (name,) in self._ask("SELECT name FROM mailboxes", []))
+
+    # -- changes and bells
+
+    def changes(self, since: Cursor, limit: int) -> tuple[list[Change], Cursor]:
+        now = self.cursor()
+        found = self._ask(asking.CHANGES, [since.number, limit])
+        trimmed = self._ask("SELECT trimmed FROM room", [])[0][0]  # asked last: no trim in between goes unseen
+        if (since.store, since.epoch) != (now.store, now.epoch) or not trimmed <= since.number <= now.number:
+            raise Resync
+        last = found[-1][0] if found else now.number
+        return [_change(row) for row in found], Cursor(now.store, now.epoch, last)
+
+    def cursor(self) -> Cursor:
+        name, epoch, following = self._ask(f"SELECT name, epoch, ({NEXT_NUMBER}) FROM room", [])[0]
+        return Cursor(name, epoch, following - 1)
+
+    def renew_epoch(self) -> None:
+        here = self._here()
+        try:
+            with here.lock:
+                here.database.execute("UPDATE room SET epoch = ?", (secrets.token_hex(4),))
+                here.log.tend(here.lock)
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        here.log.sync(here.lock)
+
+    def trim_changes(self, keep: int) -> int:
+        here = self._here()
+        try:
+            with here.lock, here.database:
+                newest = here.database.execute(
+                    "SELECT number FROM changes ORDER BY number DESC LIMIT 1 OFFSET ?", (max(keep, 1),)
+                ).get
+                if newest is not None:
+                    here.database.execute("UPDATE room SET trimmed = ?", (newest,))
+                    here.database.execute("DELETE FROM changes WHERE number <= ?", (newest,))
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        return 0 if newest is None else here.database.changes()
+
+    def watch(self, mailboxes: Sequence[str]) -> Watch:
+        return self._bells.watch(mailboxes)
+
+    def close(self) -> None:
+        for connection in list(self._open):
+            connection.close()
+        self._open.clear()
+        self._local = threading.local()
+
+    # -- connections
+
+    def _here(self) -> Connection:
+        """This thread's connection, opened on first use."""
+        if self._pid != os.getpid():
+            _ABANDONED.append([*self._open, self._local])
+            self._local, self._open, self._pid = threading.local(), weakref.WeakSet(), os.getpid()
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = Connection(self.path, boot=self._boot, busy_timeout=self._busy_timeout)
+            self._local.connection = connection
+            self._open.add(connection)
+        return connection
+
+    def _ask(self, sql: str, values: list[Any]) -> list[rows.Row]:
+        """All rows at once: nothing holds a view of the room open while anyone thinks or waits."""
+        try:
+            return self._here().database.execute(sql, values).fetchall()
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+
+    def _numbers(self, mailboxes: Sequence[str]) -> list[int]:
+        marks = ", ".join("?" * len(mailboxes))
+        sql = f"SELECT id, name FROM mailboxes WHERE folded IN ({marks})"
+        return [number for number, name in self._ask(sql, [*map(fold, mailboxes)]) if name in mailboxes]
+
+
+def _change(row: rows.Row) -> Change:
+    number, what, message_id, mailbox, state, kind, key = row
+    if what == "forgot":
+        message_id, key = key, None
+    return Change(
+        number=number,
+        what=what,
+        message_id=message_id,
+        mailbox=mailbox,
+        state=None if state is None else rows.STATES[state],
+        kind=kind,
+        key=key,
+    )

@@ -1,0 +1,106 @@
+"""The write-ahead log: what was committed is safe once this file is synced.
+
+Overwriting blocks that exist is about twice as fast as growing a file, so the log is filled with zeros ahead
+of its use, and it is never deleted. Checkpoints run under the writers' lock: then no writer races one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import apsw
+
+from ...errors import StoreFailing
+from .ground import inode_of, sync_folder
+from .lock import WriterLock
+
+PAGE = 4096
+FRAME = PAGE + 24
+CHECKPOINT_PAGES = 2000  # about 8 MB of log
+STEP = 512 * 1024  # how much the log is filled ahead, until it is as large as it gets
+LARGEST = 32 + FRAME * (CHECKPOINT_PAGES + 64)
+
+
+class Log:
+    """One connection's hold on the room's log. `pages` is how full it was after the last commit."""
+
+    def __init__(self, database: apsw.Connection, path: Path) -> None:
+        self._database = database
+        self._path = Path(f"{path}-wal")
+        self._descriptor = -1
+        self._inode = -1
+        self._next_checkpoint = CHECKPOINT_PAGES
+        self.pages = 0
+        database.set_wal_hook(self._committed)
+
+    def _committed(self, _database: apsw.Connection, _name: str, pages: int) -> int:
+        self.pages = pages
+        return apsw.SQLITE_OK
+
+    def tend(self, lock: WriterLock) -> None:
+        """After a commit, under the lock: same file? fill ahead; checkpoint when it is full."""
+        try:
+            if inode_of(self._path) != self._inode:
+                self._reopen()
+        except OSError as lost:
+            raise StoreFailing(f"the log {self._path} cannot be reached: {lost.strerror}") from None
+        size = os.lseek(self._descriptor, 0, os.SEEK_END)
+        used = 32 + FRAME * self.pages
+        if used + STEP // 2 > size and size < LARGEST:
+            self._fill(size)
+        if self.pages >= self._next_checkpoint:
+            self._checkpoint(lock)
+
+    def sync(self, lock: WriterLock) -> None:
+        """After the lock was left: make what was committed survive a power cut.
+
+        A failed sync is never retried: the kernel may have dropped the pages. The next writer is warned.
+        """
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as failed:
+            lock.warn()
+            raise StoreFailing(f"the disk did not take the letter: {failed.strerror}") from None
+
+    def make_whole(self, lock: WriterLock) -> None:
+        """After a failed sync, under the lock: bring everything into the main file and start a new log.
+
+        The emptied log is synced too, else a crash could lay its old half over the newer main file.
+        """
+        try:
+            self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self._reopen()
+            os.fsync(self._descriptor)
+        except (apsw.Error, OSError) as failed:
+            raise StoreFailing(f"an earlier sync failed and the log cannot be mended yet: {failed}") from None
+        lock.clear_warning()
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _reopen(self) -> None:
+        self.close()
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._inode = inode_of(self._path)
+        sync_folder(self._path.parent)
+
+    def _fill(self, size: int) -> None:
+        try:
+            os.pwrite(self._descriptor, bytes(min(STEP, LARGEST - size)), size)
+        except OSError:
+            return  # the disk is full or failing: only speed is lost here, the sync will tell
+
+    def _checkpoint(self, lock: WriterLock) -> None:
+        try:
+            frames, done = self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.BusyError:
+            frames, done = self.pages, 0
+        except apsw.Error:
+            lock.warn()  # the letter is committed; whether it is safe, the sync decides
+            return
+        # A reader that holds an old view keeps the log from starting over: do not try again at every commit.
+        held = frames > done
+        self._next_checkpoint = self.pages + CHECKPOINT_PAGES // 4 if held else CHECKPOINT_PAGES

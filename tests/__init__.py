@@ -1,0 +1,1 @@
+"""Proof of what the house promises. Start with `contract`."""

@@ -1,0 +1,45 @@
+"""Every test of this folder runs once for each store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from postroom.store.base import Store
+from tests.contract.stores import STORES, Kind
+from tests.letters import BOOT
+
+Reboot: TypeAlias = Callable[[str], Store]
+
+
+@pytest.fixture(params=STORES, ids=lambda kind: kind.name)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    found: Kind = request.param
+    return found
+
+
+@pytest.fixture
+def store(kind: Kind, tmp_path: Path) -> Iterator[Store]:
+    opened = kind.open(tmp_path, BOOT)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def reboot(kind: Kind, store: Store, tmp_path: Path) -> Iterator[Reboot]:
+    """The same room after the machine has started again, where a room outlives that."""
+    opened = []
+
+    def reopen(boot: str) -> Store:
+        if not kind.lasts:
+            return store
+        store.close()
+        opened.append(kind.open(tmp_path, boot))
+        return opened[-1]
+
+    yield reopen
+    for again in opened:
+        again.close()

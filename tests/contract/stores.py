@@ -1,0 +1,26 @@
+"""The stores that must keep the contract. A new one joins by one line in STORES."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from postroom.store.base import Store
+from postroom.store.memory import MemoryStore
+from postroom.store.sqlite.store import SqliteStore
+
+
+class Kind(Struct, frozen=True):
+    """A kind of store. `open` is given a folder of its own and the name of the machine's boot."""
+
+    name: str
+    open: Callable[[Path, str], Store]
+    lasts: bool  # does it outlive its process?
+
+
+STORES = (
+    Kind("memory", lambda _folder, _boot: MemoryStore("room"), lasts=False),
+    Kind("sqlite", lambda folder, boot: SqliteStore(folder / "room.db", boot=boot), lasts=True),
+)

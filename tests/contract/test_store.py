@@ -1,0 +1,295 @@
+"""What every store promises about writing: repeats, recipients, preconditions."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from postroom.errors import (
+    IdTaken,
+    IllegalMove,
+    LookAlike,
+    QuotaFull,
+    StaleRevision,
+    UnknownAgent,
+    UnknownMessage,
+)
+from postroom.model.delivery import Delivery, State
+from postroom.model.message import Message
+from postroom.model.parts import text
+from postroom.model.query import LetterQuery, Query
+from postroom.model.record import CARD, Record
+from postroom.store.base import Forget, Post, Posted, Put, Store, Write
+from tests.letters import (
+    ack,
+    after,
+    bury,
+    claim,
+    everything,
+    forget,
+    held,
+    ids,
+    letter,
+    note,
+    post,
+    read,
+    send,
+)
+
+# -- posting
+
+
+def test_a_new_letter_is_accepted_with_a_number_and_one_delivery_per_recipient(store: Store) -> None:
+    message = letter("m1", ["bob", "cleo"], parts=(text("hello"),))
+
+    (posted,) = store.commit([post(message)])
+
+    assert posted == Posted(message_id="m1", number=1, unknown=("bob", "cleo"))
+    assert {found.delivery.mailbox: found.message for found in store.find(Query())} == {
+        "bob": message,
+        "cleo": message,
+    }
+    assert {delivery.number for delivery in (held(store, "m1"), held(store, "m1", "cleo"))} == {1}
+
+
+def test_numbers_rise_in_the_order_of_writing(store: Store) -> None:
+    batch = store.commit([post(letter("m1")), post(letter("m2"))])
+    later = store.commit([post(letter("m3"))])
+
+    numbers = [posted.number for posted in (*batch, *later)]
+    assert numbers == sorted(set(numbers))
+    assert ids(store, Query(order="age")) == ["m1", "m2", "m3"]
+
+
+def test_copies_are_deliveries_like_the_first(store: Store) -> None:
+    message = letter("m1", ["bob"], expires_at=after(9))
+    store.commit([replace(post(message, due_at=after(5)), copies=("cleo", "dan"))])
+
+    first = held(store, "m1", "bob")
+    assert [held(store, "m1", name) for name in ("cleo", "dan")] == [
+        replace(first, mailbox="cleo"),
+        replace(first, mailbox="dan"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param(letter("m1", key="k", subject="tea"), id="by id and key"),
+        pytest.param(letter("m1", subject="tea"), id="by id"),
+        pytest.param(letter("m2", key="k", subject="tea"), id="by key"),
+        pytest.param(letter("m1", key="k", subject="tea", created_at=after(99)), id="written later"),
+    ],
+)
+def test_the_same_letter_again_changes_nothing_and_returns_the_first(store: Store, again: Message) -> None:
+    store.commit([post(letter("m1", key="k", subject="tea"))])
+    before = everything(store)
+
+    assert store.commit([post(again)]) == (Posted(message_id="m1", number=0, repeated=True),)
+    assert everything(store) == before
+
+
+def test_a_letter_sent_without_a_key_is_repeated_by_its_id_as_key(store: Store) -> None:
+    store.commit([post(letter("m1", subject="tea"))])
+
+    assert store.commit([post(letter("m2", key="m1", subject="tea"))]) == (
+        Posted(message_id="m1", number=0, repeated=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "field"),
+    [
+        (letter("m1", subject="coffee"), "id"),
+        (letter("m2", key="k", subject="coffee"), "key"),
+        (letter("m2", key="m0", subject="coffee"), "key"),
+    ],
+)
+def test_an_id_or_key_with_other_content_is_refused(store: Store, other: Message, field: str) -> None:
+    store.commit([post(letter("m0", subject="tea")), post(letter("m1", key="k", subject="tea"))])
+
+    with pytest.raises(IdTaken) as refused:
+        store.commit([post(other)])
+    assert refused.value.field == field
+
+
+def test_a_key_belongs_to_its_sender(store: Store) -> None:
+    store.commit([post(letter("m1", key="k")), post(letter("m2"))])
+
+    posted = store.commit(
+        [post(letter("m3", sender="bob", key="k")), post(letter("m4", sender="bob", key="m2"))]
+    )
+    assert [(p.message_id, p.repeated) for p in posted] == [("m3", False), ("m4", False)]
+
+
+def test_a_letter_is_repeated_within_one_batch(store: Store) -> None:
+    first, again = store.commit([post(letter("m1", key="k")), post(letter("m2", key="k"))])
+
+    assert (first.repeated, again.repeated, again.message_id) == (False, True, "m1")
+
+
+@pytest.mark.parametrize("again", [letter("m1", key="k"), letter("m1"), letter("m2", key="k")])
+def test_a_forgotten_letter_stays_spent(store: Store, again: Message) -> None:
+    ack(store, send(store, "m1", key="k"))
+    store.commit(forget(letter("m1", key="k")))
+
+    assert store.commit([post(again)]) == (Posted(message_id="m1", number=0, repeated=True),)
+    assert store.get(["m1", "m2"]) == {}
+    with pytest.raises(IdTaken):
+        store.commit([post(replace(again, subject="other"))])
+
+
+def test_a_forgotten_letter_without_a_key_stays_spent_by_its_id_as_key(store: Store) -> None:
+    ack(store, send(store, "m1"))
+    store.commit(forget(letter("m1")))
+
+    assert store.commit([post(letter("m2", key="m1"))])[0].repeated
+
+
+# -- recipients
+
+
+def test_recipients_are_unknown_until_they_write_or_register(store: Store) -> None:
+    def unknown(id: str) -> tuple[str, ...]:
+        return store.commit([post(letter(id, ["bob", "cleo"]))])[0].unknown
+
+    assert unknown("m1") == ("bob", "cleo")
+    store.commit([post(letter("m2", sender="bob"))])
+    assert unknown("m3") == ("cleo",)
+    store.commit([Put(record=Record(kind=CARD, key="cleo", value={}))])
+    assert unknown("m4") == ()
+
+
+def test_a_letter_for_known_recipients_only_is_refused_for_others(store: Store) -> None:
+    before = everything(store)
+
+    with pytest.raises(UnknownAgent, match="bob"):
+        store.commit([post(letter("m1"), known_only=True)])
+    assert everything(store) == before
+
+    store.commit([post(letter("m2", ["ann"]), known_only=True)])
+    assert ids(store, Query()) == ["m2"]
+
+
+@pytest.mark.parametrize(
+    ("write", "field"),
+    [
+        (post(letter("m2", ["zoe"], sender="ANN")), "sender"),
+        (post(letter("m2", ["zoe", "Bob"])), "to"),
+        (replace(post(letter("m2", ["zoe"])), copies=("Bob",)), "to"),
+        (Put(record=Record(kind=CARD, key="Ann", value={})), "id"),
+    ],
+)
+def test_a_name_that_reads_like_another_is_refused(store: Store, write: Write, field: str) -> None:
+    send(store, "m1")
+    before = everything(store)
+
+    with pytest.raises(LookAlike) as refused:
+        store.commit([write])
+    assert refused.value.field == field
+    assert everything(store) == before
+
+
+def test_an_inbox_is_full_exactly_at_its_quota(store: Store) -> None:
+    store.commit([post(letter(f"m{i}"), quota=3) for i in range(3)])
+
+    with pytest.raises(QuotaFull, match="bob"):
+        store.commit([post(letter("m3"), quota=3)])
+    with pytest.raises(QuotaFull):
+        store.commit([replace(post(letter("m3", ["cleo"]), quota=3), copies=("bob",))])
+    assert ids(store, Query(mailbox="cleo")) == []
+
+    store.commit([post(letter("m4"), quota=4), post(letter("m5", ["cleo"]), quota=3)])
+    assert len(ids(store, Query(mailbox="bob"))) == 4
+
+
+def test_only_mail_that_waits_unread_fills_an_inbox(store: Store) -> None:
+    waiting = [send(store, f"m{i}") for i in range(3)]
+    store.commit([post(letter("later"), due_at=after(9))])
+    claim(store, waiting[0])
+
+    with pytest.raises(QuotaFull):
+        store.commit([post(letter("n0"), quota=4)])
+
+    read(store, held(store, "m0"))
+    store.commit([post(letter("n0"), quota=4)])
+    ack(store, waiting[1])
+    store.commit([post(letter("n1"), quota=4)])
+    with pytest.raises(QuotaFull):
+        store.commit([post(letter("n2"), quota=4)])
+
+
+# -- moves, records, forgetting
+
+
+def test_a_move_changes_the_delivery_it_names_and_no_other(store: Store) -> None:
+    before = send(store, "m1", ["bob", "cleo"])
+
+    claimed = claim(store, before)
+
+    assert (held(store, "m1"), held(store, "m1", "cleo").state) == (claimed, State.UNREAD)
+
+
+def test_of_two_moves_from_the_same_revision_the_second_is_stale(store: Store) -> None:
+    before = send(store, "m1")
+    claimed = claim(store, before)
+
+    with pytest.raises(StaleRevision):
+        ack(store, before)
+    assert held(store, "m1") == claimed
+
+
+@pytest.mark.parametrize(
+    "nowhere",
+    [Delivery(message_id="m1", mailbox="cleo", number=1), Delivery(message_id="m9", mailbox="bob", number=9)],
+)
+def test_a_move_of_a_delivery_that_is_not_there_is_refused(store: Store, nowhere: Delivery) -> None:
+    send(store, "m1")
+    before = everything(store)
+
+    with pytest.raises(UnknownMessage):
+        ack(store, nowhere)
+    assert everything(store) == before
+
+
+def test_a_record_is_written_at_the_revision_it_was_read_at(store: Store) -> None:
+    store.commit([note({"n": 1})])
+    assert store.records("note") == [Record(kind="note", key="k", value={"n": 1}, revision=1)]
+    store.commit([note({"n": 2}, revision=1)])
+    assert store.records("note", "k") == [Record(kind="note", key="k", value={"n": 2}, revision=2)]
+
+    for stale in (0, 1, 3):
+        with pytest.raises(StaleRevision):
+            store.commit([note({"n": 3}, revision=stale)])
+    assert store.records("note", "k")[0].value == {"n": 2}
+
+
+def test_a_record_is_removed_by_the_value_none(store: Store) -> None:
+    store.commit([note({"n": 1})])
+
+    with pytest.raises(StaleRevision):
+        store.commit([note(None)])
+    store.commit([note(None, revision=1)])
+    assert store.records("note") == []
+    store.commit([note({"n": 2})])
+    assert store.records("note")[0].revision == 1
+
+
+def test_a_letter_is_forgotten_only_when_it_is_settled_everywhere(store: Store) -> None:
+    ack(store, send(store, "m1", ["bob", "cleo"]))
+
+    with pytest.raises(IllegalMove):
+        store.commit([Forget("m1")])
+    assert store.get(["m1"])
+
+    bury(store, held(store, "m1", "cleo"))
+    store.commit([Forget("m1")])
+    assert (store.get(["m1"]), store.find(Query()), store.letters(LetterQuery())) == ({}, [], [])
+    with pytest.raises(UnknownMessage):
+        store.commit([Forget("m1")])
+
+
+def test_a_letter_without_deliveries_is_kept(store: Store) -> None:
+    store.commit([Post(message=letter("m1", []), deliveries=())])
+
+    assert (list(store.get(["m1"])), store.find(Query())) == (["m1"], [])

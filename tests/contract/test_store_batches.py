@@ -1,0 +1,107 @@
+"""What every store promises about a commit: all or nothing, and nobody in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from postroom.errors import IdTaken, IllegalMove, PostroomError, QuotaFull, StaleRevision, UnknownAgent
+from postroom.model import delivery as moves
+from postroom.model.delivery import State
+from postroom.model.query import Query
+from postroom.store.base import Forget, Move, Store, Write
+from tests.letters import NOW, everything, held, ids, lease, letter, note, post, send
+
+
+def failing(store: Store) -> list[tuple[Write, type[PostroomError]]]:
+    """One write of each kind that must fail, in a room where bob holds the letter m1."""
+    stale = replace(held(store, "m1"), revision=7)
+    return [
+        (post(letter("m1", subject="other")), IdTaken),
+        (post(letter("x", ["nobody"]), known_only=True), UnknownAgent),
+        (post(letter("x"), quota=1), QuotaFull),
+        (Move(stale, moves.read(stale, NOW), "read"), StaleRevision),
+        (note(1, revision=7), StaleRevision),
+        (Forget("m1"), IllegalMove),
+    ]
+
+
+@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize("which", range(6))
+def test_a_failing_write_at_any_place_leaves_nothing(store: Store, at: int, which: int) -> None:
+    before = send(store, "m1")
+    bad, error = failing(store)[which]
+    good: list[Write] = [
+        post(letter("m2", ["dan", "eve"], sender="fay", key="k2")),
+        note({"n": 1}, key="fresh"),
+        Move(before, moves.claim(before, lease()), "claim"),
+    ]
+    known = everything(store)
+
+    with pytest.raises(error):
+        store.commit([*good[:at], bad, *good[at:]])
+    assert everything(store) == known
+    store.commit([post(letter("m3", ["dan"]))])
+    assert store.commit(good)[0].unknown == ("dan", "eve")
+
+
+def test_a_batch_is_seen_whole(store: Store) -> None:
+    """An ack and its reply are one commit."""
+    before = send(store, "m1")
+    reply = letter("m2", ["ann"], sender="bob", in_reply_to="m1", thread_id="m1")
+
+    store.commit([Move(before, moves.ack(before, NOW, archive=True), "ack"), post(reply), note("sent")])
+
+    assert held(store, "m1").state is State.DONE
+    assert (ids(store, Query(mailbox="ann")), store.records("note")[0].value) == (["m2"], "sent")
+
+
+# -- plans
+
+
+def test_a_plan_sees_what_is_there_and_writes_in_the_same_commit(store: Store) -> None:
+    send(store, "m1")
+
+    def acknowledge_all() -> Sequence[Write]:
+        found = store.find(Query(mailbox="bob"))
+        assert store.count(Query()) != {}
+        return [Move(f.delivery, moves.ack(f.delivery, NOW, archive=False), "ack") for f in found]
+
+    assert store.commit(acknowledge_all) == ()
+    assert held(store, "m1").state is State.DONE
+
+
+def test_a_plan_may_post(store: Store) -> None:
+    assert store.commit(lambda: [post(letter("m1"))])[0].message_id == "m1"
+
+
+def test_an_empty_plan_writes_nothing(store: Store) -> None:
+    before = everything(store)
+
+    assert store.commit(list) == ()
+    assert store.commit([]) == ()
+    assert everything(store) == before
+
+
+def test_an_error_in_a_plan_leaves_nothing_and_the_store_working(store: Store) -> None:
+    send(store, "m1")
+    before = everything(store)
+
+    def give_up() -> Sequence[Write]:
+        store.find(Query())
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        store.commit(give_up)
+    assert everything(store) == before
+    assert store.commit([post(letter("m2"))])[0].number > 1
+
+
+def test_a_barrier_changes_nothing(store: Store) -> None:
+    send(store, "m1")
+    before = everything(store)
+
+    store.sync()
+    assert everything(store) == before

@@ -1,0 +1,259 @@
+"""What every store tells of what happened: changes, cursors and bells."""
+
+from __future__ import annotations
+
+import select
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+
+import pytest
+from msgspec.structs import replace
+
+from postroom.errors import Resync, StaleRevision
+from postroom.model import delivery as moves
+from postroom.model.change import Change, Cursor
+from postroom.model.delivery import State
+from postroom.model.record import Record
+from postroom.store.base import Forget, Put, Store, Watch
+from tests.contract.conftest import Reboot
+from tests.contract.stores import Kind
+from tests.letters import ack, attempt, claim, held, letter, move, note, post, read, send
+
+SOON = 10.0  # seconds; only a broken bell waits this long
+
+
+def facts(changes: Sequence[Change]) -> list[Change]:
+    """Changes without their numbers."""
+    return [replace(change, number=0) for change in changes]
+
+
+def pages(store: Store, since: Cursor, limit: int) -> list[Change]:
+    """All changes since, `limit` at a time."""
+    found: list[Change] = []
+    while page := store.changes(since, limit)[0]:
+        assert len(page) <= limit
+        found += page
+        since = store.changes(since, limit)[1]
+    return found
+
+
+# -- changes
+
+
+def test_every_kind_of_write_is_told_in_order(store: Store) -> None:
+    start = store.cursor()
+    ack(store, send(store, "m1", ["bob", "cleo"]))
+    store.commit([note(1), note(None, revision=1)])
+
+    changes, now = store.changes(start, 100)
+
+    assert facts(changes) == [
+        Change(number=0, what="posted", message_id="m1"),
+        Change(number=0, what="moved", message_id="m1", mailbox="bob", state=State.DONE),
+        Change(number=0, what="put", kind="note", key="k"),
+        Change(number=0, what="put", kind="note", key="k"),
+    ]
+    numbers = [change.number for change in changes]
+    assert numbers == sorted(set(numbers))
+    assert now == store.cursor() == replace(start, number=numbers[-1])
+
+
+def test_a_deleted_letter_is_told_by_its_deletion_alone(store: Store) -> None:
+    start = store.cursor()
+    ack(store, send(store, "m1"))
+    send(store, "m2")
+    store.commit([Forget("m1")])
+
+    assert facts(pages(store, start, 1)) == [
+        Change(number=0, what="posted", message_id="m2"),
+        Change(number=0, what="forgot", message_id="m1"),
+    ]
+
+
+def test_what_may_be_lost_and_what_repeats_is_not_told(store: Store) -> None:
+    send(store, "m1")
+    start = store.cursor()
+
+    store.commit([Put(record=Record(kind="beat", key="bob", value=1), durable=False), post(letter("m1"))])
+    assert store.changes(start, 10) == ([], start)
+
+
+def test_a_failed_commit_is_not_told(store: Store) -> None:
+    start = store.cursor()
+
+    with pytest.raises(StaleRevision):
+        store.commit([post(letter("m1")), note(1), note(1, revision=7)])
+    assert store.changes(start, 10) == ([], start)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 1000])
+def test_paging_misses_nothing_and_repeats_nothing(store: Store, limit: int) -> None:
+    start = store.cursor()
+    for number in range(6):
+        delivery = send(store, f"m{number}")
+        if number % 2:
+            read(store, delivery)
+        if number % 3 == 0:
+            ack(store, held(store, f"m{number}"))
+            store.commit([Forget(f"m{number}"), note(1, key=str(number))])
+
+    changes = pages(store, start, limit)
+    assert changes == store.changes(start, 1000)[0]
+    assert [c.message_id for c in changes if c.what == "posted"] == ["m1", "m2", "m4", "m5"]
+    assert [c.message_id for c in changes if c.what == "forgot"] == ["m0", "m3"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda now: replace(now, store="another"),
+        lambda now: replace(now, epoch="another"),
+        lambda now: replace(now, number=now.number + 1),
+    ],
+    ids=["another room", "another epoch", "the future"],
+)
+def test_a_cursor_of_another_life_needs_a_resync(store: Store, wrong: object) -> None:
+    assert callable(wrong)
+    send(store, "m1")
+
+    with pytest.raises(Resync):
+        store.changes(wrong(store.cursor()), 10)
+
+
+def test_a_cursor_survives_its_text_form(store: Store) -> None:
+    start = store.cursor()
+    send(store, "m1")
+
+    assert len(store.changes(Cursor.parse(str(start)), 10)[0]) == 1
+
+
+@pytest.mark.parametrize("keep", [0, 1, 3])
+def test_after_a_trim_older_cursors_need_a_resync_and_newer_ones_go_on(store: Store, keep: int) -> None:
+    cursors = [store.cursor()]
+    for number in range(9):
+        store.commit([note(1, key=str(number))])
+        cursors.append(store.cursor())
+
+    dropped = store.trim_changes(keep)
+
+    kept = max(keep, 1)
+    assert dropped == 9 - kept
+    with pytest.raises(Resync):
+        store.changes(cursors[dropped - 1], 10)
+    assert [c.key for c in pages(store, cursors[dropped], 2)] == [str(n) for n in range(dropped, 9)]
+    assert store.trim_changes(keep) == 0
+    assert store.cursor() == cursors[-1]
+
+
+def test_numbers_never_go_back(store: Store) -> None:
+    """Not when the newest letter is deleted, nor when its changes are dropped."""
+    ack(store, send(store, "m1"))
+    store.commit([Forget("m1")])
+    store.trim_changes(0)
+    now = store.cursor()
+
+    assert store.commit([post(letter("m2"))])[0].number > now.number
+    assert [c.message_id for c in store.changes(now, 10)[0]] == ["m2"]
+
+
+def test_a_renewed_epoch_ends_all_cursors(store: Store) -> None:
+    before = store.cursor()
+    store.renew_epoch()
+
+    with pytest.raises(Resync):
+        store.changes(before, 10)
+    now = store.cursor()
+    send(store, "m1")
+    assert len(store.changes(now, 10)[0]) == 1
+
+
+def test_a_new_boot_begins_a_new_epoch(store: Store, kind: Kind, reboot: Reboot) -> None:
+    if not kind.lasts:
+        pytest.skip("this store does not outlive its process")
+    before = store.cursor()
+
+    assert reboot("boot-1").changes(before, 10) == ([], before)
+    again = reboot("boot-2")
+    assert (again.cursor().store, again.cursor().number) == (before.store, before.number)
+    with pytest.raises(Resync):
+        again.changes(before, 10)
+
+
+# -- bells
+
+
+@contextmanager
+def ear(store: Store, *mailboxes: str) -> Iterator[Watch]:
+    with closing(store.watch(mailboxes)) as watch:
+        yield watch
+
+
+def test_mail_rings_at_its_mailbox_and_at_no_other(store: Store) -> None:
+    with ear(store, "bob", "swarm/dan") as bobs, ear(store, "cleo") as cleos:
+        send(store, "m1")
+        assert bobs.wait(SOON)
+        assert not cleos.wait(0)
+
+        send(store, "m2", ["swarm/dan"])
+        assert bobs.rung() == {"swarm/dan"}
+        assert bobs.rung() == set()
+        assert cleos.rung() == set()
+
+
+def test_an_ear_hears_several_mailboxes_and_those_added_later(store: Store) -> None:
+    with ear(store, "bob") as watch:
+        watch.add("cleo")
+        send(store, "m1", ["bob", "cleo", "dan"])
+        assert watch.rung() == {"bob", "cleo"}
+
+
+def test_a_letter_to_very_many_rings_at_each(store: Store) -> None:
+    with ear(store, "bob17", "bob30") as watch:
+        send(store, "m1", [f"bob{number}" for number in range(40)])
+        assert watch.rung() == {"bob17", "bob30"}
+
+        store.commit([replace(post(letter("m2", ["bob0"])), copies=tuple(f"bob{n}" for n in range(1, 40)))])
+        assert watch.rung() == {"bob17", "bob30"}
+
+
+def test_mail_that_can_be_claimed_again_rings_and_mail_that_was_read_does_not(store: Store) -> None:
+    delivery = send(store, "m1")
+    with ear(store, "bob") as watch:
+        claimed = claim(store, read(store, delivery))
+        assert watch.rung() == set()
+        move(store, claimed, moves.lapse(claimed, attempt()), "lapse")
+        assert watch.rung() == {"bob"}
+
+
+def test_a_ringing_ear_has_a_readable_descriptor(store: Store) -> None:
+    with ear(store, "bob") as watch:
+        if watch.fileno() < 0:
+            pytest.skip("no descriptor here: such an ear is polled")
+        assert select.select([watch], [], [], 0)[0] == []
+        send(store, "m1")
+        assert select.select([watch], [], [], SOON)[0] == [watch]
+        watch.rung()
+        assert select.select([watch], [], [], 0)[0] == []
+
+
+def test_an_ear_waits_no_longer_than_it_is_told(store: Store) -> None:
+    with ear(store, "bob") as watch:
+        assert not watch.wait(0.01)
+        assert not watch.wait(-1)
+
+
+def test_a_bell_wakes_another_thread(store: Store) -> None:
+    heard = []
+    with ear(store, "bob") as watch:
+        waiter = threading.Thread(target=lambda: heard.append(watch.wait(SOON)))
+        waiter.start()
+        send(store, "m1")
+        waiter.join(SOON)
+    assert heard == [True]
+
+
+def test_a_closed_ear_bothers_nobody(store: Store) -> None:
+    with ear(store, "bob"):
+        pass
+    send(store, "m1")

@@ -1,0 +1,119 @@
+"""Letters, deliveries and moments to test with, and short words for what tests do with a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from postroom.model import delivery as moves
+from postroom.model.codec import digest
+from postroom.model.delivery import Attempt, Delivery, Lease, open_delivery
+from postroom.model.message import Message, Recipient
+from postroom.model.query import LetterQuery, Moment, Query
+from postroom.model.record import CARD, FORGOTTEN, SPENT, Record, spent_key
+from postroom.store.base import Forget, Letter, Move, Post, Put, Store, Write
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+BOOT = "boot-1"
+
+
+def after(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def moment(seconds: float = 0, boot: str = BOOT) -> Moment:
+    """Both clocks, `seconds` after NOW; the uptime at NOW is 1000."""
+    return Moment(wall=after(seconds), steady=1000 + seconds, boot=boot)
+
+
+def lease(seconds: float = 60, *, token: str = "token", holder: str = "bob", boot: str = BOOT) -> Lease:  # noqa: S107
+    return Lease(token=token, holder=holder, until=1000 + seconds, boot=boot)
+
+
+def attempt(reason: str = "it broke") -> Attempt:
+    return Attempt(at=NOW, holder="bob", reason=reason)
+
+
+def letter(id: str, to: Sequence[str] = ("bob",), *, sender: str = "ann", **fields: Any) -> Message:
+    return Message(
+        id=id,
+        sender=sender,
+        recipients=tuple(Recipient(name) for name in to),
+        **{"created_at": NOW, **fields},
+    )
+
+
+def post(message: Message, *, due_at: datetime | None = None, **conditions: Any) -> Post:
+    """The letter, with one delivery for each of its recipients."""
+    deliveries = tuple(open_delivery(message, r.address, r.kind, NOW, due_at) for r in message.recipients)
+    return Post(message=message, deliveries=deliveries, **conditions)
+
+
+def send(store: Store, id: str, to: Sequence[str] = ("bob",), **fields: Any) -> Delivery:
+    """Post a letter; its first delivery."""
+    store.commit([post(letter(id, to, **fields))])
+    return held(store, id, to[0])
+
+
+def held(store: Store, id: str, mailbox: str = "bob") -> Delivery:
+    """The delivery as the store has it now."""
+    (found,) = store.find(Query(mailbox=mailbox, message_ids=(id,)))
+    return found.delivery
+
+
+def move(store: Store, before: Delivery, after: Delivery, action: str) -> Delivery:
+    store.commit([Move(before, after, action)])
+    return after
+
+
+def read(store: Store, delivery: Delivery) -> Delivery:
+    return move(store, delivery, moves.read(delivery, NOW), "read")
+
+
+def claim(store: Store, delivery: Delivery, held: Lease | None = None) -> Delivery:
+    return move(store, delivery, moves.claim(delivery, held or lease()), "claim")
+
+
+def ack(store: Store, delivery: Delivery, at: datetime = NOW, *, archive: bool = False) -> Delivery:
+    return move(store, delivery, moves.ack(delivery, at, archive=archive), "ack")
+
+
+def bury(store: Store, delivery: Delivery) -> Delivery:
+    return move(store, delivery, moves.bury(delivery, attempt()), "bury")
+
+
+def ids(store: Store, query: Query) -> list[str]:
+    """The letters a query finds, in its order."""
+    return [found.message.id for found in store.find(query)]
+
+
+def names(letters: Sequence[Letter]) -> list[str]:
+    return [found.message.id for found in letters]
+
+
+def everything(store: Store) -> object:
+    """All that can be asked of a store, to compare before and after."""
+    kinds = (CARD, FORGOTTEN, SPENT, "note")
+    return (
+        store.find(Query(order="age")),
+        store.letters(LetterQuery()),
+        [record for kind in kinds for record in store.records(kind)],
+        store.mailboxes(),
+        store.cursor(),
+    )
+
+
+def note(value: object, revision: int = 0, key: str = "k") -> Put:
+    return Put(record=Record(kind="note", key=key, value=value, revision=revision))
+
+
+def forget(message: Message) -> list[Write]:
+    """Delete a letter and keep its id and key spent, as the house does."""
+    memory = {"id": message.id, "digest": digest(message)}
+    spent = spent_key(message.sender, message.key or message.id)
+    return [
+        Forget(message.id),
+        Put(record=Record(kind=FORGOTTEN, key=message.id, value=memory)),
+        Put(record=Record(kind=SPENT, key=spent, value=memory)),
+    ]

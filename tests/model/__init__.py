@@ -1,0 +1,1 @@
+"""The model: values, tables and folds."""

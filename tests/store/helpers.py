@@ -1,0 +1,45 @@
+"""Rooms in files, to test with."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from postroom.store.sqlite.store import SqliteStore
+from tests.letters import BOOT
+
+
+@contextmanager
+def opened(path: Path, **settings: Any) -> Iterator[SqliteStore]:
+    """The room at this path, closed afterwards."""
+    store = SqliteStore(path, **{"boot": BOOT, **settings})
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def database(path: Path) -> Iterator[apsw.Connection]:
+    """The room's file as any other program sees it."""
+    connection = apsw.Connection(str(path))
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def descriptors() -> int:
+    """How many files this process holds open."""
+    return len(os.listdir("/proc/self/fd"))
