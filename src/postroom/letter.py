@@ -7,10 +7,15 @@ They hold a letter and the mailbox it lies in, and decide nothing themselves.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec.structs import replace
+
+from .errors import LeaseLost
+from .model.change import Cursor
 from .model.delivery import Delivery, State
 from .model.message import Message, Priority, Recipient
 from .model.parts import Part
@@ -115,13 +120,19 @@ class Letter(LetterView):
         """Refuse it: it goes to the dead letters, and its sender is told why."""
         self._mailbox._fail([self], reason, retry=False)
 
+    @property
+    def cursor(self) -> Cursor:
+        """Up to and with this letter: `wait(since=letter.cursor)` goes on after it."""
+        return replace(self._mailbox.room.cursor(), number=self.delivery.number)
+
     def to_markdown(self) -> str:
         """For a prompt: the content stands in a fence that it cannot break."""
         return self._mailbox.room.markdown(self.message)
 
     @property
     def _found(self) -> Found:
-        return Found(self.message, self.delivery)
+        """What the service is told. Whoever only looked holds no lease, even where somebody does."""
+        return Found(self.message, replace(self.delivery, lease=None))
 
 
 class Work(Letter):
@@ -130,6 +141,11 @@ class Work(Letter):
     As a context manager it is done on exit, and back in the inbox on an error, where it is offered again after
     a pause, until its tries are spent.
     """
+
+    @property
+    def _found(self) -> Found:
+        """With the lease: it proves who holds the letter."""
+        return Found(self.message, self.delivery)
 
     @property
     def is_settled(self) -> bool:
@@ -165,14 +181,8 @@ class Work(Letter):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.is_settled:
-            return
-        if error is None:
-            self.ack()
-        elif isinstance(error, Exception):
-            self.fail(f"{type(error).__name__}: {error}")
-        else:  # Ctrl-C is nobody's failure
-            self.release()
+        if not self.is_settled:
+            _leave(self._mailbox, [self], error)
 
 
 class Batch(list[Work]):
@@ -203,9 +213,16 @@ class Batch(list[Work]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            self.ack()
-        elif isinstance(error, Exception):
-            self._mailbox._fail(self.unsettled, f"{type(error).__name__}: {error}", retry=True)
-        else:
-            self.release()
+        _leave(self._mailbox, self.unsettled, error)
+
+
+def _leave(mailbox: Mailbox, works: Sequence[Work], error: BaseException | None) -> None:
+    """The end of a block: done, or, after an error, failed."""
+    if error is None:
+        mailbox._ack(works, archive=True)
+        return
+    with suppress(LeaseLost):  # it is back already; what went wrong in the block is what matters
+        if isinstance(error, Exception):
+            mailbox._fail(works, f"{type(error).__name__}: {error}", retry=True)
+        else:  # Ctrl-C is nobody's failure
+            mailbox._release(works)

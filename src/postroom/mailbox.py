@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
-from .errors import Invalid
+from msgspec.structs import replace
+
+from .errors import Invalid, LeaseLost
 from .letter import Batch, Letter, Work
 from .model.card import Agent
 from .model.change import Cursor
@@ -101,7 +104,9 @@ class Mailbox:
 
     def forward(self, id: str, /, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
         """Pass a letter on, after a word of one's own."""
-        return self._send([sending.forward_draft(self._office, self.name, id, to, body, **fields)])[0]
+        return self._send([sending.forward_draft(self._office, self._caller, self.name, id, to, body, **fields)])[
+            0
+        ]
 
     def broadcast(
         self, scope: str, /, body: Any = None, *, exclude: Sequence[str] = (), **fields: Unpack[Fields]
@@ -129,7 +134,7 @@ class Mailbox:
             self._caller,
             self.name,
             filter=_filter(filters),
-            limit=_check_limit(limit),
+            limit=limit,
             unread_only=unread_only,
             peek=peek,
         )
@@ -156,9 +161,10 @@ class Mailbox:
 
     def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
         """The unread mail as text for a prompt, within a budget of characters. Marks nothing as read."""
-        found = reading.check(self._office, self._caller, self.name, limit=None, peek=True)
+        found = reading.check(self._office, self._caller, self.name, limit=most, peek=True)
+        total = sum(reading.counts(self._office, self._caller, self.name).values())
         messages = [f.message.seen_by(self.name) for f in found]
-        return self.room.digest(messages, budget=budget, most=most, longest=longest)
+        return self.room.digest(messages, budget=budget, most=most, longest=longest, total=total)
 
     # -- working
 
@@ -195,7 +201,7 @@ class Mailbox:
 
         With a count: up to so many at once, as a Batch, which may be empty. With a timeout: wait for mail.
         """
-        wanted = _check_count(count)
+        wanted = 1 if count is None else count
 
         def take() -> list[Found]:
             return holding.claim(
@@ -235,7 +241,8 @@ class Mailbox:
             try:
                 yield from claimed
             except GeneratorExit:
-                claimed.release()
+                with suppress(LeaseLost):  # then it is back already
+                    claimed.release()
                 raise
             claimed.ack()
 
@@ -243,7 +250,7 @@ class Mailbox:
 
     def dead(self, limit: int | None = None) -> list[Letter]:
         """Dead letters, the oldest first; `delivery.reason` and `delivery.history` say why."""
-        found = dead.list_dead(self._office, self._caller, self.name, _check_limit(limit))
+        found = dead.list_dead(self._office, self._caller, self.name, limit)
         return [Letter(self, f) for f in found]
 
     def revive(self, *ids: str) -> list[Letter]:
@@ -315,17 +322,17 @@ class Mailbox:
     # -- for letters
 
     def _own(self, drafts: Sequence[Draft]) -> list[Draft]:
-        for one in drafts:
+        """Copies, signed by this mailbox: a draft may be sent again, and from elsewhere."""
+        for one in drafts if isinstance(drafts, (list, tuple)) else (drafts,):
             if not isinstance(one, Draft):
-                raise Invalid(f"must be drafts, not {type(one).__name__}", field="drafts")
-            one.sender = self.name
-        return list(drafts)
+                raise Invalid(f"must be a list of drafts, not {type(one).__name__}", field="drafts")
+        return [replace(one, sender=self.name) for one in drafts]
 
     def _send(self, drafts: Sequence[Draft]) -> list[Receipt]:
         return sending.send(self._office, self._caller, drafts)
 
     def _reply_draft(self, id: str, /, body: Any, *, to_all: bool = False, **fields: Unpack[Fields]) -> Draft:
-        return sending.reply_draft(self._office, self.name, id, body, to_all=to_all, **fields)
+        return sending.reply_draft(self._office, self._caller, self.name, id, body, to_all=to_all, **fields)
 
     def _ack(self, letters: Sequence[Letter], *, archive: bool) -> None:
         held = [letter._found for letter in letters]
@@ -359,17 +366,3 @@ def _update(letters: Sequence[Letter], after: Sequence[Found]) -> None:
 
 def _filter(filters: Filters) -> Filter:
     return Filter(**filters) if filters else NO_FILTER
-
-
-def _check_limit(limit: int | None) -> int | None:
-    if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit > 0):
-        return limit
-    raise Invalid(f"{limit!a} is not a number of letters", field="limit")
-
-
-def _check_count(count: int | None) -> int:
-    if count is None:
-        return 1
-    if isinstance(count, bool) or not isinstance(count, int) or not 0 < count <= 10_000:
-        raise Invalid(f"{count!a} is not a number of letters", field="count", hint="1 to 10,000")
-    return count

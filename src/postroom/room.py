@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from .clock import Clock, Ids, RandomIds, SystemClock
+from .errors import Invalid
 from .letter import Letter
 from .mailbox import Mailbox
 from .model.card import Agent
@@ -24,6 +25,7 @@ from .model.names import check_agent
 from .model.thread import Conversation, Thread, Turn
 from .service import directory, janitor, portable, present, reading, threads
 from .service.authorize import OWNER, Principal, authorize
+from .service.given import check_count, listed
 from .service.janitor import Sweep
 from .service.office import Office
 from .service.portable import Imported
@@ -81,8 +83,10 @@ class Room:
         peek: bool = False,
     ) -> Letter | None:
         """The next letter at any of these mailboxes; None when the time is up."""
-        names = [check_agent(name, "mailboxes") for name in mailboxes]
-        cursor = None if since is None else Cursor.parse(since)
+        names = [check_agent(name, "mailboxes") for name in listed(mailboxes, "mailboxes")]
+        if not names:
+            raise Invalid("nobody is named", field="mailboxes", hint="an agent's name, or a list of them")
+        cursor = None if since is None else reading.check_cursor(since)
         found = reading.wait(self._office, self._principal, names, timeout, since=cursor, peek=peek)
         return None if found is None else Letter(self.mailbox(found.delivery.mailbox), found)
 
@@ -120,7 +124,7 @@ class Room:
     def changes(self, since: Cursor | str, limit: int = 1000) -> tuple[list[Change], Cursor]:
         """What happened after a cursor, and the cursor after that; Resync when it can no longer be told."""
         authorize(self._principal, "room")
-        return self._office.store.changes(Cursor.parse(since), limit)
+        return self._office.store.changes(reading.check_cursor(since), check_count(limit, "limit"))
 
     # -- care
 
@@ -140,8 +144,22 @@ class Room:
         """A letter as text for a prompt, its content inside a fence it cannot break."""
         return present.markdown(message, secrets.token_hex(8))
 
-    def digest(self, messages: Sequence[Message], *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
-        return present.digest(messages, secrets.token_hex(8), budget=budget, most=most, longest=longest)
+    def digest(
+        self,
+        messages: Sequence[Message],
+        *,
+        budget: int = 4000,
+        most: int = 5,
+        longest: int = 500,
+        total: int | None = None,
+    ) -> str:
+        """The first letters as text for a prompt, never more than `budget` characters. `total`: of how many."""
+        check_count(budget, "budget", least=0)
+        shown = messages[: check_count(most, "most")]
+        longest = check_count(longest, "longest", least=0)
+        return present.digest(
+            shown, secrets.token_hex(8), budget=budget, longest=longest, total=max(total or 0, len(messages))
+        )
 
     def close(self) -> None:
         """Let go of files. Nothing needs to be saved."""

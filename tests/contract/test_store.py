@@ -116,9 +116,7 @@ def test_an_id_or_key_with_other_content_is_refused(store: Store, other: Message
 def test_a_key_belongs_to_its_sender(store: Store) -> None:
     store.commit([post(letter("m1", key="k")), post(letter("m2"))])
 
-    posted = store.commit(
-        [post(letter("m3", sender="bob", key="k")), post(letter("m4", sender="bob", key="m2"))]
-    )
+    posted = store.commit([post(letter("m3", sender="bob", key="k")), post(letter("m4", sender="bob", key="m2"))])
     assert [(p.message_id, p.repeated) for p in posted] == [("m3", False), ("m4", False)]
 
 

@@ -147,9 +147,7 @@ ORDERS: list[tuple[Order, tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("order", "expected"), ORDERS, ids=lambda value: value if isinstance(value, str) else ""
-)
+@pytest.mark.parametrize(("order", "expected"), ORDERS, ids=lambda value: value if isinstance(value, str) else "")
 def test_every_order_is_kept_with_and_without_a_limit(
     mixed: Store, order: Order, expected: tuple[str, ...]
 ) -> None:
@@ -187,9 +185,7 @@ def test_every_field_of_a_delivery_is_kept(store: Store) -> None:
     for step in range(25):
         delivery = claim(store, delivery, lease(step + 0.25, token=f"t{step}"))
         assert held(store, "m1") == delivery
-        delivery = move(
-            store, delivery, moves.retry(delivery, attempt(f"try {step} ☹"), after(step)), "retry"
-        )
+        delivery = move(store, delivery, moves.retry(delivery, attempt(f"try {step} ☹"), after(step)), "retry")
         assert held(store, "m1") == delivery
     assert len(delivery.history) == 20
 

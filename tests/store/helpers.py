@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,10 +35,17 @@ def database(path: Path) -> Iterator[apsw.Connection]:
         connection.close()
 
 
+def empty_log(path: Path) -> None:
+    """Bring all of the log into the main file."""
+    with database(path) as room:
+        room.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # without a look there is no log to empty
+        room.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
 def descriptors() -> int:
     """How many files this process holds open."""
-    return len(os.listdir("/proc/self/fd"))
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())

@@ -6,11 +6,13 @@ line and the wire) only parses, calls and prints.
 
     office     what every verb needs
     authorize  who may do what: the table
+    given      numbers and lists as callers say them
     compose    from what a caller says to a checked letter
     sending    send, reply, forward, broadcast, handoff
     reading    check, read, counts, wait
     holding    claim, renew, ack, fail, release
-    dead       dead letters and bounces
+    dead       dead letters
+    bouncing   notices to the sender of a letter that died
     threads    threads, conversations, turns
     directory  cards, heartbeats, presence
     janitor    what time does when nobody looks: leases, expiry, archive, retention

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ..errors import Invalid, NotAllowed
+from ..model.names import fold
 from .office import POSTMASTER
 
 Rule = Literal["own", "operator", "anyone"]
@@ -37,6 +38,9 @@ RULES: dict[str, Rule] = {
     "import": "operator",
 }
 
+# Verbs that would let a caller speak as the house, and the field that names the speaker.
+_NAMED_BY = {"send": "sender", "register": "id"}
+
 
 class Principal(Struct, frozen=True):
     """Who is calling."""
@@ -56,8 +60,9 @@ def agent_principal(agent: str) -> Principal:
 def authorize(principal: Principal, action: str, mailbox: str | None = None) -> None:
     """Pass, or NotAllowed. The answer never depends on whether the mailbox exists."""
     rule = RULES[action]
-    if mailbox == POSTMASTER and action in {"send", "register"}:
-        raise Invalid(f"{POSTMASTER!r} is the house's own name", field="sender", hint="choose another name")
+    field = _NAMED_BY.get(action)
+    if field is not None and mailbox is not None and fold(mailbox) == POSTMASTER:
+        raise Invalid(f"{POSTMASTER!r} is the house's own name", field=field, hint="choose another name")
     if principal.operator or rule == "anyone":
         return
     if rule == "own" and mailbox is not None and mailbox == principal.agent:

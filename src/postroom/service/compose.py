@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,18 +9,22 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import Invalid, TooLarge
-from ..model.codec import convert, encode
+from ..model.codec import convert, encode, to_plain
 from ..model.message import DEFAULT_SCOPE, Message, Priority, Recipient, RecipientKind, TaskNote, is_broadcast
 from ..model.names import BROADCAST, check_agent, check_id, check_kind, check_scope, fold
 from ..model.parts import Part, check_part
 from ..model.task import check_state
-from ..model.values import check_label, check_line, check_object, check_text, check_time
+from ..model.values import check_json, check_label, check_line, check_object, check_text, check_time
 from ..policy.limits import Limits
 from .files import enclose
+from .given import listed, quoted
 from .office import POSTMASTER, Office
 
 LONGEST_SUBJECT = 1000
 MOST_TAGS = 256
+_PRIORITIES: dict[str | int, Priority] = {
+    word: priority for priority in Priority for word in (priority.name.lower(), priority.value)
+}
 
 
 class Draft(Struct, kw_only=True):
@@ -52,6 +55,7 @@ class Draft(Struct, kw_only=True):
     key: Any = None
     id: Any = None  # only for letters that came from outside with one
     exclude: Any = ()  # of a broadcast
+    relays: Any = False  # it passes on the letter it answers
 
 
 def compose(office: Office, draft: Draft, now: datetime) -> Message:
@@ -64,7 +68,7 @@ def compose(office: Office, draft: Draft, now: datetime) -> Message:
         recipients=check_recipients(draft, limits),
         created_at=now,
         kind="message" if draft.kind == "message" else check_kind(draft.kind, "kind"),
-        subject=check_line(draft.subject, "subject", LONGEST_SUBJECT) if draft.subject else "",
+        subject="" if draft.subject is None else check_line(draft.subject, "subject", LONGEST_SUBJECT),
         parts=_parts(office, draft),
         priority=check_priority(draft.priority),
         scope=DEFAULT_SCOPE if draft.scope is None else check_scope(draft.scope, "scope"),
@@ -97,7 +101,7 @@ def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
     """Everyone once, under the most open of the ways they are named: to, then cc, then bcc."""
     recipients: dict[str, Recipient] = {}
     for kind in ("to", "cc", "bcc"):
-        for address in _listed(getattr(draft, kind), kind):
+        for address in listed(getattr(draft, kind), kind):
             checked = _address(address, kind)
             recipients.setdefault(checked, Recipient(checked, kind))
             if len(recipients) > limits.max_recipients:
@@ -107,15 +111,14 @@ def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
     return tuple(recipients.values())
 
 
-def check_priority(value: Any) -> Priority:
+def check_priority(value: Any, field: str = "priority") -> Priority:
     """Priority.HIGH, "high" or 3."""
-    if isinstance(value, Priority):
-        return value
-    try:
-        return Priority[value.upper()] if isinstance(value, str) else Priority(value)
-    except (KeyError, ValueError):
-        words = ", ".join(priority.name.lower() for priority in Priority)
-        raise Invalid(f"{value!a} is not a priority", field="priority", hint=words) from None
+    if isinstance(value, (str, int)) and not isinstance(value, bool):
+        found = _PRIORITIES.get(value.lower() if isinstance(value, str) else value)
+        if found is not None:
+            return found
+    words = ", ".join(priority.name.lower() for priority in Priority)
+    raise Invalid(f"{quoted(value)} is not a priority", field=field, hint=words)
 
 
 def check_when(value: Any, field: str, now: datetime) -> datetime | None:
@@ -129,15 +132,14 @@ def check_when(value: Any, field: str, now: datetime) -> datetime | None:
     try:
         return now + (value if isinstance(value, timedelta) else timedelta(seconds=value))
     except (OverflowError, ValueError):
-        raise Invalid(f"{value!a} is out of range", field=field) from None
+        raise Invalid(f"{quoted(value)} is out of range", field=field) from None
 
 
 def check_task(value: Any, depth: int) -> TaskNote:
-    if isinstance(value, TaskNote):
-        value = msgspec.to_builtins(value)
     try:
-        note = convert(check_object(value, "task", depth), TaskNote)
-    except msgspec.ValidationError as broken:
+        plain = to_plain(value) if isinstance(value, TaskNote) else value
+        note = convert(check_object(plain, "task", depth), TaskNote)
+    except (msgspec.ValidationError, TypeError) as broken:
         raise Invalid(str(broken), field="task", hint="id, state, deadline, reason") from None
     check_id(note.id, "task.id")
     check_state(note.state, "task.state")
@@ -158,10 +160,10 @@ def _address(address: Any, field: RecipientKind) -> str:
 
 
 def _parts(office: Office, draft: Draft) -> tuple[Part, ...]:
-    given = [] if draft.body is None else [draft.body] if _is_single(draft.body) else list(draft.body)
-    if draft.data is not None:
-        given.append({"type": "data", "data": draft.data})
     limits = office.limits
+    given = pieces(draft.body)
+    if draft.data is not None:
+        given.append({"type": "data", "data": check_json(draft.data, "data", limits.max_depth - 1)})
     if len(given) > limits.max_parts:
         raise TooLarge(f"{len(given)} parts, the limit is {limits.max_parts}", field="body")
     checked = (check_part(part, f"body[{i}]", limits.max_depth) for i, part in enumerate(given))
@@ -171,30 +173,23 @@ def _parts(office: Office, draft: Draft) -> tuple[Part, ...]:
     )
 
 
-def _is_single(body: Any) -> bool:
+def pieces(body: Any) -> list[Any]:
+    """What a body is made of: nothing, one piece, or several."""
+    if body is None:
+        return []
     if isinstance(body, (str, Part, dict)):
-        return True
+        return [body]
     if isinstance(body, (list, tuple)):
-        return False
+        return list(body)
     raise Invalid(f"must be text, a part or a list of parts, not {type(body).__name__}", field="body")
 
 
-def _listed(value: Any, field: str) -> Iterable[Any]:
-    if isinstance(value, str):
-        return (value,)
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return value
-    raise Invalid(f"must be a name or a list of names, not {type(value).__name__}", field=field)
-
-
 def _texts(value: Any, field: str, longest: int) -> tuple[str, ...]:
-    if not value:
-        return ()
-    listed = list(_listed(value, field))
-    if len(listed) > MOST_TAGS:
-        raise TooLarge(f"{len(listed)} of them, the limit is {MOST_TAGS}", field=field)
+    texts = () if value is None else listed(value, field)
+    if len(texts) > MOST_TAGS:
+        raise TooLarge(f"{len(texts)} of them, the limit is {MOST_TAGS}", field=field)
     check = check_label if field == "tags" else check_text
-    return tuple(dict.fromkeys(check(item, field, longest) for item in listed))
+    return tuple(dict.fromkeys(check(item, field, longest) for item in texts))
 
 
 def _id(value: Any, field: str) -> str | None:

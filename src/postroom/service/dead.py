@@ -1,53 +1,33 @@
-"""Dead letters, and the notices that tell a sender of them."""
+"""Dead letters: list them, say why, bring them back, delete them for good."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 
-from ..errors import UnknownMessage
+from ..errors import TooLarge, UnknownMessage
 from ..model import delivery as moves
 from ..model.codec import digest
-from ..model.delivery import SETTLED, Delivery, State, open_delivery
-from ..model.message import BOUNCE, Message, Recipient
-from ..model.parts import data, text
+from ..model.delivery import SETTLED, State
+from ..model.message import Message
+from ..model.names import check_id
 from ..model.query import Found, Query
 from ..model.record import FORGOTTEN, SPENT, Record, spent_key
-from ..store.base import Forget, Move, Post, Put, Write
+from ..store.base import Forget, Move, Put, Write
 from .authorize import Principal, authorize
-from .office import POSTMASTER, Office
+from .given import check_limit
+from .moving import let_time_pass
+from .office import Office
 
-
-def bounce(office: Office, message: Message, delivery: Delivery, now: datetime) -> list[Write]:
-    """The notice to the sender that its letter died here; none for what the house wrote itself."""
-    if message.is_automatic:
-        return []
-    reason = delivery.reason or "no reason given"
-    notice = Message(
-        id=office.ids.message(),
-        sender=POSTMASTER,
-        recipients=(Recipient(message.sender),),
-        created_at=now,
-        kind=BOUNCE,
-        subject=f"Undeliverable: {message.subject or message.id}"[:1000],
-        parts=(
-            text(f"Your letter to {delivery.mailbox} is dead after {delivery.attempts} tries: {reason}"),
-            data({"message_id": message.id, "mailbox": delivery.mailbox, "reason": reason}, schema=BOUNCE),
-        ),
-        scope=message.scope,
-        thread_id=message.thread,
-        thread_tag=message.thread_tag,
-        conversation_id=message.conversation_id,
-        in_reply_to=message.id,
-        trace=(POSTMASTER,),
-    )
-    return [Post(message=notice, deliveries=(open_delivery(notice, message.sender, "to", now),))]
+MOST = 10_000  # letters named in one call
 
 
 def list_dead(office: Office, caller: Principal, mailbox: str, limit: int | None = None) -> list[Found]:
     """Dead letters of a mailbox, the oldest first; `delivery.reason` and `.history` say why."""
     authorize(caller, "dead", mailbox)
-    return office.store.find(Query(mailbox=mailbox, states=(State.DEAD,), order="age", limit=limit))
+    query = Query(mailbox=mailbox, states=(State.DEAD,), order="age", limit=check_limit(limit))
+    let_time_pass(office, office.now(), (mailbox,))
+    return office.store.find(query)
 
 
 def revive(office: Office, caller: Principal, mailbox: str, ids: Sequence[str]) -> list[Found]:
@@ -73,24 +53,28 @@ def purge_dead(office: Office, caller: Principal, mailbox: str, ids: Sequence[st
         nonlocal purged
         letters = [f.message for f in _dead(office, mailbox, ids) if _is_settled(office, f.message.id)]
         purged = len(letters)
-        return [write for letter in letters for write in forget(letter, office.now().wall)]
+        return forget(office, letters, office.now().wall)
 
     office.store.commit(plan)
     return purged
 
 
-def forget(message: Message, now: datetime) -> list[Write]:
-    """Delete a letter, and remember that its id and key are spent."""
-    memory = {"id": message.id, "digest": digest(message), "at": now.isoformat()}
-    spent = spent_key(message.sender, message.key or message.id)
-    return [
-        Forget(message.id),
-        Put(record=Record(kind=FORGOTTEN, key=message.id, value=memory)),
-        Put(record=Record(kind=SPENT, key=spent, value=memory)),
-    ]
+def forget(office: Office, letters: Sequence[Message], now: datetime) -> list[Write]:
+    """Delete letters, and remember that their ids and keys are spent. Part of a plan: it looks first."""
+    memories: dict[tuple[str, str], dict[str, str]] = {}
+    for letter in letters:
+        memory = {"id": letter.id, "digest": digest(letter), "at": now.isoformat()}
+        memories[FORGOTTEN, letter.id] = memory
+        # One letter's id may be another's key: what is remembered already stays.
+        memories.setdefault((SPENT, spent_key(letter.sender, letter.key or letter.id)), memory)
+    new = [Record(kind=at[0], key=at[1], value=v) for at, v in memories.items() if not office.store.records(*at)]
+    return [*(Forget(letter.id) for letter in letters), *(Put(record=record) for record in new)]
 
 
 def _dead(office: Office, mailbox: str, ids: Sequence[str]) -> list[Found]:
+    ids = [check_id(id, "id") for id in ids]
+    if len(ids) > MOST:
+        raise TooLarge(f"{len(ids)} letters, the limit is {MOST}", field="id")
     found = office.store.find(Query(mailbox=mailbox, states=(State.DEAD,), message_ids=tuple(ids), order="age"))
     missing = set(ids) - {f.message.id for f in found}
     if missing or not ids:

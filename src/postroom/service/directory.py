@@ -17,27 +17,27 @@ from ..model.values import check_label, check_line, check_object, check_text
 from ..policy.presence import is_routable, presence
 from ..store.base import Put, Write
 from .authorize import Principal, authorize
+from .given import check_count, check_seconds, listed
 from .office import Office
 
 
-def register(office: Office, caller: Principal, name: str, **said: Any) -> Agent:
+def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Agent:
     """Write an agent's card and its first sign of life. The same agent may come back as often as it likes;
     a live name is not given to another principal.
     """
     authorize(caller, "register", check_agent(name, "id"))
     moment = office.now()
-    card = replace(_card(office, name, moment, said), principal=caller.name)
+    card = replace(check_card(office, name, moment, said), principal=caller.name)
 
     def plan() -> Sequence[Write]:
         held = _find(office, CARD, name)
         if held is not None:
             _check_taken(office, convert(held.value, Card), moment)
-        beat = _beat(office, name, moment)
         return [
             _put(CARD, name, to_plain(card), held),
             *_memberships(office, name, card, held),
             *_guard(office, name, card),
-            _put(BEAT, name, to_plain(beat), _find(office, BEAT, name), durable=False),
+            _put(BEAT, name, to_plain(_first_beat(moment)), _find(office, BEAT, name), durable=False),
         ]
 
     def _check_taken(office: Office, held: Card, moment: Moment) -> None:
@@ -64,9 +64,11 @@ def heartbeat(
     moment = office.now()
     changed: dict[str, Any] = {"left": leaving}
     if current_tasks is not None:
-        changed["current_tasks"] = tuple(check_text(task, "current_tasks", 200) for task in current_tasks)
+        changed["current_tasks"] = tuple(
+            check_text(task, "current_tasks", 200) for task in listed(current_tasks, "current_tasks")
+        )
     if poll_interval is not None:
-        changed["poll_interval"] = _check_seconds(poll_interval, "poll_interval")
+        changed["poll_interval"] = check_seconds(poll_interval, "poll_interval", above=0, most=86_400)
     if active:
         changed["active_at"] = moment.wall
 
@@ -108,7 +110,7 @@ def _agent(office: Office, record: Record, moment: Moment) -> Agent:
     return Agent(card=card, presence=presence(_last_beat(office, record.key), moment, office.limits))
 
 
-def _card(office: Office, name: str, moment: Moment, said: dict[str, Any]) -> Card:
+def check_card(office: Office, name: str, moment: Moment, said: dict[str, Any]) -> Card:
     """A checked card. Only known fields are taken."""
     checks: dict[str, Callable[[Any, str], Any]] = {
         "display_name": lambda value, field: check_line(value, field, 200),
@@ -118,7 +120,7 @@ def _card(office: Office, name: str, moment: Moment, said: dict[str, Any]) -> Ca
         "capabilities": lambda value, field: _all(value, field, check_label),
         "scopes": lambda value, field: _all(value, field, check_scope),
         "allow_from": lambda value, field: _all(value, field, _check_allowed_name),
-        "max_concurrent_tasks": _check_count,
+        "max_concurrent_tasks": lambda value, field: check_count(value, field, least=0, most=1_000_000),
         "metadata": lambda value, field: check_object(value, field, office.limits.max_depth),
     }
     unknown = set(said) - set(checks)
@@ -141,18 +143,6 @@ def _check_allowed_name(value: Any, field: str) -> str:
     return EVERYONE if value == EVERYONE else check_agent(value, field)
 
 
-def _check_count(value: Any, field: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 1_000_000:
-        raise Invalid(f"{value!a} is not a count", field=field)
-    return value
-
-
-def _check_seconds(value: Any, field: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 86_400:
-        raise Invalid(f"{value!a} is not a number of seconds", field=field)
-    return float(value)
-
-
 def _memberships(office: Office, name: str, card: Card, held: Record | None) -> list[Write]:
     """One small record per scope, so that a broadcast need not read every card."""
     before = convert(held.value, Card).scopes if held else ()
@@ -170,11 +160,14 @@ def _guard(office: Office, name: str, card: Card) -> list[Write]:
 
 
 def _beat(office: Office, name: str, moment: Moment) -> Beat:
-    last = _last_beat(office, name)
-    now = Beat(at=moment.wall, steady=moment.steady, boot=moment.boot, active_at=moment.wall)
-    if last is None:
-        return now
-    return replace(last, at=now.at, steady=now.steady, boot=now.boot, left=False)
+    """A further sign of life. What is not said stays as it was."""
+    last = _last_beat(office, name) or _first_beat(moment)
+    return replace(last, at=moment.wall, steady=moment.steady, boot=moment.boot, left=False)
+
+
+def _first_beat(moment: Moment) -> Beat:
+    """Who starts, or starts again, is idle."""
+    return Beat(at=moment.wall, steady=moment.steady, boot=moment.boot, active_at=moment.wall)
 
 
 def _last_beat(office: Office, name: str) -> Beat | None:

@@ -3,39 +3,58 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 from ..errors import Invalid, NotAllowed, TooLarge
-from ..model.parts import Part
+from ..model.parts import Part, part_from_json
 
 
 def enclose(part: Part, root: str, largest: int, field: str) -> Part:
     """The part with the file's bytes in it, or a refusal. A part that has its bytes already stays as it is."""
     if part.get("bytes") is not None:
+        _check_bytes(part["bytes"], f"{field}.bytes")
         return part
     content = read_below(part["path"], root, largest, f"{field}.path")
     fields = part.to_json() | {"bytes": base64.b64encode(content).decode(), "size": len(content)}
-    return Part(**fields)
+    return part_from_json(fields)
 
 
 def read_below(path: str, root: str, largest: int, field: str) -> bytes:
     """The bytes of a regular file with one name, below `root`, not reached through a link at its end."""
     base = Path(os.path.realpath(root))
-    real = Path(os.path.realpath(base / path))
-    if not real.is_relative_to(base):
+    folder = Path(os.path.realpath((base / path).parent))
+    if not folder.is_relative_to(base):
         raise NotAllowed(f"{path!a} lies outside {base}", field=field, hint="see the setting file_root")
     try:
-        descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError) as broken:
-        reason = broken.strerror if isinstance(broken, OSError) else str(broken)
-        raise Invalid(f"{path!a} cannot be read: {reason}", field=field) from None
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-            raise NotAllowed(f"{path!a} is not a regular file with one name", field=field)
-        content = file.read(largest + 1)
+        content = _read(folder / Path(path).name, largest + 1)
+    except OSError as broken:
+        raise Invalid(f"{path!a} cannot be read: {broken.strerror}", field=field) from None
+    if content is None:
+        raise NotAllowed(f"{path!a} is not a regular file with one name", field=field)
     if len(content) > largest:
         raise TooLarge(f"{path!a} is over {largest} bytes", field=field, hint="send a reference instead")
     return content
+
+
+def _read(path: Path, most: int) -> bytes | None:
+    """Up to `most` bytes; None when this is no regular file, or one with a second name."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            return None
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(descriptor)
+
+
+def _check_bytes(content: Any, field: str) -> None:
+    try:
+        base64.b64decode(content, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise Invalid("is not base64 text", field=field, hint="leave it out to enclose the file") from None

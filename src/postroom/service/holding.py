@@ -6,17 +6,22 @@ The lease token is the only proof of holding. Whoever comes late, after the leas
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from ..errors import Invalid, LeaseLost, StaleRevision, UnknownMessage
+from msgspec.structs import replace
+
+from ..errors import LeaseLost, StaleRevision, UnknownMessage
 from ..model import delivery as moves
 from ..model.delivery import Attempt, Delivery, Lease, State
 from ..model.query import Found, Moment, Query
+from ..model.values import check_line
 from ..policy.retry import after_failure
 from ..policy.timers import has_lapsed
 from ..store.base import Move, Write
 from .authorize import Principal, authorize
+from .bouncing import bounce
 from .compose import Draft
-from .dead import bounce
+from .given import check_count, check_seconds
 from .moving import let_time_pass, move_found
 from .office import Office
 from .reading import NO_FILTER, Filter, narrow
@@ -25,6 +30,7 @@ from .sending import Receipt, commit_posts, prepare
 Settle = Callable[[Delivery], tuple[Delivery, str]]
 LONGEST_REASON = 2000
 LONGEST_LEASE = 7 * 24 * 3600.0
+MOST = 10_000  # letters claimed at once
 
 
 def claim(
@@ -40,26 +46,27 @@ def claim(
     """Take up to `count` letters, by priority, then age, in one commit. Nobody else gets them meanwhile."""
     authorize(caller, "claim", mailbox)
     moment = office.now()
-    seconds = check_lease(office.limits.lease if lease is None else lease)
-    let_time_pass(office, moment, (mailbox,))
     query = Query(
         mailbox=mailbox,
         states=(State.UNREAD,),
         offered_at=moment.wall,
         due_at=moment.wall,
         order="priority",
-        limit=count,
+        limit=check_count(count, "count", most=MOST),
     )
+    query = narrow(query, filter)
     taken = Lease(
-        token=office.ids.token(), holder=holder or mailbox, until=moment.steady + seconds, boot=moment.boot
+        token=office.ids.token(),
+        holder=mailbox if holder is None else check_line(holder, "holder", 200),
+        until=moment.steady + _check_lease(office, lease),
+        boot=moment.boot,
     )
-    return move_found(office, narrow(query, filter), "claim", lambda delivery: moves.claim(delivery, taken))
+    let_time_pass(office, moment, (mailbox,))
+    return move_found(office, query, "claim", lambda delivery: moves.claim(delivery, taken))
 
 
-def check_lease(seconds: float) -> float:
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= LONGEST_LEASE:
-        raise Invalid(f"{seconds!a} is not a lease", field="lease", hint=f"seconds, up to {LONGEST_LEASE:g}")
-    return float(seconds)
+def _check_lease(office: Office, seconds: Any) -> float:
+    return check_seconds(office.limits.lease if seconds is None else seconds, "lease", above=0, most=LONGEST_LEASE)
 
 
 def renew(
@@ -67,7 +74,7 @@ def renew(
 ) -> list[Found]:
     """Hold on for longer, counted from now."""
     moment = office.now()
-    until = moment.steady + check_lease(office.limits.lease if lease is None else lease)
+    until = moment.steady + _check_lease(office, lease)
 
     def longer(delivery: Delivery) -> tuple[Delivery, str]:
         if delivery.lease is None:
@@ -84,7 +91,7 @@ def ack(
     """Done, in one commit: never handed out again. Acknowledging twice is the same as once."""
     moment = office.now()
     done = _acknowledge(moment, archive=archive)
-    return _settle(office, caller, mailbox, held, moment, done)[0]
+    return _settle(office, caller, mailbox, held, moment, done, repeatable=True)[0]
 
 
 def ack_and_send(
@@ -97,12 +104,10 @@ def ack_and_send(
     archive: bool = True,
 ) -> tuple[list[Found], list[Receipt]]:
     """Done, and letters sent, together or not at all. Trying again sends nothing twice."""
-    for number, draft in enumerate(drafts):
-        if draft.key is None and held and held[0].delivery.lease:
-            draft.key = f"ack-{held[0].delivery.lease.token}-{number}"
     moment = office.now()
     done = _acknowledge(moment, archive=archive)
-    return _settle(office, caller, mailbox, held, moment, done, drafts)
+    keyed = [_with_key(draft, held, number) for number, draft in enumerate(drafts)]
+    return _settle(office, caller, mailbox, held, moment, done, keyed, repeatable=True)
 
 
 def fail(
@@ -134,6 +139,14 @@ def _acknowledge(moment: Moment, *, archive: bool) -> Settle:
     return lambda delivery: (moves.ack(delivery, moment.wall, archive=archive), "ack")
 
 
+def _with_key(draft: Draft, held: Sequence[Found], number: int) -> Draft:
+    """The draft under a key of this lease on this letter. A batch shares one token; a draft may be used twice."""
+    first = held[0].delivery if held else None
+    if draft.key is not None or first is None or first.lease is None:
+        return draft
+    return replace(draft, key=f"ack-{first.lease.token}-{first.number}-{number}")
+
+
 def _settle(
     office: Office,
     caller: Principal,
@@ -142,33 +155,44 @@ def _settle(
     moment: Moment,
     settle: Settle,
     drafts: Sequence[Draft] = (),
+    *,
+    repeatable: bool = False,
 ) -> tuple[list[Found], list[Receipt]]:
-    """Move all that is held by `settle`, and post the drafts, in one commit."""
+    """Move all that is held by `settle`, and post the drafts, in one commit. What is `repeatable` (an ack) may
+    have been done before.
+    """
     authorize(caller, "settle", mailbox)
     posts = [prepare(office, caller, draft, moment.wall) for draft in drafts]
-    after, writes = _moves(office, held, held, moment, settle)
+    after: list[Found] = []
+    writes: list[Write] = []
 
-    def look_again() -> Sequence[Write]:
+    def plan(current: Sequence[Found]) -> Sequence[Write]:
         nonlocal after, writes
-        after, writes = _moves(office, _current(office, mailbox, held), held, moment, settle)
+        after, writes = _moves(office, current, held, moment, settle, repeatable=repeatable)
         return [*writes, *posts]
 
     try:
-        receipts = commit_posts(office, posts, [*writes, *posts])
-    except StaleRevision:  # it changed since it was claimed; the token decides, not the revision
-        receipts = commit_posts(office, posts, look_again)
-    if not writes and not posts:
+        receipts = commit_posts(office, posts, plan(held))
+    except (StaleRevision, LeaseLost):  # what the holder knows may be old; the room's word and the token decide
+        receipts = commit_posts(office, posts, lambda: plan(_current(office, mailbox, held)))
+    if held and not writes and not posts:
         office.store.sync()  # it was settled before; now that is certain
     return after, receipts
 
 
 def _moves(
-    office: Office, current: Sequence[Found], held: Sequence[Found], moment: Moment, settle: Settle
+    office: Office,
+    current: Sequence[Found],
+    held: Sequence[Found],
+    moment: Moment,
+    settle: Settle,
+    *,
+    repeatable: bool,
 ) -> tuple[list[Found], list[Write]]:
     after: list[Found] = []
     writes: list[Write] = []
     for now, was in zip(current, held, strict=True):
-        if _is_repeated_ack(now.delivery, was.delivery):
+        if repeatable and _is_repeated_ack(now.delivery, was.delivery):
             after.append(now)
             continue
         check_holder(now.delivery, was.delivery.lease, moment)

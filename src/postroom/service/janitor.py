@@ -7,6 +7,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from ..errors import StaleRevision
 from ..model import delivery as moves
 from ..model.delivery import State
 from ..model.query import LetterQuery, Query
@@ -85,7 +86,7 @@ def _purge_slices(office: Office, query: LetterQuery, now: datetime) -> int:
         nonlocal purged
         letters = office.store.letters(query)
         purged += len(letters)
-        return [write for letter in letters for write in forget(letter.message, now)]
+        return forget(office, [letter.message for letter in letters], now)
 
     while office.store.letters(query):
         office.store.commit(plan)
@@ -101,5 +102,8 @@ def _forget_memories(office: Office, now: datetime) -> int:
     old = [r for kind in (FORGOTTEN, SPENT) for r in office.store.records(kind) if r.value["at"] < cutoff]
     done = Record(kind=CHORE, key="memories", value=now.isoformat(), revision=last[0].revision if last else 0)
     gone = [Put(record=Record(kind=r.kind, key=r.key, value=None, revision=r.revision)) for r in old]
-    office.store.commit([*gone, Put(record=done, durable=False)])
+    try:
+        office.store.commit([*gone, Put(record=done, durable=False)])
+    except StaleRevision:  # another janitor was quicker
+        return 0
     return len(gone)

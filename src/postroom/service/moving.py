@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..errors import StaleRevision
+from ..errors import StaleRevision, UnknownMessage
 from ..model.delivery import Delivery
 from ..model.query import Found, Moment, Query
 from ..policy.timers import catch_up
 from ..store.base import Move, Write
-from .dead import bounce
+from .bouncing import bounce
 from .office import Office
 
 Step = Callable[[Delivery], Delivery]
@@ -23,7 +23,7 @@ def move_found(office: Office, query: Query, action: str, step: Step) -> list[Fo
         return []
     try:
         office.store.commit([Move(f.delivery, step(f.delivery), action) for f in found])
-    except StaleRevision:  # somebody was quicker: look again, this time with the door closed
+    except (StaleRevision, UnknownMessage):  # somebody was quicker: look again, with the door closed
         found = _move_behind_closed_door(office, query, action, step)
     return [Found(f.message, step(f.delivery)) for f in found]
 

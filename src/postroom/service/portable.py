@@ -6,29 +6,52 @@ The first line says what it is; then records, then letters with their deliveries
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Conflict, Invalid
-from ..model.card import Card
+from ..model.card import Beat, Card
 from ..model.codec import convert, encode
-from ..model.delivery import Delivery
+from ..model.delivery import Delivery, State
 from ..model.message import Message
-from ..model.names import BROADCAST, check_agent, check_id
+from ..model.names import check_agent, check_id, check_scope
 from ..model.query import LetterQuery, Query
 from ..model.record import BEAT, CARD, FORGOTTEN, GUARD, MEMBER, SPENT, Record
-from ..model.values import read_json
+from ..model.values import check_time, read_json
 from ..store.base import Post, Put, Write
 from .authorize import Principal, authorize
-from .compose import check_size
+from .compose import Draft, compose
+from .directory import check_card
+from .given import check_count, quoted
 from .office import Office
 
 FORMAT = 1
 SLICE = 500
 IMPORT = "import"  # marks a room whose import is not finished
+
+
+class Memory(Struct):
+    """What is left of a deleted letter."""
+
+    id: str
+    digest: str
+    at: datetime
+
+
+_VALUES: dict[str, Any] = {
+    CARD: Card,
+    BEAT: Beat,
+    GUARD: tuple[str, ...],
+    MEMBER: Literal[True],
+    FORGOTTEN: Memory,
+    SPENT: Memory,
+}
+_SAID = set(Draft.__struct_fields__) & set(Message.__struct_fields__)
+_CARD_SAYS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
 
 
 class Imported(Struct, frozen=True, kw_only=True):
@@ -51,7 +74,8 @@ def export_room(office: Office, caller: Principal) -> Iterator[bytes]:
         for found in office.store.find(Query(message_ids=ids, order="age")):
             held[found.message.id].append(replace(found.delivery, number=0))  # another room numbers anew
         for letter in letters:
-            yield encode({"letter": letter.message, "deliveries": held[letter.message.id]})
+            if held[letter.message.id]:  # or it was deleted meanwhile
+                yield encode({"letter": letter.message, "deliveries": held[letter.message.id]})
         after = letters[-1].number
 
 
@@ -103,41 +127,77 @@ def _finish(office: Office) -> None:
 
 
 def _write(office: Office, line: bytes | str, field: str) -> Post | Put:
+    """What a line asks for. Nothing gets in around the validator, not even from our own exports."""
     value = _read(office, line, field)
     try:
         if "record" in value:
-            record = convert(value["record"], Record)
-            _check_record(record, field)
-            return Put(record=replace(record, revision=0))
+            return _record(office, convert(value["record"], Record))
         message = convert(value.get("letter"), Message)
-        deliveries = convert(value.get("deliveries"), tuple[Delivery, ...])
+        return _post(office, message, convert(value.get("deliveries"), tuple[Delivery, ...]))
     except msgspec.ValidationError as broken:
         raise Invalid(str(broken), field=field) from None
-    _check_names(message, deliveries, field)
-    check_size(message, office.limits)
+    except Invalid as broken:
+        broken.field = f"{field}: {broken.field}"
+        raise
+
+
+def _post(office: Office, message: Message, deliveries: tuple[Delivery, ...]) -> Post:
+    """A letter that could have been sent here, with deliveries that could have come of it."""
+    now = check_time(message.created_at, "created_at")
+    on_its_way = {"thread_id": message.thread_id, "hops": message.hops, "trace": message.trace}
+    if replace(compose(office, _draft(message), now), **on_its_way) != message:
+        raise Invalid("is not written as a letter is written here", field="letter")
+    for agent in message.trace:
+        check_agent(agent, "trace")
+    check_count(message.hops, "hops", least=0)
+    check_id(message.thread, "thread_id")
+    if len({delivery.mailbox for delivery in deliveries}) != len(deliveries):
+        raise Invalid("hold a mailbox twice", field="deliveries")
     boot = office.now().boot
-    return Post(message=message, deliveries=tuple(_without_old_lease(d, boot) for d in deliveries))
+    return Post(message=message, deliveries=tuple(_delivery(message, d, boot) for d in deliveries))
 
 
-def _check_names(message: Message, deliveries: tuple[Delivery, ...], field: str) -> None:
-    """Nothing gets in around the validator, not even from our own exports."""
-    for name in (message.sender, *message.trace, *(d.mailbox for d in deliveries)):
-        check_agent(name, field)
-    for recipient in message.recipients:
-        check_agent(recipient.address.removeprefix(BROADCAST), field)
-    for id in (message.id, message.thread_id, message.conversation_id, message.in_reply_to):
-        if id is not None:
-            check_id(id, field)
-    if any(delivery.message_id != message.id for delivery in deliveries):
-        raise Invalid("holds a delivery of another letter", field=field)
+def _draft(message: Message) -> Draft:
+    """What its sender said."""
+    same = {name: getattr(message, name) for name in _SAID}
+    named = {kind: [r.address for r in message.recipients if r.kind == kind] for kind in ("to", "cc", "bcc")}
+    return Draft(body=list(message.parts), expires=message.expires_at, **same, **named)
 
 
-def _check_record(record: Record, field: str) -> None:
-    if record.kind not in {CARD, BEAT, GUARD, FORGOTTEN, SPENT} and not record.kind.startswith(MEMBER):
-        raise Invalid(f"holds a record of the unknown kind {record.kind!a}", field=field)
-    if record.kind == CARD:
-        check_agent(record.key, field)
-        convert(record.value, Card)
+def _delivery(message: Message, delivery: Delivery, boot: str) -> Delivery:
+    if delivery.message_id != message.id:
+        raise Invalid("hold one of another letter", field="deliveries")
+    if delivery.state is State.CLAIMED and delivery.lease is None:
+        raise Invalid("hold a claimed one without its lease", field="deliveries")
+    check_agent(delivery.mailbox, "deliveries")
+    check_count(delivery.revision, "deliveries")
+    check_count(delivery.attempts, "deliveries", least=0)
+    for moved in (delivery, *delivery.history):
+        _check_times(moved)
+    return _without_old_lease(delivery, boot)
+
+
+def _record(office: Office, record: Record) -> Put:
+    kind = MEMBER if record.kind.startswith(MEMBER) else record.kind
+    if kind not in _VALUES:
+        raise Invalid(f"{quoted(kind)} is not a kind of record", field="kind")
+    value = convert(record.value, _VALUES[kind])
+    if isinstance(value, Struct):
+        _check_times(value)
+    if isinstance(value, Card):
+        said = {name: getattr(value, name) for name in _CARD_SAYS}
+        check_card(office, record.key, office.now(), said)
+    if kind == MEMBER:
+        check_scope(record.kind.removeprefix(MEMBER), "kind")
+    if kind not in {FORGOTTEN, SPENT}:
+        check_agent(record.key, "key")
+    return Put(record=replace(record, revision=0))
+
+
+def _check_times(value: Struct) -> None:
+    for name in value.__struct_fields__:
+        if isinstance(getattr(value, name), datetime):
+            check_time(getattr(value, name), name)
 
 
 def _without_old_lease(delivery: Delivery, boot: str) -> Delivery:
@@ -150,6 +210,8 @@ def _without_old_lease(delivery: Delivery, boot: str) -> Delivery:
 
 def _read(office: Office, line: bytes | str, field: str) -> dict[str, Any]:
     largest = office.limits.max_message_bytes + 64 * 1024 * 1024  # a letter and its deliveries
+    if not isinstance(line, (bytes, str)):
+        raise Invalid(f"must be text or bytes, not {type(line).__name__}", field=field)
     value = read_json(line, field, depth=office.limits.max_depth + 4, largest=largest)
     if not isinstance(value, dict):
         raise Invalid("is not an object", field=field)

@@ -18,7 +18,8 @@ from ..model.query import Found, Moment, Query
 from ..model.values import check_label, check_time
 from .authorize import Principal, authorize
 from .compose import check_priority
-from .moving import let_time_pass, move_found
+from .given import check_count, check_limit, listed
+from .moving import SLICE, let_time_pass, move_found
 from .office import Office
 from .waiting import wait_until
 
@@ -43,11 +44,10 @@ def narrow(query: Query, filter: Filter) -> Query:
     """The query with the filter's checked values in it."""
     if filter is NO_FILTER:
         return query
-    kinds = (filter.kinds,) if isinstance(filter.kinds, str) else tuple(filter.kinds)
     return replace(
         query,
-        kinds=tuple(check_kind(kind, "kinds") for kind in kinds),
-        min_priority=check_priority(filter.min_priority),
+        kinds=tuple(check_kind(kind, "kinds") for kind in listed(filter.kinds, "kinds")),
+        min_priority=check_priority(filter.min_priority, "min_priority"),
         sender=None if filter.sender is None else check_agent(filter.sender, "sender"),
         thread=None if filter.thread is None else check_id(filter.thread, "thread"),
         thread_tag=None if filter.thread_tag is None else check_label(filter.thread_tag, "thread_tag", 200),
@@ -71,7 +71,7 @@ def check(
     authorize(caller, "check", mailbox)
     moment = office.now()
     let_time_pass(office, moment, (mailbox,))
-    query = narrow(_offered(mailbox, moment, unread_only=unread_only, limit=limit), filter)
+    query = narrow(_offered(mailbox, moment, unread_only=unread_only, limit=check_limit(limit)), filter)
     if peek:
         return office.store.find(query)
     if unread_only:
@@ -87,11 +87,11 @@ def read(office: Office, caller: Principal, mailbox: str, id: str) -> Found:
     return _stamp(office, [received(office, mailbox, id)], moment)[0]
 
 
-def received(office: Office, mailbox: str, id: str) -> Found:
+def received(office: Office, mailbox: str, id: Any, field: str = "id") -> Found:
     """A letter as it lies in this mailbox. What is not there, and what is another's, is equally unknown."""
-    found = office.store.find(Query(mailbox=mailbox, message_ids=(check_id(id, "id"),)))
+    found = office.store.find(Query(mailbox=mailbox, message_ids=(check_id(id, field),)))
     if not found or found[0].delivery.state is State.QUEUED:
-        raise UnknownMessage(f"no letter {id!r} in {mailbox!r}", field="id")
+        raise UnknownMessage(f"no letter {id!r} in {mailbox!r}", field=field)
     return found[0]
 
 
@@ -136,6 +136,12 @@ def wait(
     return wait_until(office, mailboxes, timeout, lambda: look(office, caller, mailboxes, since=since, peek=peek))
 
 
+def check_cursor(value: Any) -> Cursor:
+    cursor = Cursor.parse(str(value) if isinstance(value, Cursor) else value)
+    check_count(cursor.number, "cursor", least=0)
+    return cursor
+
+
 def still_valid(office: Office, since: Cursor) -> Cursor:
     """The cursor, or the very beginning when it is from another life of the room."""
     try:
@@ -165,12 +171,13 @@ def _first(office: Office, mailbox: str, moment: Moment, since: Cursor | None) -
 
 def _stamp(office: Office, found: Sequence[Found], moment: Moment) -> list[Found]:
     """Stamp read_at on what is open and has none; the rest comes back as it is."""
-    new = {f.message.id for f in found if f.delivery.read_at is None and f.delivery.state in _READABLE}
-    if not new:
-        return list(found)
-    query = Query(mailbox=found[0].delivery.mailbox, message_ids=tuple(new), states=_READABLE, unread_only=True)
-    stamped = move_found(office, query, "read", lambda delivery: moves.read(delivery, moment.wall))
-    fresh = {f.message.id: f for f in stamped}
+    new = [f.message.id for f in found if f.delivery.read_at is None and f.delivery.state in _READABLE]
+    fresh: dict[str, Found] = {}
+    for start in range(0, len(new), SLICE):
+        ids = tuple(new[start : start + SLICE])
+        query = Query(mailbox=found[0].delivery.mailbox, message_ids=ids, states=_READABLE, unread_only=True)
+        stamped = move_found(office, query, "read", lambda delivery: moves.read(delivery, moment.wall))
+        fresh |= {f.message.id: f for f in stamped}
     return [fresh.get(f.message.id, f) for f in found]
 
 

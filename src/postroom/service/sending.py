@@ -9,21 +9,23 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError
 from msgspec.structs import asdict, replace
 
 from ..errors import Invalid, PostroomError, UnknownAgent
+from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
 from ..model.handoff import Handoff
 from ..model.message import Message, is_broadcast
-from ..model.names import BROADCAST, check_agent, fold
+from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
 from ..model.record import GUARD, MEMBER
 from ..policy.admission import check_allowed, check_expiry, check_pace
-from ..policy.hops import is_reply_to_holders, relay
+from ..policy.hops import relay
 from ..store.base import Plan, Post, Posted, Write
 from .authorize import Principal, authorize
-from .compose import Draft, check_size, check_when, compose
+from .compose import Draft, check_size, check_when, compose, pieces
+from .given import listed
 from .office import Office
 from .present import handoff_text
 from .reading import received
@@ -51,14 +53,15 @@ def send(office: Office, caller: Principal, drafts: Sequence[Draft]) -> list[Rec
 
 
 def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
-    """Commit `writes`, which hold these letters and perhaps more."""
+    """Commit `writes`, which end with these letters."""
     try:
         posted = office.store.commit(writes)
     except PostroomError as error:
         if error.temporary and len(posts) == 1:
             error.key = posts[0].message.key or posts[0].message.id
         raise
-    return [_receipt(office, p.message, outcome) for p, outcome in zip(posts, posted, strict=True)]
+    ours = posted[len(posted) - len(posts) :]  # before them may stand bounces
+    return [_receipt(office, p.message, outcome) for p, outcome in zip(posts, ours, strict=True)]
 
 
 def prepare(office: Office, caller: Principal, draft: Draft, now: datetime) -> Post:
@@ -67,9 +70,10 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime) -> P
     message = compose(office, draft, now)
     check_expiry(message.expires_at, now)
     first, others = _mailboxes(office, message, draft)
+    names = [name for name, _ in first] + others
     if message.in_reply_to is not None:
-        message = check_size(_follow(office, message), office.limits)
-    _check_guards(office, message.sender, [name for name, _ in first] + others)
+        message = check_size(_follow(office, message, names, relays=draft.relays), office.limits)
+    _check_guards(office, message.sender, names)
     due_at = check_when(draft.at, "at", now)
     due_at = None if due_at is None or due_at <= now else due_at
     return Post(
@@ -82,9 +86,10 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime) -> P
 
 
 def reply_draft(
-    office: Office, mailbox: str, id: str, /, body: Any, *, to_all: bool = False, **more: Any
+    office: Office, caller: Principal, mailbox: str, id: str, /, body: Any, *, to_all: bool = False, **more: Any
 ) -> Draft:
     """An answer: thread, scope, priority, conversation and callback kept, "Re:" once."""
+    authorize(caller, "send", mailbox)
     letter = known_letter(office, mailbox, id)
     to, cc = _answer_to(letter, mailbox, to_all=to_all)
     kept = {
@@ -98,10 +103,12 @@ def reply_draft(
     return Draft(sender=mailbox, in_reply_to=letter.id, body=body, **(kept | more))
 
 
-def forward_draft(office: Office, mailbox: str, id: str, /, to: Any, body: Any = None, **more: Any) -> Draft:
+def forward_draft(
+    office: Office, caller: Principal, mailbox: str, id: str, /, to: Any, body: Any = None, **more: Any
+) -> Draft:
     """The letter passed on, after a word of one's own. One hop less; never back along its way."""
+    authorize(caller, "send", mailbox)
     letter = known_letter(office, mailbox, id)
-    words = [] if body is None else [body] if isinstance(body, (str, dict)) else list(body)
     kept = {
         "subject": _marked("Fwd:", letter.subject),
         "kind": letter.kind,
@@ -112,20 +119,20 @@ def forward_draft(office: Office, mailbox: str, id: str, /, to: Any, body: Any =
         "tags": letter.tags,
         "metadata": letter.metadata | {"forwarded": {"id": letter.id, "sender": letter.sender}},
     }
-    parts = [*words, *letter.parts]
-    return Draft(sender=mailbox, to=to, in_reply_to=letter.id, body=parts, **(kept | more))
+    parts = [*pieces(body), *letter.parts]
+    return Draft(sender=mailbox, to=to, in_reply_to=letter.id, relays=True, body=parts, **(kept | more))
 
 
 def broadcast_draft(mailbox: str, scope: Any, /, body: Any, **more: Any) -> Draft:
     """One letter to everyone in a scope but its sender."""
-    if not isinstance(scope, str):
-        raise Invalid(f"must be text, not {type(scope).__name__}", field="scope")
-    kept = {"kind": "notification", "scope": scope, "tags": ("broadcast", f"swarm:{scope}")}
-    return Draft(sender=mailbox, to=BROADCAST + scope, body=body, **(kept | more))
+    team = check_scope(scope, "scope")
+    kept = {"kind": "notification", "scope": team, "tags": ("broadcast", f"swarm:{team}")}
+    return Draft(sender=mailbox, to=BROADCAST + team, body=body, **(kept | more))
 
 
-def handoff_draft(mailbox: str, to: Any, handoff: Handoff, **more: Any) -> Draft:
+def handoff_draft(mailbox: str, to: Any, handoff: Handoff, /, **more: Any) -> Draft:
     """Work changes hands: the context as data, a body a model can read, the files it names attached."""
+    handoff = _check_handoff(handoff)
     kept = {
         "kind": "handoff",
         "subject": "Handoff",
@@ -136,12 +143,21 @@ def handoff_draft(mailbox: str, to: Any, handoff: Handoff, **more: Any) -> Draft
     return Draft(sender=mailbox, to=to, body=handoff_text(mailbox, handoff), **(kept | more))
 
 
-def known_letter(office: Office, mailbox: str, id: str) -> Message:
+def _check_handoff(handoff: Any) -> Handoff:
+    if not isinstance(handoff, Handoff):
+        raise Invalid(f"must be a Handoff, not {type(handoff).__name__}", field="handoff")
+    try:
+        return convert(to_plain(handoff), Handoff)
+    except (ValidationError, TypeError) as broken:
+        raise Invalid(str(broken), field="handoff") from None
+
+
+def known_letter(office: Office, mailbox: str, id: Any, field: str = "id") -> Message:
     """A letter this mailbox sent or received; any other is unknown."""
-    letter = office.store.get((id,)).get(id) if isinstance(id, str) else None
+    letter = office.store.get((check_id(id, field),)).get(id)
     if letter is not None and letter.message.sender == mailbox:
         return letter.message
-    return received(office, mailbox, id).message.seen_by(mailbox)
+    return received(office, mailbox, id, field).message.seen_by(mailbox)
 
 
 def _answer_to(letter: Message, mailbox: str, *, to_all: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -155,13 +171,15 @@ def _answer_to(letter: Message, mailbox: str, *, to_all: bool) -> tuple[tuple[st
     return (letter.sender, *(a for a in to if a != mailbox)), tuple(a for a in cc if a != mailbox)
 
 
-def _follow(office: Office, message: Message) -> Message:
+def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relays: bool) -> Message:
     """Thread, conversation, hops and trace from the letter this one answers or passes on."""
-    parent = known_letter(office, message.sender, message.in_reply_to or "")
+    parent = known_letter(office, message.sender, message.in_reply_to, "in_reply_to")
     targets = [recipient.address for recipient in message.recipients]
+    passed_to = targets if relays else _without_holders(parent, targets)
     hops, trace = message.hops, message.trace
-    if not is_reply_to_holders(parent, targets):
-        hops, trace = relay(parent, message.sender, targets)
+    if passed_to:
+        reached = mailboxes if any(map(is_broadcast, passed_to)) else passed_to
+        hops, trace = relay(parent, message.sender, reached)
     _check_pace(office, message, parent.thread)
     return replace(
         message,
@@ -171,6 +189,13 @@ def _follow(office: Office, message: Message) -> Message:
         hops=hops,
         trace=trace,
     )
+
+
+def _without_holders(letter: Message, targets: Sequence[str]) -> list[str]:
+    """Those who do not have the letter yet. To answer the others is no relay."""
+    open_to_all = (r.address for r in letter.recipients if r.kind != "bcc")
+    holders = {fold(letter.sender), *map(fold, open_to_all)}
+    return [target for target in targets if fold(target) not in holders]
 
 
 def _check_pace(office: Office, message: Message, thread: str) -> None:
@@ -187,7 +212,8 @@ def _mailboxes(office: Office, message: Message, draft: Draft) -> tuple[list[tup
     scopes = [r.address.removeprefix(BROADCAST) for r in message.recipients if is_broadcast(r.address)]
     if not scopes:
         return named, []
-    left_out = {fold(name) for name in (message.sender, *draft.exclude, *(name for name, _ in named))}
+    excluded = [check_agent(name, "exclude") for name in listed(draft.exclude, "exclude")]
+    left_out = {fold(name) for name in (message.sender, *excluded, *(name for name, _ in named))}
     members = [name for scope in scopes for name in office.store.keys(MEMBER + scope)]
     members = [name for name in dict.fromkeys(members) if fold(name) not in left_out]
     if not members and not named:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from ..errors import UnknownMessage
 from ..model.message import Message
-from ..model.names import check_id
+from ..model.names import check_id, check_scope
 from ..model.query import LetterQuery
 from ..model.thread import Conversation, Thread, Turn, fold_conversation, fold_thread, turn_of
+from ..model.values import check_label
 from .authorize import Principal, authorize
+from .given import check_count
 from .office import Office
 
 
@@ -20,7 +22,8 @@ def thread(office: Office, caller: Principal, mailbox: str | None, id: str) -> l
 def tagged(office: Office, caller: Principal, mailbox: str | None, tag: str, scope: str | None) -> list[Message]:
     """All letters with a thread tag, the oldest first."""
     _authorize(caller, mailbox)
-    return _visible(office, mailbox, LetterQuery(thread_tag=tag, scope=scope, party=mailbox))
+    label = check_label(tag, "thread_tag", 200)
+    return _visible(office, mailbox, LetterQuery(thread_tag=label, scope=_scope(scope), party=mailbox))
 
 
 def reply_chain(office: Office, caller: Principal, mailbox: str | None, id: str) -> list[Message]:
@@ -32,16 +35,18 @@ def reply_chain(office: Office, caller: Principal, mailbox: str | None, id: str)
     seen = {m.id: m for m in thread(office, caller, mailbox, letters[id].message.thread)}
     if id not in seen:
         raise UnknownMessage(f"no letter {id!r}", field="id")
-    chain = [seen[id]]
-    while (above := chain[0].in_reply_to) in seen and above not in {m.id for m in chain}:
-        chain.insert(0, seen[str(above)])
-    return chain
+    chain = []
+    above: str | None = id
+    while above in seen:
+        chain.append(seen.pop(above))  # each letter once, whatever an imported one claims
+        above = chain[-1].in_reply_to
+    return chain[::-1]
 
 
 def threads(office: Office, caller: Principal, mailbox: str | None, limit: int) -> list[Thread]:
     """Threads with replies, the most recently active first."""
     _authorize(caller, mailbox)
-    ids = office.store.threads(mailbox, limit)
+    ids = office.store.threads(mailbox, check_count(limit, "limit"))
     seen = (_visible(office, mailbox, LetterQuery(thread=id, party=mailbox)) for id in ids)
     return [fold_thread(letters) for letters in seen if letters]
 
@@ -51,7 +56,7 @@ def conversations(
 ) -> list[Conversation]:
     """Conversations, the most recently active first, with their counts."""
     _authorize(caller, mailbox)
-    ids = office.store.conversations(mailbox, scope, limit)
+    ids = office.store.conversations(mailbox, _scope(scope), check_count(limit, "limit"))
     seen = (_visible(office, mailbox, LetterQuery(conversation=id, party=mailbox)) for id in ids)
     return [fold_conversation(letters) for letters in seen if letters]
 
@@ -72,6 +77,10 @@ def _replay(office: Office, caller: Principal, mailbox: str | None, id: str) -> 
     if not letters:
         raise UnknownMessage(f"no conversation {id!r}", field="conversation")
     return letters
+
+
+def _scope(scope: str | None) -> str | None:
+    return None if scope is None else check_scope(scope, "scope")
 
 
 def _authorize(caller: Principal, mailbox: str | None) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ..errors import Invalid
+from .given import check_seconds
 from .office import Office
 
 T = TypeVar("T")
@@ -18,10 +18,11 @@ LONGEST_SLEEP = 60.0  # seconds; a bell is only a hint, so look now and then all
 
 def wait_until(office: Office, mailboxes: Sequence[str], timeout: float, look: Callable[[], T | None]) -> T | None:
     """What `look` finds, as soon as it finds something; None when the time is up."""
+    seconds = check_timeout(timeout)
     found = look()
-    if found or check_timeout(timeout) == 0:
+    if found or seconds == 0:
         return found
-    end = time.monotonic() + timeout
+    end = time.monotonic() + seconds
     watch = office.store.watch(mailboxes)
     try:
         while True:
@@ -41,6 +42,4 @@ def seconds_to_sleep(office: Office, mailboxes: Sequence[str]) -> float:
 
 
 def check_timeout(timeout: float) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
-        raise Invalid(f"{timeout!a} is not a number of seconds", field="timeout")
-    return timeout
+    return check_seconds(timeout, "timeout")

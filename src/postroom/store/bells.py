@@ -30,23 +30,23 @@ class HouseBells:
     """Bells for the threads of one process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._watches: set[HouseWatch] = set()
 
     def ring(self, mailboxes: Iterable[str]) -> None:
         rung = set(mailboxes)
-        with self._lock:
+        with self.lock:
             for watch in self._watches:
                 watch.hear(rung)
 
     def watch(self, mailboxes: Iterable[str]) -> HouseWatch:
         watch = HouseWatch(self, set(mailboxes))
-        with self._lock:
+        with self.lock:
             self._watches.add(watch)
         return watch
 
     def forget(self, watch: HouseWatch) -> None:
-        with self._lock:
+        with self.lock:
             self._watches.discard(watch)
 
 
@@ -79,9 +79,10 @@ class HouseWatch:
         return self._reader
 
     def rung(self) -> set[str]:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._reader, 65536)
-        rung, self._rung = self._rung, set()
+        with self._bells.lock:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._reader, 65536)
+            rung, self._rung = self._rung, set()
         return rung
 
     def close(self) -> None:

@@ -28,27 +28,12 @@ _ORDER = {
 }
 
 
-def find(query: Query) -> Statement:
-    if query.order == "priority" and query.mailbox is not None and query.limit is not None:
-        return _find_in_two(query)
+def find(query: Query, *, seen: int | None = None) -> Statement:
+    """`seen` narrows to read (1) or unread (0) mail, which the index holds apart."""
     where, values = _conditions(query)
+    where += "" if seen is None else f" AND d.seen = {seen}"
     limit, more = _limit(query.limit)
     return f"SELECT {DELIVERY}, l.body {_FROM}{where} ORDER BY {_ORDER[query.order]}{limit}", values + more
-
-
-def _find_in_two(query: Query) -> Statement:
-    """Priority order over read and unread mail: the index holds them apart, so take the top of each."""
-    where, values = _conditions(query)
-    half = f"SELECT {DELIVERY}, l.body, d.rank AS r, d.number AS n {_FROM}{where}"
-    halves = " UNION ALL ".join(
-        f"SELECT * FROM ({half} AND d.seen = {seen} ORDER BY d.rank, d.number LIMIT ?)" for seen in (0, 1)
-    )
-    columns = ", ".join(f"c{i}" for i in range(21))
-    named = f"WITH top({columns}, r, n) AS ({halves})"
-    return (
-        f"{named} SELECT {columns} FROM top ORDER BY r, n LIMIT ?",
-        [*values, query.limit, *values, query.limit, query.limit],
-    )
 
 
 def count(query: Query) -> Statement:
@@ -92,24 +77,23 @@ def conversations(party: str | None, scope: str | None, limit: int) -> Statement
 
 
 def overdue(moment: Moment, mailboxes: Sequence[int] | None, limit: int) -> Statement:
-    """Leases run out, mail now due, mail expired: each by its own small index."""
+    """Rows of (number, mailbox): leases run out, mail now due, mail expired, each by its own small index.
+
+    Keys alone, and maybe one twice: asked for at every claim, it must cost nothing when there is nothing.
+    """
     now = micros(moment.wall)
-    at = "" if mailboxes is None else f" AND d.mailbox IN ({', '.join('?' * len(mailboxes))})"
+    at = "" if mailboxes is None else f" AND mailbox IN ({', '.join('?' * len(mailboxes))})"
     ids = [] if mailboxes is None else list(mailboxes)
     pieces: list[tuple[str, list[Any]]] = [
-        ("d.state = 2 AND d.lease_until <= ?", [moment.steady]),  # leases of an earlier boot end at 0
-        ("d.state = 0 AND d.due_at <= ?", [now]),
-        ("d.state < 2 AND d.expires_at IS NOT NULL AND d.expires_at <= ?", [now]),
+        ("state = 2 AND lease_until <= ?", [moment.steady]),  # leases of an earlier boot end at 0
+        ("state = 0 AND due_at <= ?", [now]),
+        ("state < 2 AND expires_at IS NOT NULL AND expires_at <= ?", [now]),
     ]
-    source = "SELECT d.number, d.mailbox FROM deliveries d"
-    keys = " UNION ".join(f"{source} WHERE {piece}{at}" for piece, _ in pieces)
-    values = [value for _, held in pieces for value in (*held, *ids)]
-    return (
-        f"SELECT {DELIVERY}, l.body FROM ({keys}) AS k JOIN deliveries d ON d.number = k.number"
-        " AND d.mailbox = k.mailbox JOIN letters l ON l.number = d.number JOIN mailboxes m ON m.id = d.mailbox"
-        " LIMIT ?",
-        [*values, limit],
-    )
+    keys = " UNION ALL ".join(f"SELECT number, mailbox FROM deliveries WHERE {piece}{at}" for piece, _ in pieces)
+    return f"{keys} LIMIT ?", [*(value for _, held in pieces for value in (*held, *ids)), limit]
+
+
+ONE = f"SELECT {DELIVERY}, l.body {_FROM} WHERE d.number = ? AND d.mailbox = ?"
 
 
 def next_timer(moment: Moment, mailboxes: Sequence[int]) -> Statement:

@@ -47,6 +47,11 @@ class Connection:
             self.close()
             raise
 
+    def mend(self) -> None:
+        """Under the lock, before anything is written: after a failed sync the log is made whole."""
+        if self.lock.warned:
+            self.log.make_whole(self.lock)
+
     def __del__(self) -> None:
         self.close()
 
@@ -94,6 +99,7 @@ def _connect(path: Path, busy_timeout: float) -> apsw.Connection:
     database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # else the last to close deletes the log
     database.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     database.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else every new value plans its query anew: 50 µs each
     version_of(database, path)  # a stranger's database is refused before anything in it is changed
     if database.pragma("journal_mode") != "wal":
         database.pragma("journal_mode", "wal")

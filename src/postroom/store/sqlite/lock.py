@@ -28,6 +28,7 @@ class WriterLock:
     def __init__(self, path: Path, timeout: float) -> None:
         self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self._timeout = timeout
+        self.warned = False  # did a sync fail since the log was last made whole? Known once the lock is held
         self._name = str(os.getpid()).ljust(_PID_WIDTH).encode()
 
     def __enter__(self) -> None:
@@ -35,18 +36,16 @@ class WriterLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._stand_in_line()
-        with suppress(OSError):  # on a full disk the name is missing, and nothing else
-            os.pwrite(self._descriptor, self._name, 0)
+        written = os.pread(self._descriptor, _PID_WIDTH + 1, 0)
+        self.warned = written[_WARNING_AT:] == b"!"
+        if written[:_PID_WIDTH] != self._name:
+            with suppress(OSError):  # on a full disk the name is missing, and nothing else
+                os.pwrite(self._descriptor, self._name, 0)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-
-    @property
-    def warned(self) -> bool:
-        """Did a sync fail since the log was last made whole?"""
-        return os.pread(self._descriptor, 1, _WARNING_AT) == b"!"
 
     def warn(self) -> None:
         os.pwrite(self._descriptor, b"!", _WARNING_AT)

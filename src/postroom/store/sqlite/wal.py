@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 
 from ...errors import StoreFailing
-from .ground import inode_of, sync_folder
+from .ground import FileAt, sync_folder
 from .lock import WriterLock
 
 PAGE = 4096
@@ -28,6 +28,7 @@ class Log:
     def __init__(self, database: apsw.Connection, path: Path) -> None:
         self._database = database
         self._path = Path(f"{path}-wal")
+        self._at = FileAt(self._path)
         self._descriptor = -1
         self._inode = -1
         self._next_checkpoint = CHECKPOINT_PAGES
@@ -41,7 +42,7 @@ class Log:
     def tend(self, lock: WriterLock) -> None:
         """After a commit, under the lock: same file? fill ahead; checkpoint when it is full."""
         try:
-            if inode_of(self._path) != self._inode:
+            if self._at.inode() != self._inode:
                 self._reopen()
         except OSError as lost:
             raise StoreFailing(f"the log {self._path} cannot be reached: {lost.strerror}") from None
@@ -49,6 +50,8 @@ class Log:
         used = 32 + FRAME * self.pages
         if used + STEP // 2 > size and size < LARGEST:
             self._fill(size)
+        if self.pages < CHECKPOINT_PAGES:
+            self._next_checkpoint = CHECKPOINT_PAGES  # the log started over: whoever held it back is gone
         if self.pages >= self._next_checkpoint:
             self._checkpoint(lock)
 
@@ -84,7 +87,7 @@ class Log:
     def _reopen(self) -> None:
         self.close()
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        self._inode = inode_of(self._path)
+        self._inode = self._at.inode()
         sync_folder(self._path.parent)
 
     def _fill(self, size: int) -> None:

@@ -1,0 +1,411 @@
+"""The async face, for people in asyncio: the same room, the same core, run in a few threads.
+
+    async with postroom.aio.open() as room:
+        letter = await room.mailbox("researcher").wait(timeout=30)
+        await letter.reply("merge sort")
+
+Any number of tasks may wait at once: they share one ear on the event loop and hold no thread while they sleep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+
+from . import room as sync
+from .letter import Batch, Letter, LetterView, Work
+from .mailbox import Fields, Filters, Mailbox
+from .model.card import Agent
+from .model.change import Cursor
+from .model.handoff import Handoff
+from .model.message import Message
+from .model.query import Found
+from .service.compose import Draft
+from .service.sending import Receipt
+from .service.waiting import check_timeout, seconds_to_sleep
+from .store.base import Store, Watch
+from .store.bells import POLL
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+P = ParamSpec("P")
+T = TypeVar("T")
+THREADS = 8  # SQLite writes one at a time anyway; a few more may wait for the disk
+
+
+def open(store: str | None = None, **settings: Any) -> AsyncRoom:
+    """Open a room as `postroom.open` does. Use it with `async with`, or close it."""
+    return AsyncRoom(sync.open(store, **settings))
+
+
+class Ears:
+    """One watch for all waiting tasks of a room; wakes those whose mailbox rang."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._watch: Watch | None = None
+        self._listeners: dict[str, set[asyncio.Event]] = {}
+        self._poll: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def listen(self, mailboxes: Sequence[str]) -> Iterator[asyncio.Event]:
+        """An event that is set whenever one of these mailboxes rings."""
+        bell = asyncio.Event()
+        for mailbox in mailboxes:
+            if mailbox not in self._listeners:
+                self._open().add(mailbox)
+            self._listeners.setdefault(mailbox, set()).add(bell)
+        try:
+            yield bell
+        finally:
+            for mailbox in mailboxes:
+                self._listeners[mailbox].discard(bell)
+
+    def close(self) -> None:
+        if self._poll is not None:
+            self._poll.cancel()
+        if self._watch is not None:
+            if self._watch.fileno() >= 0:
+                asyncio.get_running_loop().remove_reader(self._watch.fileno())
+            self._watch.close()
+            self._watch = None
+
+    def _open(self) -> Watch:
+        if self._watch is None:
+            self._watch = self._store.watch(())
+            if self._watch.fileno() >= 0:
+                asyncio.get_running_loop().add_reader(self._watch.fileno(), self._hear)
+            else:
+                self._look_again()
+        return self._watch
+
+    def _look_again(self) -> None:
+        """Where nothing becomes readable, look at the bells now and then."""
+        self._hear()
+        self._poll = asyncio.get_running_loop().call_later(POLL, self._look_again)
+
+    def _hear(self) -> None:
+        if self._watch is not None:
+            for mailbox in self._watch.rung():
+                for bell in self._listeners.get(mailbox, ()):
+                    bell.set()
+
+
+class AsyncRoom:
+    """A post room inside an event loop."""
+
+    def __init__(self, room: sync.Room) -> None:
+        self.room = room  # the same room, for calls that may block
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="postroom")
+        self._ears = Ears(room._office.store)
+
+    def mailbox(self, name: str) -> AsyncMailbox:
+        return AsyncMailbox(self, self.room.mailbox(name))
+
+    async def wait(
+        self,
+        mailboxes: Sequence[str],
+        timeout: float = 30.0,
+        *,
+        since: Cursor | str | None = None,
+        peek: bool = False,
+    ) -> AsyncLetter | None:
+        """The next letter at any of these mailboxes; None when the time is up."""
+        look = functools.partial(self.room.wait, mailboxes, 0, since=since, peek=peek)
+        letter = await self._wait_until(mailboxes, timeout, look)
+        return None if letter is None else AsyncLetter(self, letter)
+
+    async def agents(self, *, scope: str | None = None, capability: str | None = None) -> list[Agent]:
+        return await self.run(self.room.agents, scope=scope, capability=capability)
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Any call of the sync room, in one of its threads.
+
+        What was started is finished even if the task is cancelled: a letter is never half sent.
+        """
+        call = functools.partial(function, *args, **kwargs)
+        running = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])
+            raise
+
+    async def close(self) -> None:
+        self._ears.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+        self.room.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _wait_until(
+        self, mailboxes: Sequence[str], timeout: float, look: Callable[[], T | None]
+    ) -> T | None:
+        """As `service.waiting.wait_until`, without a thread that sleeps."""
+        found = await self.run(look)
+        if found or check_timeout(timeout) == 0:
+            return found
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout
+        with self._ears.listen(mailboxes) as bell:
+            while True:
+                bell.clear()
+                found = await self.run(look)
+                left = end - loop.time()
+                if found or left <= 0:
+                    return found
+                nap = await self.run(seconds_to_sleep, self.room._office, mailboxes)
+                await _wait_for_bell(bell, min(left, nap))
+
+
+class AsyncMailbox:
+    """One agent's mailbox; every verb of `Mailbox`, awaited."""
+
+    def __init__(self, room: AsyncRoom, mailbox: Mailbox) -> None:
+        self.room = room
+        self.mailbox = mailbox
+        self.name = mailbox.name
+
+    async def send(self, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+        return await self.room.run(self.mailbox.send, to, body, **fields)
+
+    async def send_many(self, drafts: Sequence[Draft]) -> builtins.list[Receipt]:
+        return await self.room.run(self.mailbox.send_many, drafts)
+
+    async def reply(
+        self, id: str, /, body: Any = None, *, to_all: bool = False, **fields: Unpack[Fields]
+    ) -> Receipt:
+        return await self.room.run(self.mailbox.reply, id, body, to_all=to_all, **fields)
+
+    async def forward(self, id: str, /, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+        return await self.room.run(self.mailbox.forward, id, to, body, **fields)
+
+    async def broadcast(
+        self, scope: str, /, body: Any = None, *, exclude: Sequence[str] = (), **fields: Unpack[Fields]
+    ) -> Receipt:
+        return await self.room.run(self.mailbox.broadcast, scope, body, exclude=exclude, **fields)
+
+    async def handoff(self, to: Any, handoff: Handoff, **fields: Unpack[Fields]) -> Receipt:
+        return await self.room.run(self.mailbox.handoff, to, handoff, **fields)
+
+    async def check(
+        self,
+        limit: int | None = 20,
+        *,
+        unread_only: bool = True,
+        peek: bool = False,
+        **filters: Unpack[Filters],
+    ) -> builtins.list[AsyncLetter]:
+        call = functools.partial(self.mailbox.check, limit, unread_only=unread_only, peek=peek, **filters)
+        return [AsyncLetter(self.room, letter) for letter in await self.room.run(call)]
+
+    async def read(self, id: str) -> AsyncLetter:
+        return AsyncLetter(self.room, await self.room.run(self.mailbox.read, id))
+
+    async def counts(self) -> dict[str, int]:
+        return await self.room.run(self.mailbox.counts)
+
+    async def thread(self, id: str) -> builtins.list[Message]:
+        return await self.room.run(self.mailbox.thread, id)
+
+    async def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
+        return await self.room.run(self.mailbox.digest, budget=budget, most=most, longest=longest)
+
+    async def dead(self, limit: int | None = None) -> builtins.list[AsyncLetter]:
+        return [AsyncLetter(self.room, letter) for letter in await self.room.run(self.mailbox.dead, limit)]
+
+    async def revive(self, *ids: str) -> builtins.list[AsyncLetter]:
+        return [AsyncLetter(self.room, letter) for letter in await self.room.run(self.mailbox.revive, *ids)]
+
+    async def register(self, **card: Any) -> Agent:
+        return await self.room.run(self.mailbox.register, **card)
+
+    async def heartbeat(self, *, current_tasks: Sequence[str] | None = None, active: bool = False) -> Agent:
+        return await self.room.run(self.mailbox.heartbeat, current_tasks=current_tasks, active=active)
+
+    async def wait(
+        self, timeout: float = 30.0, *, since: Cursor | str | None = None, peek: bool = False
+    ) -> AsyncLetter | None:
+        """The next unread letter. If the task is cancelled just then, it may be stamped as read; it stays in
+        the inbox all the same.
+        """
+        return await self.room.wait([self.name], timeout, since=since, peek=peek)
+
+    @overload
+    async def claim(
+        self,
+        count: None = None,
+        *,
+        lease: float | None = None,
+        timeout: float = 0,
+        **filters: Unpack[Filters],
+    ) -> AsyncWork | None: ...
+    @overload
+    async def claim(
+        self, count: int, *, lease: float | None = None, timeout: float = 0, **filters: Unpack[Filters]
+    ) -> AsyncBatch: ...
+    async def claim(
+        self,
+        count: int | None = None,
+        *,
+        lease: float | None = None,
+        timeout: float = 0,
+        **filters: Unpack[Filters],
+    ) -> AsyncWork | AsyncBatch | None:
+        """As `Mailbox.claim`. What is claimed for a cancelled task is given back."""
+        taken: list[Batch] = []
+
+        def take() -> Batch:
+            taken.append(self.mailbox.claim(1 if count is None else count, lease=lease, **filters))
+            return taken[-1]
+
+        try:
+            await self.room._wait_until([self.name], timeout, take)
+        except asyncio.CancelledError:
+            if taken:
+                await self.room.run(taken[-1].release)
+            raise
+        batch = AsyncBatch(self.room, taken[-1])
+        if count is None:
+            return batch[0] if batch else None
+        return batch
+
+    async def work(
+        self,
+        *,
+        batch: int = 1,
+        lease: float | None = None,
+        timeout: float | None = None,
+        **filters: Unpack[Filters],
+    ) -> AsyncIterator[AsyncWork]:
+        """A worker loop, as `Mailbox.work`."""
+        wait = 3600.0 if timeout is None else timeout
+        while True:
+            claimed = await self.claim(batch, lease=lease, timeout=wait, **filters)
+            if not claimed and timeout is not None:
+                return
+            try:
+                for work in claimed:
+                    yield work
+            except (GeneratorExit, asyncio.CancelledError):
+                await claimed.release()
+                raise
+            await claimed.ack()
+
+
+class AsyncLetter(LetterView):
+    """Mail that was looked at."""
+
+    def __init__(self, room: AsyncRoom, letter: Letter) -> None:
+        super().__init__(Found(letter.message, letter.delivery))
+        self._room = room
+        self._letter = letter
+
+    async def reply(self, body: Any = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
+        return await self._call(functools.partial(self._letter.reply, body, to_all=to_all, **fields))
+
+    async def forward(self, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+        return await self._call(functools.partial(self._letter.forward, to, body, **fields))
+
+    async def ack(self, *, archive: bool = True) -> None:
+        await self._call(functools.partial(self._letter.ack, archive=archive))
+
+    async def reject(self, reason: str) -> None:
+        await self._call(functools.partial(self._letter.reject, reason))
+
+    def to_markdown(self) -> str:
+        return self._letter.to_markdown()
+
+    async def _call(self, call: Callable[[], T]) -> T:
+        try:
+            return await self._room.run(call)
+        finally:
+            self.delivery = self._letter.delivery
+
+
+class AsyncWork(AsyncLetter):
+    """Mail that was claimed; as an async context manager done on exit, back in the inbox on an error."""
+
+    def __init__(self, room: AsyncRoom, work: Work) -> None:
+        super().__init__(room, work)
+        self._work = work
+
+    @property
+    def is_settled(self) -> bool:
+        return self._work.is_settled
+
+    async def ack_and_reply(
+        self, body: Any = None, *, to_all: bool = False, archive: bool = True, **fields: Unpack[Fields]
+    ) -> Receipt:
+        call = functools.partial(self._work.ack_and_reply, body, to_all=to_all, archive=archive, **fields)
+        return await self._call(call)
+
+    async def ack_and_send(self, drafts: Sequence[Draft], *, archive: bool = True) -> list[Receipt]:
+        return await self._call(functools.partial(self._work.ack_and_send, drafts, archive=archive))
+
+    async def fail(self, reason: str, *, retry: bool = True) -> None:
+        await self._call(functools.partial(self._work.fail, reason, retry=retry))
+
+    async def release(self) -> None:
+        await self._call(self._work.release)
+
+    async def renew(self, lease: float | None = None) -> None:
+        await self._call(functools.partial(self._work.renew, lease))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._call(functools.partial(self._work.__exit__, kind, error, trace))
+
+
+class AsyncBatch(list[AsyncWork]):
+    """Several letters claimed at once. May be empty."""
+
+    def __init__(self, room: AsyncRoom, batch: Batch) -> None:
+        super().__init__(AsyncWork(room, work) for work in batch)
+        self._room = room
+        self._batch = batch
+
+    async def ack(self, *, archive: bool = True) -> None:
+        await self._settle(functools.partial(self._batch.ack, archive=archive))
+
+    async def release(self) -> None:
+        await self._settle(self._batch.release)
+
+    async def renew(self, lease: float | None = None) -> None:
+        await self._settle(functools.partial(self._batch.renew, lease))
+
+    async def _settle(self, call: Callable[[], None]) -> None:
+        await self._room.run(call)
+        for work in self:
+            work.delivery = work._work.delivery
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._settle(functools.partial(self._batch.__exit__, kind, error, trace))
+
+
+async def _wait_for_bell(bell: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await bell.wait()

@@ -1,0 +1,225 @@
+"""Agents in separate processes mail each other before your eyes: `make run`, and longer, `make demo`.
+
+Every agent below is a process of its own. They share nothing but the room's file; no server runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import postroom
+from postroom.mailbox import Mailbox
+from postroom.settings import default_room
+
+TEAM = "demo"
+PATIENCE = 30.0  # seconds an agent of the demo waits for mail
+_COLOURS = {"planner": 35, "coder": 36, "researcher": 33, "reviewer": 32, "worker": 34, "house": 37}
+
+
+def say(who: str, what: str) -> None:
+    name = f"{who:>10}"
+    if sys.stdout.isatty():
+        name = f"\033[{_COLOURS.get(who, 37)}m{name}\033[0m"
+    print(f"{name}  {what}", flush=True)
+
+
+# -- the agents
+
+
+def planner(me: Mailbox) -> None:
+    say("planner", "→ coder: “Sort ten million rows, keep equal rows in order.” (high priority)")
+    asked = me.send(
+        "coder",
+        "Sort ten million rows, keep equal rows in order.",
+        subject="Sorting",
+        priority="high",
+        kind="request",
+    )
+    answer = me.wait(PATIENCE)
+    if answer is not None:
+        say("planner", f"← {answer.sender}: “{answer.text}”")
+        same = "the same" if answer.thread == asked.id else "another"
+        say("planner", f"  the answer came back in {same} thread, as {answer.subject!r}")
+        answer.ack()
+    done = me.wait(PATIENCE)
+    if done is not None:
+        say("planner", f"← {done.sender}: “{done.text}” (to everyone)")
+        done.ack()
+
+
+def coder(me: Mailbox) -> None:
+    work = me.claim(timeout=PATIENCE, kinds="request")
+    if work is None:
+        return
+    with work:
+        say("coder", f"claims “{work.subject}”: nobody else gets it for a minute")
+        say("coder", "→ researcher: “Which sort is stable?”")
+        question = me.send("researcher", "Which sort is stable?", subject="A question")
+        fact = me.wait(PATIENCE)
+        if fact is not None:
+            say("coder", f"← {fact.sender}: “{fact.text}” (answers {question.id[-6:]})")
+            fact.ack()
+        work.ack_and_reply("Done, with a merge sort.")
+        say("coder", "acknowledges and answers the planner, in one commit")
+    say("coder", "⇒ reviewer: hands the work over, with its whole context")
+    me.handoff(
+        "reviewer",
+        postroom.Handoff(
+            work_completed="Merge sort written and measured.",
+            files_created=("sort.py", "test_sort.py"),
+            current_state="All tests pass.",
+            next_steps=("Review sort.py", "Merge it"),
+        ),
+        subject="Review the sort",
+    )
+    news = me.wait(PATIENCE)
+    if news is not None:
+        news.ack()
+
+
+def researcher(me: Mailbox) -> None:
+    letter = me.wait(PATIENCE)
+    if letter is not None:
+        say("researcher", f"← {letter.sender}: “{letter.text}”")
+        letter.reply("Merge sort is stable.")
+        letter.ack()
+
+
+def reviewer(me: Mailbox) -> None:
+    work = me.claim(timeout=PATIENCE, kinds="handoff")
+    if work is None:
+        return
+    with work:
+        context = work.message.context or {}
+        say("reviewer", f"takes over from {work.sender}: {context['work_completed']}")
+        for step in context["next_steps"]:
+            say("reviewer", f"  next: {step}")
+    say("reviewer", f"⇒ everyone in {TEAM!r}: “The sort is merged.”")
+    me.broadcast(TEAM, "The sort is merged.", subject="Merged")
+
+
+def worker(me: Mailbox) -> None:
+    """Claims a letter and then hangs; the demo kills it."""
+    work = me.claim(timeout=PATIENCE, lease=2)
+    if work is not None:
+        say("worker", f"claims “{work.text}” and starts to work …")
+        time.sleep(60)
+
+
+def successor(me: Mailbox) -> None:
+    work = me.claim(timeout=PATIENCE)
+    if work is not None:
+        with work:
+            say("worker", f"a new one gets “{work.text}” (try {work.delivery.attempts + 1}) and finishes it")
+
+
+AGENTS: dict[str, Callable[[Mailbox], None]] = {
+    "planner": planner,
+    "coder": coder,
+    "researcher": researcher,
+    "reviewer": reviewer,
+    "worker": worker,
+    "successor": successor,
+}
+
+
+# -- the scenes
+
+
+def team_scene(room: postroom.Room) -> None:
+    """Four agents, one question, one handoff."""
+    team = ("planner", "coder", "researcher", "reviewer")
+    for name in team:
+        room.mailbox(name).register(scopes=[TEAM], description=f"the {name} of the demo")
+    finish([start(room, name) for name in team])
+
+
+def crash_scene(room: postroom.Room) -> None:
+    """A worker dies in the middle; its letter does not."""
+    print("\nA worker is killed (kill -9) in the middle of its work:\n")
+    room.mailbox("planner").send("worker", "index the archive")
+    victim = start(room, "worker")
+    box = room.mailbox("worker")
+    while box.counts()["total"]:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    say("house", "the worker is dead; its lease runs out in two seconds")
+    finish([start(room, "successor", mailbox="worker")])
+
+
+def dead_letter_scene(room: postroom.Room) -> None:
+    """Nothing dies in silence."""
+    print("\nA letter nobody can handle is not lost either:\n")
+    room.mailbox("planner").send("worker", "divide by zero", subject="Impossible")
+    letter = room.mailbox("worker").wait(1)
+    if letter is not None:
+        letter.reject("cannot be done")
+        say("worker", f"rejects {letter.subject!r}")
+    notice = room.mailbox("planner").wait(1)
+    if notice is not None:
+        say("planner", f"← {notice.sender}: “{notice.text}”")
+
+
+def start(room: postroom.Room, agent: str, mailbox: str | None = None) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "postroom.demo", "--agent", agent, "--mailbox", mailbox or agent]
+    return subprocess.Popen([*command, "--room", room.settings.store])
+
+
+def finish(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    if any(code != 0 for code in [process.wait() for process in processes]):
+        raise SystemExit("an agent of the demo failed")
+
+
+def fresh_room() -> postroom.Room:
+    """The demo's own room; what is left of the last run is removed."""
+    path = default_room().with_name("demo.db")
+    for old in path.parent.glob("demo.db*") if path.parent.is_dir() else ():
+        if old.is_file():
+            old.unlink()
+    return postroom.open(f"sqlite:{path}")
+
+
+def farewell(room: postroom.Room) -> None:
+    letters = sum(conversation.turns for conversation in room.conversations())
+    print(f"\n{letters} letters are on disk in {room.settings.store}.")
+    print("Type next:\n")
+    python = Path(sys.executable)
+    shown = python.relative_to(Path.cwd()) if python.is_relative_to(Path.cwd()) else python
+    print(f"  {shown} -i -c 'import postroom; room = postroom.open()'")
+    print('  >>> room.mailbox("me").send("you", "hello")')
+    print('  >>> room.mailbox("you").wait(timeout=30)\n')
+    print("and read docs/tutorial.md. `make demo` shows a crash and a dead letter too.")
+
+
+def show(scenes: Sequence[Callable[[postroom.Room], None]]) -> None:
+    print("Four agents, four processes, one file, no server:\n", flush=True)
+    with fresh_room() as room:
+        for scene in scenes:
+            scene(room)
+        farewell(room)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m postroom.demo", description=__doc__)
+    parser.add_argument("--slow", action="store_true", help="also a crash and a dead letter")
+    parser.add_argument("--agent", choices=sorted(AGENTS), help=argparse.SUPPRESS)
+    parser.add_argument("--mailbox", help=argparse.SUPPRESS)
+    parser.add_argument("--room", help=argparse.SUPPRESS)
+    chosen = parser.parse_args(arguments)
+    if chosen.agent:
+        with postroom.open(chosen.room) as room:
+            AGENTS[chosen.agent](room.mailbox(chosen.mailbox))
+        return
+    show([team_scene, crash_scene, dead_letter_scene] if chosen.slow else [team_scene])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""The async face does what the sync one does, waits without threads, and loses nothing to cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import postroom
+from postroom import aio
+from postroom.store import bells
+
+STORES = ("memory", "sqlite")
+Scene = Callable[[aio.AsyncRoom], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture(params=STORES)
+def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scene], None]:
+    """Run a scene in a fresh room, within ten seconds."""
+    address = "memory:" if request.param == "memory" else f"sqlite:{tmp_path}/room.db"
+
+    def run(scene: Scene) -> None:
+        async def bounded() -> None:
+            async with aio.open(address) as room, asyncio.timeout(10):
+                await scene(room)
+
+        asyncio.run(bounded())
+
+    return run
+
+
+async def until_listening(room: aio.AsyncRoom, tasks: int) -> None:
+    while sum(map(len, room._ears._listeners.values())) < tasks:
+        await asyncio.sleep(0)
+
+
+def test_a_letter_sent_is_waited_for_read_and_answered(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        coder, researcher = room.mailbox("coder"), room.mailbox("researcher")
+        waiting = asyncio.create_task(researcher.wait(timeout=5))
+        await until_listening(room, 1)
+        sent = await coder.send("researcher", "Which sort is stable?", subject="Sorting", priority="high")
+        letter = await waiting
+        assert letter is not None
+        assert ("Which sort is stable?", "coder", sent.id) == (letter.text, letter.sender, letter.thread)
+        await letter.reply("merge sort")
+        work = await coder.claim(lease=60, timeout=5)
+        assert work is not None
+        async with work:
+            await work.ack_and_reply("thanks")
+        assert work.is_settled and work.state is postroom.State.DONE
+        assert ["Sorting", "Re: Sorting", "Re: Sorting"] == [m.subject for m in await coder.thread(sent.id)]
+
+    play(scene)
+
+
+def test_waiting_and_claiming_give_nothing_when_the_time_is_up(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        box = room.mailbox("idle")
+        assert await box.wait(timeout=0.01) is None
+        assert await box.wait(timeout=0) is None
+        assert await box.claim() is None
+        assert await box.claim(timeout=0.01) is None
+        assert [] == await box.claim(3)
+
+    play(scene)
+
+
+def test_hundreds_of_tasks_wait_at_once_and_hold_no_thread(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        waiting = [asyncio.create_task(room.mailbox(f"agent{i}").wait(timeout=9)) for i in range(200)]
+        await until_listening(room, 200)
+        assert threading.active_count() <= aio.THREADS + 2
+        drafts = [postroom.draft(f"agent{i}", str(i)) for i in range(200)]
+        await room.mailbox("boss").send_many(drafts)
+        letters = await asyncio.gather(*waiting)
+        assert [str(i) for i in range(200)] == [letter.text for letter in letters if letter]
+
+    play(scene)
+
+
+def test_a_room_waits_for_several_mailboxes(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        waiting = asyncio.create_task(room.wait(["a", "b"], timeout=5))
+        await until_listening(room, 2)
+        await room.mailbox("c").send("b", "for b")
+        letter = await waiting
+        assert letter is not None and "b" == letter.delivery.mailbox
+
+    play(scene)
+
+
+def test_a_worker_loop_acknowledges_what_it_went_through(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        await room.mailbox("boss").send_many([postroom.draft("worker", str(i)) for i in range(5)])
+        worker = room.mailbox("worker")
+        assert ["0", "1", "2", "3", "4"] == [work.text async for work in worker.work(batch=2, timeout=0)]
+        assert 0 == (await worker.counts())["total"]
+
+    play(scene)
+
+
+def test_a_worker_loop_left_early_gives_back_the_rest(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        await room.mailbox("boss").send_many([postroom.draft("worker", str(i)) for i in range(3)])
+        worker = room.mailbox("worker")
+        loop = worker.work(batch=3)
+        assert "0" == (await anext(loop)).text
+        await loop.aclose()  # type: ignore[attr-defined]
+        assert 3 == (await worker.counts())["total"]
+
+    play(scene)
+
+
+def test_an_error_in_the_block_fails_the_work_and_counts_the_try(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        await room.mailbox("boss").send("worker", "hard")
+        work = await room.mailbox("worker").claim()
+        assert work is not None
+        with pytest.raises(ValueError, match="too hard"):
+            async with work:
+                raise ValueError("too hard")
+        again = (await room.mailbox("worker").check(peek=True))[0]
+        assert (1, "ValueError: too hard") == (again.delivery.attempts, again.delivery.reason)
+
+    play(scene)
+
+
+def test_what_was_claimed_for_a_cancelled_task_is_given_back(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        worker = room.mailbox("worker")
+        waiting = asyncio.create_task(worker.claim(timeout=9))
+        await until_listening(room, 1)
+        await room.mailbox("boss").send("worker", "now")
+        while not waiting.done() and not room.room._office.store.find(claimed("worker")):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        if waiting.cancelled():
+            assert 1 == (await worker.counts())["total"]
+        else:  # it was quicker than the cancellation, and has the letter
+            assert waiting.result() is not None
+
+    play(scene)
+
+
+def claimed(mailbox: str) -> Any:
+    from postroom.model.query import Query
+
+    return Query(mailbox=mailbox, states=(postroom.State.CLAIMED,))
+
+
+def test_every_other_verb_reaches_the_same_room(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        boss, worker = room.mailbox("boss"), room.mailbox("worker")
+        await boss.register(scopes=["team"])
+        await worker.register(scopes=["team"], capabilities=["sort"])
+        assert "worker" == (await worker.heartbeat(active=True)).card.id
+        assert ["worker"] == [agent.card.id for agent in await room.agents(capability="sort")]
+        await boss.broadcast("team", "all hands")
+        await boss.handoff("worker", postroom.Handoff(work_completed="half of it"), subject="Yours")
+        first, second = await worker.check()
+        assert ("all hands", "handoff") == (first.text, second.kind)
+        assert "fences" in first.to_markdown() and "no unread" in await worker.digest()
+        await first.ack()
+        await second.forward("helper", "can you?")
+        reply = await worker.reply(second.id, "on it", to_all=True)
+        assert "on it" == (await boss.read(reply.id)).text
+        await boss.forward(reply.id, "auditor", "for the file")
+        await second.reject("not mine after all")
+        assert [second.id] == [letter.id for letter in await worker.dead()]
+        revived = await worker.revive(second.id)
+        assert [postroom.State.UNREAD] == [letter.state for letter in revived]
+        work = await worker.claim()
+        assert work is not None
+        await work.renew(120)
+        await work.fail("no", retry=False)
+        batch = await room.mailbox("helper").claim(1)
+        async with batch:
+            await batch.renew()
+        again = await room.mailbox("auditor").claim(1)
+        await again[0].ack_and_send([postroom.draft("boss", "filed")])
+        await again.ack()
+
+    play(scene)
+
+
+def test_without_inotify_waiting_still_works(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(bells, "open_inotify", lambda: None)
+
+    async def scene() -> None:
+        async with aio.open(f"sqlite:{tmp_path}/room.db") as room, asyncio.timeout(10):
+            waiting = asyncio.create_task(room.mailbox("b").wait(timeout=9))
+            await until_listening(room, 1)
+            await room.mailbox("a").send("b", "hello")
+            letter = await waiting
+            assert letter is not None and "hello" == letter.text
+
+    asyncio.run(scene())

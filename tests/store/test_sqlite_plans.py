@@ -1,0 +1,89 @@
+"""Questions that are asked often are answered from a small index, however much mail there ever was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from postroom.model.delivery import State
+from postroom.model.message import Priority
+from postroom.model.query import LetterQuery, Query
+from postroom.store.sqlite import asking
+from postroom.store.sqlite.asking import Statement
+from postroom.store.sqlite.store import SqliteStore
+from tests.letters import NOW, moment
+from tests.store.helpers import opened
+
+UNREAD = (State.UNREAD,)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    with opened(tmp_path / "room.db") as room:
+        yield room
+
+
+def plan(store: SqliteStore, statement: Statement) -> list[str]:
+    """How SQLite answers: one line per table it reads."""
+    sql, values = statement
+    steps = [str(row[3]) for row in store._ask(f"EXPLAIN QUERY PLAN {sql}", values)]
+    return [step for step in steps if step.startswith(("SCAN", "SEARCH", "USE TEMP"))]
+
+
+def scans(steps: list[str]) -> list[str]:
+    """The tables that are read from end to end (a part of the question itself is no table)."""
+    tables = ("d", "l", "m", "c", "letters", "deliveries", "mailboxes", "records", "changes")
+    return [step for step in steps if step.startswith("SCAN") and step.split()[1] in tables]
+
+
+CHECK = Query(mailbox="bob", states=UNREAD, unread_only=True, offered_at=NOW, due_at=NOW, limit=20)
+CLAIM = Query(mailbox="bob", states=UNREAD, offered_at=NOW, due_at=NOW, order="priority", limit=1)
+INBOX = Query(mailbox="bob", states=UNREAD, offered_at=NOW, due_at=NOW, limit=20)
+NARROW = Query(
+    mailbox="bob", states=UNREAD, min_priority=Priority.HIGH, kinds=("task",), order="priority", limit=1
+)
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        pytest.param(asking.find(CHECK), "deliveries_unread", id="check"),
+        pytest.param(asking.find(INBOX), "deliveries_unread", id="inbox"),
+        pytest.param(asking.find(CLAIM), "deliveries_unread", id="claim"),
+        pytest.param(asking.find(NARROW), "deliveries_unread", id="narrow claim"),
+        pytest.param(asking.count(CHECK), "deliveries_unread", id="count"),
+        pytest.param(asking.find(Query(mailbox="bob", states=(State.DEAD,))), "deliveries_dead", id="dead"),
+        pytest.param(
+            asking.find(Query(states=(State.DONE,), unarchived_before=NOW)), "deliveries_unarchived", id="archive"
+        ),
+        pytest.param(asking.letters(LetterQuery(thread="t")), "letters_by_thread", id="thread"),
+        pytest.param(asking.letters(LetterQuery(replies_in="t")), "letters_by_thread", id="replies"),
+        pytest.param(asking.find(Query(mailbox="bob", thread="t")), "letters_by_thread", id="thread at a mailbox"),
+        pytest.param(asking.threads(None, 9), "letters_by_thread", id="threads"),
+        pytest.param(asking.letters(LetterQuery(conversation="c")), "letters_by_conversation", id="conversation"),
+        pytest.param(asking.letters(LetterQuery(thread_tag="t")), "letters_by_tag", id="tag"),
+        pytest.param(asking.overdue(moment(), [1, 2], 9), "deliveries_held", id="overdue"),
+        pytest.param(asking.overdue(moment(), None, 9), "deliveries_queued", id="overdue anywhere"),
+        pytest.param(asking.next_timer(moment(), [1]), "deliveries_later", id="next timer"),
+    ],
+)
+def test_a_frequent_question_is_answered_from_its_index(
+    store: SqliteStore, statement: Statement, index: str
+) -> None:
+    steps = plan(store, statement)
+
+    assert any(index in step for step in steps)
+    assert [step for step in scans(steps) if "INDEX deliveries_" not in step] == []
+
+
+@pytest.mark.parametrize("query", [CHECK, INBOX])
+def test_an_inbox_is_read_in_the_order_of_its_index(store: SqliteStore, query: Query) -> None:
+    assert not any(step.startswith("USE TEMP") for step in plan(store, asking.find(query)))
+
+
+def test_unread_mail_is_counted_without_touching_it(store: SqliteStore) -> None:
+    steps = plan(store, asking.count(Query(mailbox="bob", states=UNREAD, unread_only=True)))
+
+    assert any("COVERING INDEX deliveries_unread" in step for step in steps)

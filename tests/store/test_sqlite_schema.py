@@ -1,0 +1,123 @@
+"""A room outlives versions of Postroom and boots of its machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from postroom.errors import SchemaTooNew
+from postroom.model.codec import decode_message
+from postroom.model.delivery import State
+from postroom.model.query import Query
+from postroom.store.sqlite.schema import APPLICATION, STEPS, bring_up
+from tests.letters import claim, held, ids, lease, letter, moment, send
+from tests.store.helpers import database, mode, opened
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A room of the first version with one letter in it."""
+    with opened(tmp_path / "room.db") as store:
+        send(store, "m1", subject="kept")
+    return tmp_path / "room.db"
+
+
+def steps(folder: Path, *later: str) -> tuple[Path, ...]:
+    """The steps of a later version."""
+    made = []
+    for number, sql in enumerate(later, start=len(STEPS) + 1):
+        step = folder / f"{number:04}.sql"
+        step.write_text(sql)
+        made.append(step)
+    return (*STEPS, *made)
+
+
+def backup(path: Path) -> Path:
+    return path.with_name(f"{path.name}.before-schema-{len(STEPS) + 1}")
+
+
+def test_a_new_room_is_marked_as_one(path: Path) -> None:
+    with database(path) as room:
+        assert (room.pragma("application_id"), room.pragma("user_version")) == (APPLICATION, len(STEPS))
+
+
+def test_an_older_room_is_migrated_after_a_backup(path: Path) -> None:
+    with database(path) as room:
+        bring_up(
+            room, path, steps(path.parent, "ALTER TABLE letters ADD COLUMN mood TEXT;", "CREATE TABLE t (x);")
+        )
+
+        assert room.pragma("user_version") == len(STEPS) + 2
+        assert room.execute("SELECT id, mood FROM letters").fetchall() == [("m1", None)]
+
+    assert mode(backup(path)) == 0o600
+    with database(backup(path)) as copy:
+        assert copy.pragma("user_version") == len(STEPS)
+        assert copy.pragma("integrity_check") == "ok"
+        assert decode_message(copy.execute("SELECT body FROM letters").get) == letter("m1", subject="kept")
+
+
+def test_a_backup_can_be_opened_as_a_room(path: Path) -> None:
+    with database(path) as room:
+        bring_up(room, path, steps(path.parent, "DROP TABLE letters;"))
+
+    with opened(backup(path)) as store:
+        assert ids(store, Query()) == ["m1"]
+
+
+def test_a_migration_that_fails_half_way_leaves_the_old_version(path: Path) -> None:
+    broken = steps(path.parent, "CREATE TABLE half (x); DELETE FROM letters;", "this is not SQL;")
+    with database(path) as room:
+        with pytest.raises(apsw.SQLError):
+            bring_up(room, path, broken)
+
+        assert room.pragma("user_version") == len(STEPS)
+        assert room.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'half'").get == 0
+    with opened(path) as store:
+        assert ids(store, Query()) == ["m1"]
+
+
+def test_an_old_backup_makes_room_for_a_new_one(path: Path) -> None:
+    backup(path).write_text("an older backup")
+    with database(path) as room:
+        bring_up(room, path, steps(path.parent, "CREATE TABLE t (x);"))
+
+    with database(backup(path)) as copy:
+        assert copy.execute("SELECT count(*) FROM letters").get == 1
+
+
+def test_a_migrated_room_is_too_new_for_the_old_version(path: Path) -> None:
+    with database(path) as room:
+        bring_up(room, path, steps(path.parent, "CREATE TABLE t (x);"))
+
+    with pytest.raises(SchemaTooNew), opened(path):
+        pass
+
+
+# -- boots
+
+
+def test_opening_a_room_again_in_the_same_boot_changes_nothing(path: Path) -> None:
+    with opened(path) as store:
+        before = store.cursor()
+        claim(store, held(store, "m1"), lease(60))
+    with opened(path) as store:
+        assert (store.cursor().store, store.cursor().epoch) == (before.store, before.epoch)
+        assert held(store, "m1").lease == lease(60)
+        assert store.overdue(moment(), None, 9) == []
+
+
+def test_a_new_boot_begins_a_new_epoch_and_ends_all_leases(path: Path) -> None:
+    with opened(path) as store:
+        before = store.cursor()
+        claim(store, held(store, "m1"), lease(60))
+    with opened(path, boot="boot-2") as store:
+        after = store.cursor()
+        assert (after.store, after.number) == (before.store, before.number + 1)
+        assert after.epoch != before.epoch
+        (lapsed,) = store.overdue(moment(0, "boot-2"), ["bob"], 9)
+        assert lapsed.delivery.state is State.CLAIMED
+    with opened(path, boot="boot-2") as store:
+        assert store.cursor() == after

@@ -1,0 +1,36 @@
+"""The demo is a program like any other: it must do what it says, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def run_demo(home: Path, *arguments: str) -> str:
+    environment = {**os.environ, "XDG_DATA_HOME": str(home)}
+    command = [sys.executable, "-m", "postroom.demo", *arguments]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False, cwd=home
+    )
+    assert (0, "") == (done.returncode, done.stderr)
+    return done.stdout
+
+
+def test_the_demo_shows_letters_a_handoff_a_crash_and_a_dead_letter(tmp_path: Path) -> None:
+    shown = run_demo(tmp_path, "--slow")
+    for line in (
+        "acknowledges and answers the planner, in one commit",
+        "the answer came back in the same thread, as 'Re: Sorting'",
+        "takes over from coder: Merge sort written and measured.",
+        "(to everyone)",
+        "a new one gets “index the archive” (try 2) and finishes it",
+        "Your letter to worker is dead",
+        "Type next:",
+    ):
+        assert line in shown
+
+
+def test_the_demo_can_be_run_again(tmp_path: Path) -> None:
+    assert run_demo(tmp_path).count("Type next:") == run_demo(tmp_path).count("Type next:") == 1

@@ -1,0 +1,128 @@
+"""Rules of the house that no single room can keep: the door, the weight, the errors, the settings, the shape."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import postroom
+from postroom import errors
+from postroom.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "postroom"
+MODULES = sorted(
+    module.name for module in pkgutil.walk_packages(postroom.__path__, "postroom.") if "demo" not in module.name
+)
+
+
+def error_classes() -> list[type[errors.PostroomError]]:
+    found = vars(errors).values()
+    return [e for e in found if inspect.isclass(e) and issubclass(e, errors.PostroomError)]
+
+
+def test_the_public_door_is_pinned() -> None:
+    expected = """
+        BadStore Batch Busy Change Conflict Cursor Damaged DeadlinePassed Delivery Handoff HopsSpent IdTaken
+        IllegalMove Invalid LeaseLost Letter LookAlike LoopDetected Mailbox Message Missing NameTaken NotAllowed
+        Part PostroomError Priority QuotaFull Receipt Recipient Refused Resync Room SchemaTooNew StaleRevision
+        State StoreBusy StoreFailing TooFast TooLarge UnknownAgent UnknownMessage Unreadable Work __version__ data draft
+        event file open reference text
+    """.split()
+    assert expected == sorted(postroom.__all__)
+
+
+@pytest.mark.parametrize("name", postroom.__all__)
+def test_every_name_on_the_door_opens(name: str) -> None:
+    assert getattr(postroom, name) is not None
+
+
+def test_a_name_that_is_not_on_the_door_is_refused_as_python_does() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        postroom.nonsense  # noqa: B018
+
+
+def test_the_version_is_the_packages() -> None:
+    assert f'version = "{postroom.__version__}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_the_door_loads_nothing_heavy_before_it_is_used() -> None:
+    code = "import sys, postroom; print(*sorted({'msgspec', 'apsw', 'asyncio', 'ctypes'} & set(sys.modules)))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "" == loaded.stdout.strip()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_says_what_it_is(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__doc__ and len(module.__doc__) > 40
+
+
+def test_every_error_has_its_own_code_and_stands_in_the_tree() -> None:
+    codes = [error.code for error in error_classes()]
+    assert len(codes) == len(set(codes))
+    for error in error_classes()[1:]:
+        assert f"─ {error.__name__} " in (errors.__doc__ or "")
+        assert f" {error.code} " in (errors.__doc__ or "")
+        assert error.__doc__
+
+
+@pytest.mark.parametrize("error", error_classes(), ids=lambda error: error.__name__)
+def test_an_error_tells_field_hint_and_key(error: type[errors.PostroomError]) -> None:
+    told = error("went wrong", field="to", hint="mend it")
+    told.key = "k1"
+    assert "to: went wrong (mend it) [retry with key='k1']" == str(told)
+    assert (error.__doc__ or "").strip() == str(error())
+
+
+def test_a_code_says_whose_fault_it_is_and_whether_to_try_again() -> None:
+    fault = {1: "caller", 2: "caller", 3: "house", 4: "caller", 5: "race", 6: "house"}
+    for error in error_classes()[1:]:
+        assert fault[error.code // 1000] == error.fault
+    assert {3000, 3001, 3002, 3003, 3004, 5002} == {e.code for e in error_classes() if e.temporary}
+
+
+def test_every_setting_is_used_somewhere_besides_its_definition() -> None:
+    texts = [
+        p.read_text(encoding="utf-8") for p in SOURCE.rglob("*.py") if p.name not in {"limits.py", "settings.py"}
+    ]
+    unused = [name for name in Settings.__struct_fields__ if not any(f".{name}" in text for text in texts)]
+    assert [] == unused
+
+
+def test_no_room_swallows_everything() -> None:
+    """`except Exception` hides bugs; only exact errors are caught, or BaseException to undo and raise again."""
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ExceptHandler):
+                name = ast.unparse(node.type) if node.type else "everything"
+                raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+                assert name not in {"Exception", "everything"}, f"{path.name}:{node.lineno}"
+                assert raises or name != "BaseException", f"{path.name}:{node.lineno}"
+
+
+def test_only_the_settings_read_the_environment() -> None:
+    for path in SOURCE.rglob("*.py"):
+        if path.name != "settings.py":
+            assert "environ" not in path.read_text(encoding="utf-8"), path
+
+
+def test_only_the_clock_reads_the_time() -> None:
+    """Order and leases must not depend on a clock nobody can hand in; waiting may count its own seconds."""
+    allowed = {"clock.py", "demo.py"}
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if path.name not in allowed:
+            assert "datetime.now" not in text and "time.time(" not in text and "utcnow" not in text, path
+
+
+def test_ci_runs_the_readmes_test_command_and_nothing_else_decides() -> None:
+    steps = [line for line in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines() if line]
+    assert "make test" == steps[-1]
