@@ -19,8 +19,8 @@ This room knows nothing else. Every other room may raise from it.
     │  ├─ StoreFailing             3003                    the disk is full or failing
     │  └─ TooFast                  3004                    too many letters in one thread in a minute
     ├─ Missing                     4000   caller   no      there is no such thing (or it is not yours)
-    │  ├─ UnknownAgent             4001
-    │  └─ UnknownMessage           4002
+    │  ├─ UnknownAgent             4001                    nobody of that name is registered
+    │  └─ UnknownMessage           4002                    no such letter in this mailbox
     ├─ Conflict                    5000   race     no      someone else was first
     │  ├─ LeaseLost                5001                    the lease ran out or belongs to another
     │  ├─ StaleRevision            5002   race     yes     the thing changed since you read it
@@ -50,7 +50,7 @@ class PostroomError(Exception):
         self.message = message or (type(self).__doc__ or "").strip()
         self.field = field  # the argument or field that is wrong
         self.hint = hint  # what to do about it
-        self.key: str | None = None  # of a failed send: send again with this key, and it is safe
+        self.keys: tuple[str, ...] = ()  # of a failed send: one per letter; with them it is safe to send again
         super().__init__(self.message)
 
     def __str__(self) -> str:
@@ -58,6 +58,11 @@ class PostroomError(Exception):
         if self.hint:
             text = f"{text} ({self.hint})"
         return f"{text} [retry with key={self.key!r}]" if self.key else text
+
+    @property
+    def key(self) -> str | None:
+        """The key with which to send a letter again that failed for a time; of several, see `keys`."""
+        return self.keys[0] if len(self.keys) == 1 else None
 
 
 class Invalid(PostroomError):

@@ -120,6 +120,12 @@ def test_a_key_belongs_to_its_sender(store: Store) -> None:
     assert [(p.message_id, p.repeated) for p in posted] == [("m3", False), ("m4", False)]
 
 
+def test_a_letter_that_has_a_key_is_not_repeated_by_its_id_as_key(store: Store) -> None:
+    store.commit([post(letter("m1", key="k"))])
+
+    assert not store.commit([post(letter("m2", key="m1"))])[0].repeated
+
+
 def test_a_letter_is_repeated_within_one_batch(store: Store) -> None:
     first, again = store.commit([post(letter("m1", key="k")), post(letter("m2", key="k"))])
 

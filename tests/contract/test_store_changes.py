@@ -110,8 +110,9 @@ def test_paging_misses_nothing_and_repeats_nothing(store: Store, limit: int) -> 
         lambda now: replace(now, store="another"),
         lambda now: replace(now, epoch="another"),
         lambda now: replace(now, number=now.number + 1),
+        lambda now: replace(now, number=10**50),
     ],
-    ids=["another room", "another epoch", "the future"],
+    ids=["another room", "another epoch", "the future", "the far future"],
 )
 def test_a_cursor_of_another_life_needs_a_resync(store: Store, wrong: object) -> None:
     assert callable(wrong)

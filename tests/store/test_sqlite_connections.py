@@ -16,7 +16,7 @@ from postroom.model.query import Query
 from postroom.store.sqlite.connection import translate
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.store import SqliteStore
-from tests.letters import ids, letter, post, send
+from tests.letters import ids, letter, note, post, send
 from tests.store.helpers import database, descriptors, opened
 
 SOON = 20.0  # seconds; only a broken store takes this long
@@ -92,10 +92,12 @@ def test_whoever_waits_gets_the_room_once_it_is_free(tmp_path: Path) -> None:
 
 
 def test_another_programs_transaction_makes_the_room_busy(store: SqliteStore) -> None:
+    store.commit([note(1), note(2, revision=1)])
     with database(store.path) as stranger:
         stranger.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreBusy, match="another program"):
-            send(store, "m1")
+        for write in (lambda: send(store, "m1"), store.renew_epoch, lambda: store.trim_changes(1)):
+            with pytest.raises(StoreBusy, match="another program"):
+                write()
     send(store, "m1")
 
 

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 
 from postroom.errors import StoreFailing
@@ -55,6 +56,13 @@ def in_main_file(store: SqliteStore, folder: Path) -> list[str]:
     shutil.copy(store.path, folder / "copy.db")
     with database(folder / "copy.db") as copy:
         return [str(id) for (id,) in copy.execute("SELECT id FROM letters ORDER BY number").fetchall()]
+
+
+def is_warned(store: SqliteStore) -> bool:
+    """Must the next writer make the log whole?"""
+    lock = store._here().lock
+    with lock:
+        return lock.warned
 
 
 def fill(store: SqliteStore, first: int, count: int) -> None:
@@ -149,6 +157,31 @@ def test_a_log_that_somebody_deleted_is_noticed(tmp_path: Path) -> None:
 
         with pytest.raises(StoreFailing, match="cannot be reached"):
             send(store, "m2")
+
+
+class Refusing:
+    """A database whose checkpoints fail."""
+
+    def __init__(self, error: apsw.Error) -> None:
+        self._error = error
+
+    def wal_checkpoint(self, **_how: int) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize(("error", "mended"), [(apsw.IOError(), True), (apsw.BusyError(), False)])
+def test_a_failed_checkpoint_fails_no_send(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: apsw.Error, mended: bool
+) -> None:
+    """If the disk failed, the next writer makes the log whole; if somebody was reading, there is no hurry."""
+    monkeypatch.setattr(wal, "CHECKPOINT_PAGES", 1)
+    with opened(tmp_path / "room.db") as store, opened(tmp_path / "room.db") as other:
+        monkeypatch.setattr(store._here().log, "_database", Refusing(error))
+        send(store, "m1")
+        assert is_warned(store) == mended
+        send(other, "m2")
+        assert ids(other, Query(order="age")) == ["m1", "m2"]
+        assert not is_warned(store)
 
 
 # -- size

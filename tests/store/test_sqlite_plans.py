@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,9 @@ from postroom.model.message import Priority
 from postroom.model.query import LetterQuery, Query
 from postroom.store.sqlite import asking
 from postroom.store.sqlite.asking import Statement
+from postroom.store.sqlite.rows import Row
 from postroom.store.sqlite.store import SqliteStore
-from tests.letters import NOW, moment
+from tests.letters import NOW, ids, moment, read, send
 from tests.store.helpers import opened
 
 UNREAD = (State.UNREAD,)
@@ -51,8 +53,9 @@ NARROW = Query(
     [
         pytest.param(asking.find(CHECK), "deliveries_unread", id="check"),
         pytest.param(asking.find(INBOX), "deliveries_unread", id="inbox"),
-        pytest.param(asking.find(CLAIM), "deliveries_unread", id="claim"),
-        pytest.param(asking.find(NARROW), "deliveries_unread", id="narrow claim"),
+        pytest.param(asking.find(CLAIM, seen=0), "deliveries_unread", id="claim unread"),
+        pytest.param(asking.find(CLAIM, seen=1), "deliveries_unread", id="claim read"),
+        pytest.param(asking.find(NARROW, seen=0), "deliveries_unread", id="narrow claim"),
         pytest.param(asking.count(CHECK), "deliveries_unread", id="count"),
         pytest.param(asking.find(Query(mailbox="bob", states=(State.DEAD,))), "deliveries_dead", id="dead"),
         pytest.param(
@@ -78,9 +81,29 @@ def test_a_frequent_question_is_answered_from_its_index(
     assert [step for step in scans(steps) if "INDEX deliveries_" not in step] == []
 
 
-@pytest.mark.parametrize("query", [CHECK, INBOX])
-def test_an_inbox_is_read_in_the_order_of_its_index(store: SqliteStore, query: Query) -> None:
-    assert not any(step.startswith("USE TEMP") for step in plan(store, asking.find(query)))
+@pytest.mark.parametrize(
+    "statement",
+    [asking.find(CHECK), asking.find(INBOX), asking.find(CLAIM, seen=0), asking.find(CLAIM, seen=1)],
+    ids=["check", "inbox", "claim unread", "claim read"],
+)
+def test_an_inbox_is_read_in_the_order_of_its_index(store: SqliteStore, statement: Statement) -> None:
+    assert not any(step.startswith("USE TEMP") for step in plan(store, statement))
+
+
+def test_a_letter_read_between_two_halves_of_an_answer_is_found_once(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delivery = send(store, "m1")
+    answer, unread = store._ask, iter([delivery])
+
+    def interrupted(sql: str, values: list[Any]) -> list[Row]:
+        found = answer(sql, values)
+        for waiting in unread:
+            read(store, waiting)
+        return found
+
+    monkeypatch.setattr(store, "_ask", interrupted)
+    assert ids(store, CLAIM) == ["m1"]
 
 
 def test_unread_mail_is_counted_without_touching_it(store: SqliteStore) -> None:

@@ -45,7 +45,7 @@ class Part:
         return isinstance(other, Part) and self.type == other.type and self._fields == other._fields
 
     def __hash__(self) -> int:
-        return hash((self.type, repr(self._fields)))
+        return hash((self.type, frozenset(self._fields)))  # the names alone: values may be lists
 
     def __repr__(self) -> str:
         inside = "".join(f", {name}={value!r}" for name, value in self._fields.items())

@@ -58,6 +58,8 @@ def let_time_pass(office: Office, moment: Moment, mailboxes: Sequence[str] | Non
                     writes += bounce(office, found.message, delivery, moment.wall)
         return writes
 
-    while office.store.overdue(moment, mailboxes, 1):
+    moved = -1
+    while moved != sum(done.values()) and office.store.overdue(moment, mailboxes, 1):
+        moved = sum(done.values())
         office.store.commit(plan)
     return done

@@ -57,8 +57,8 @@ def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] 
     try:
         posted = office.store.commit(writes)
     except PostroomError as error:
-        if error.temporary and len(posts) == 1:
-            error.key = posts[0].message.key or posts[0].message.id
+        if error.temporary:
+            error.keys = tuple(post.message.key or post.message.id for post in posts)
         raise
     ours = posted[len(posted) - len(posts) :]  # before them may stand bounces
     return [_receipt(office, p.message, outcome) for p, outcome in zip(posts, ours, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import stat
 import sys
@@ -15,6 +16,7 @@ NETWORK = frozenset(
 )
 
 
+_full_sync: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 _AT_FDCWD = -100
 _STATX_INO = 0x100
 _INO_AT = slice(32, 40)  # of struct statx
@@ -41,6 +43,14 @@ def create(path: Path) -> None:
         return
     os.close(made)
     sync_folder(path.parent)
+
+
+def sync_file(descriptor: int) -> None:
+    """Its data is on stable storage when this returns. On macOS only F_FULLFSYNC means that."""
+    if _full_sync is None:
+        os.fdatasync(descriptor)
+    else:
+        fcntl.fcntl(descriptor, _full_sync)
 
 
 def sync_folder(folder: Path) -> None:

@@ -105,8 +105,8 @@ class SqliteStore:
     def _find_by_priority(self, query: Query) -> list[Found]:
         """The index holds read and unread mail apart: the top of each, merged, is far cheaper than one sort."""
         halves = [row for seen in (0, 1) for row in self._ask(*asking.find(query, seen=seen))]
-        found = [rows.found(row) for row in halves]
-        return sorted(found, key=lambda f: (-f.delivery.priority, f.delivery.number))
+        found = {f.delivery.number: f for f in map(rows.found, halves)}  # what was read in between counts once
+        return sorted(found.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))
 
     def count(self, query: Query) -> dict[Priority, int]:
         counted = {rows.priority_of(rank): number for rank, number in self._ask(*asking.count(query))}
@@ -157,9 +157,11 @@ class SqliteStore:
 
     def changes(self, since: Cursor, limit: int) -> tuple[list[Change], Cursor]:
         now = self.cursor()
+        if (since.store, since.epoch) != (now.store, now.epoch) or since.number > now.number:
+            raise Resync
         found = self._ask(asking.CHANGES, [since.number, limit])
         trimmed = self._ask("SELECT trimmed FROM room", [])[0][0]  # asked last: no trim in between goes unseen
-        if (since.store, since.epoch) != (now.store, now.epoch) or not trimmed <= since.number <= now.number:
+        if since.number < trimmed:
             raise Resync
         last = found[-1][0] if found else now.number
         return [_change(row) for row in found], Cursor(now.store, now.epoch, last)

@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 
 from ...errors import StoreFailing
-from .ground import FileAt, sync_folder
+from .ground import FileAt, sync_file, sync_folder
 from .lock import WriterLock
 
 PAGE = 4096
@@ -61,7 +61,7 @@ class Log:
         A failed sync is never retried: the kernel may have dropped the pages. The next writer is warned.
         """
         try:
-            os.fdatasync(self._descriptor)
+            sync_file(self._descriptor)
         except OSError as failed:
             lock.warn()
             raise StoreFailing(f"the disk did not take the letter: {failed.strerror}") from None

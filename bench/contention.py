@@ -1,0 +1,194 @@
+"""Eight processes send into one room at once, alone or beside a receiver that claims and acknowledges.
+
+Every id is counted: what the senders were told, what lies in the room, and what the receiver got.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median, quantiles
+
+import apsw
+from msgspec import Struct
+
+from .designs import DESIGNS, READER
+from .measure import Effort, Line, micros, per_second
+from .raw import RawFile
+from .workers import Worker, now, start_together
+
+SENDERS = 8
+WARM = 700  # letters in the room before the clock starts: by then the log has its full size
+
+
+class Sent(Struct):
+    """What one sender did."""
+
+    ids: list[str]
+    seconds: list[float]  # of each send
+
+
+class Run(Struct):
+    """What became of one run of all processes."""
+
+    letters: int
+    rate: float
+    taken: float  # letters per second that the receiver acknowledged meanwhile
+    worst: float  # seconds
+    usual: float
+    late: float  # 99 of 100 sends are faster
+    fairness: float  # letters of the slowest process / of the fastest
+    lost: int
+    doubled: int
+
+
+def send_for(start: Callable[[], None], path: Path, design: str, name: str, seconds: float) -> Sent:
+    box = DESIGNS[design](path, name)
+    sent = Sent([], [])
+    start()
+    before = now()
+    end = before + seconds
+    while before < end:
+        sent.ids.append(box.send())
+        after = now()
+        sent.seconds.append(after - before)
+        before = after
+    return sent
+
+
+def take_for(start: Callable[[], None], path: Path, design: str, seconds: float) -> list[str]:
+    """Take letters for so long; what the senders leave behind is left in the room."""
+    box = DESIGNS[design](path, READER)
+    taken = []
+    start()
+    end = now() + seconds
+    while now() < end:
+        id = box.take()
+        if id is not None:
+            taken.append(id)
+    return taken
+
+
+def run(path: Path, design: str, seconds: float, *, receiver: bool) -> Run:
+    first = DESIGNS[design](path, "writer")
+    warm = [first.send() for _ in range(WARM)]
+    senders = [Worker(send_for, path, design, f"writer-{i}", seconds) for i in range(SENDERS)]
+    receivers = [Worker(take_for, path, design, seconds)] if receiver else []
+    start_together(senders + receivers)
+    sent: list[Sent] = [sender.finish() for sender in senders]
+    taken: list[str] = [id for worker in receivers for id in worker.finish()]
+    told = warm + [id for one in sent for id in one.ids]
+    times = [seconds for one in sent for seconds in one.seconds]
+    lost, doubled = count_losses(path, told, taken)
+    counts = [len(one.ids) for one in sent]
+    return Run(
+        letters=len(told),
+        rate=len(times) / seconds,
+        taken=len(taken) / seconds,
+        worst=max(times),
+        usual=median(times),
+        late=quantiles(times, n=100)[98],
+        fairness=min(counts) / max(counts),
+        lost=lost,
+        doubled=doubled,
+    )
+
+
+def count_losses(path: Path, told: Sequence[str], taken: Sequence[str]) -> tuple[int, int]:
+    """Letters the senders were told of and that are not there; letters there, or taken, more than once."""
+    database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    stored = [id for (id,) in database.execute("SELECT l.id FROM letters l JOIN deliveries d USING (number)")]
+    done = {
+        id for (id,) in database.execute("SELECT id FROM letters JOIN deliveries USING (number) WHERE state = 3")
+    }
+    lost = len(set(told) - set(stored)) + len(set(taken) - done)
+    twice = sum(times - 1 for ids in (told, stored, taken) for times in Counter(ids).values())
+    return lost, twice + len(set(stored) - set(told))
+
+
+def measure(effort: Effort, folder: Path) -> Iterator[Line]:
+    runs: dict[tuple[str, bool], list[Run]] = {}
+    raw_rates = []
+    fresh = itertools.count()
+    with RawFile(folder / "raw") as raw:
+        for _ in range(effort.runs):
+            raw_rates.append(raw.rate(effort.seconds / 4))
+            for design, receiver in itertools.product(DESIGNS, (False, True)):
+                path = folder / str(next(fresh)) / "room.db"
+                one = run(path, design, effort.seconds, receiver=receiver)
+                runs.setdefault((design, receiver), []).append(one)
+    yield from _rates(runs, raw_rates)
+    yield from _fairness(runs)
+
+
+def _rates(runs: dict[tuple[str, bool], list[Run]], raw_rates: list[float]) -> Iterator[Line]:
+    alone, beside = runs["ours", False], runs["ours", True]
+    naive_alone, naive_beside = runs["naive", False], runs["naive", True]
+    yield Line(
+        name="8 processes, rate / raw sync rate of one process",
+        value=median(one.rate / raw for one, raw in zip(alone, raw_rates, strict=True)),
+        goal=0.6,
+        at_least=True,
+        note=f"{_middle_rate(alone)} / {per_second(median(raw_rates))}",
+    )
+    yield Line(
+        name="8 processes and an acking receiver, rate / naive design",
+        value=_compare(beside, naive_beside, lambda one: one.rate),
+        goal=2.0,
+        at_least=True,
+        note=f"{_middle_rate(beside)} / {_middle_rate(naive_beside)}; acked meanwhile {_taken(beside)}"
+        f" / {_taken(naive_beside)}",
+    )
+    yield Line(
+        name="8 processes, rate / naive design",
+        value=_compare(alone, naive_alone, lambda one: one.rate),
+        goal=1.1,
+        at_least=True,
+        note=f"{_middle_rate(alone)} / {_middle_rate(naive_alone)}",
+    )
+
+
+def _fairness(runs: dict[tuple[str, bool], list[Run]]) -> Iterator[Line]:
+    for receiver, beside in ((False, ""), (True, " and a receiver")):
+        ours, naive = runs["ours", receiver], runs["naive", receiver]
+        yield Line(
+            name=f"8 processes{beside}, worst send / naive worst",
+            value=_compare(ours, naive, lambda one: one.worst),
+            goal=0.1,
+            note=f"{_worst(ours)} / {_worst(naive)}",
+        )
+        yield Line(
+            name=f"8 processes{beside}, slowest process / fastest",
+            value=median(one.fairness for one in ours),
+            goal=0.5,
+            at_least=True,
+            note=f"naive {median(one.fairness for one in naive):.2f}",
+        )
+    everything = [one for group in runs.values() for one in group]
+    counted = sum(one.letters for one in everything)
+    yield Line(
+        name="8 processes, letters lost or doubled",
+        value=sum(one.lost + one.doubled for one in everything),
+        unit="",
+        goal=0,
+        note=f"{counted:,} letters in {len(everything)} runs of both designs",
+    )
+
+
+def _compare(ours: list[Run], naive: list[Run], what: Callable[[Run], float]) -> float:
+    return median(what(one) / what(other) for one, other in zip(ours, naive, strict=True))
+
+
+def _middle_rate(runs: list[Run]) -> str:
+    return per_second(median(one.rate for one in runs))
+
+
+def _taken(runs: list[Run]) -> str:
+    return per_second(median(one.taken for one in runs))
+
+
+def _worst(runs: list[Run]) -> str:
+    late = median(one.late for one in runs)
+    return f"{micros(median(one.worst for one in runs))} (p99 {micros(late)})"

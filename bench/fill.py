@@ -1,0 +1,111 @@
+"""Rooms with a past, made once and kept in the user's cache folder.
+
+The rows are built with the store's own row functions and inserted by plain SQL, without syncs: a million takes
+about a minute. All letters hold 1 KiB of text. Two hundred, spread over the whole past, are unread in one
+mailbox; all others were claimed and acknowledged in a hundred mailboxes, and the newest changes are there too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import apsw
+
+import postroom
+from postroom.model import delivery as moves
+from postroom.model.delivery import Lease
+from postroom.model.message import Message, Priority, Recipient
+from postroom.model.parts import text
+from postroom.store.sqlite.rows import Row, delivery_row, letter_row
+from postroom.store.sqlite.schema import STEPS
+from postroom.store.sqlite.writing import INSERT_CHANGE, INSERT_DELIVERY, INSERT_LETTER
+
+from .measure import LETTER
+
+UNREAD = 200
+MAILBOXES = 100
+READER = "agent-0"
+KEPT_CHANGES = 100_000
+BATCH = 10_000
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+HELD = Lease(token="0" * 32, holder="holder", until=1.0, boot="an earlier one")
+
+
+def filled_room(letters: int) -> Path:
+    """The room with so many letters, made if it is not in the cache."""
+    cache = _cache()
+    home = cache / _key() / str(letters)
+    if not home.exists():
+        for old in cache.glob("*"):
+            if old.name != _key():
+                shutil.rmtree(old)
+        making = home.with_suffix(".part")
+        shutil.rmtree(making, ignore_errors=True)
+        fill(making / "room.db", letters)
+        making.rename(home)
+    return home / "room.db"
+
+
+def fill(path: Path, letters: int) -> None:
+    postroom.open(str(path)).close()
+    database = apsw.Connection(str(path))
+    database.pragma("synchronous", "off")
+    names = [(i + 1, f"agent-{i}", f"agent-{i}", 1) for i in range(MAILBOXES)]
+    with database:
+        database.executemany("INSERT INTO mailboxes VALUES (?, ?, ?, ?)", names)
+    for first in range(0, letters, BATCH):
+        batch = range(first, min(first + BATCH, letters))
+        with database:
+            rows = [_rows(place, letters) for place in batch]
+            database.executemany(INSERT_LETTER, (letter for letter, _ in rows))
+            database.executemany(INSERT_DELIVERY, (delivery for _, delivery in rows))
+    with database:
+        database.executemany(INSERT_CHANGE, _changes(letters))
+    database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    database.close()
+
+
+def _rows(place: int, letters: int) -> tuple[Row, Row]:
+    """A letter and its delivery. Two changes follow each letter, so numbers go up by three."""
+    unread = place % (letters // UNREAD) == 0
+    mailbox = 0 if unread else place % MAILBOXES
+    sender = (place * 7 + 1) % MAILBOXES
+    at = BEGAN + timedelta(seconds=place)
+    message = Message(
+        id=f"{place:026X}",
+        sender=f"agent-{sender}",
+        recipients=(Recipient(f"agent-{mailbox}"),),
+        created_at=at,
+        parts=(text(LETTER),),
+        priority=Priority(place % 4 + 1),
+        trace=(f"agent-{sender}",),
+    )
+    delivery = moves.open_delivery(message, f"agent-{mailbox}", "to", at)
+    if not unread:
+        delivery = moves.ack(moves.claim(delivery, HELD), at, archive=True)
+    number = 3 * place + 1
+    return letter_row(message, number, sender + 1, None), delivery_row(delivery, number, mailbox + 1)
+
+
+def _changes(letters: int) -> Iterator[Row]:
+    for place in range(max(0, letters - KEPT_CHANGES // 2), letters):
+        for later, state in ((1, 2), (2, 3)):
+            number = 3 * place + 1
+            yield number + later, "moved", number, place % MAILBOXES + 1, state, None, None
+
+
+def _cache() -> Path:
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    home = Path(named) if named.startswith("/") else Path.home() / ".cache"
+    return home / "postroom-bench"
+
+
+def _key() -> str:
+    """Another schema or another past makes other rooms."""
+    source = b"".join(path.read_bytes() for path in (*STEPS, Path(__file__)))
+    return hashlib.sha256(source).hexdigest()[:12]

@@ -1,0 +1,164 @@
+"""The report: a table on the terminal, the numbers as JSON, the page in the docs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from .measure import Line
+
+HERE = Path(__file__).parent
+LATEST = HERE / "results" / "latest.json"
+PAGE = HERE.parent / "docs" / "performance.md"
+
+
+class Machine(Struct, frozen=True, kw_only=True):
+    """Where it was measured."""
+
+    processors: int
+    kernel: str
+    python: str
+    sqlite: str
+    load: float  # of the machine, before the first measure; above 0.5, something else was running
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    date: str
+    machine: Machine
+    lines: list[Line]
+
+
+def machine() -> Machine:
+    return Machine(
+        processors=os.cpu_count() or 1,
+        kernel=f"{platform.system()} {platform.release()} {platform.machine()}",
+        python=platform.python_version(),
+        sqlite=apsw.sqlitelibversion(),
+        load=round(os.getloadavg()[0], 1),
+    )
+
+
+def report_of(where: Machine, lines: Sequence[Line]) -> Report:
+    return Report(date=datetime.now(UTC).date().isoformat(), machine=where, lines=list(lines))
+
+
+def save(report: Report) -> None:
+    LATEST.parent.mkdir(exist_ok=True)
+    LATEST.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+
+
+def load() -> Report:
+    return msgspec.json.decode(LATEST.read_bytes(), type=Report)
+
+
+def committed() -> dict[str, float]:
+    """The values of the last report that was committed; nothing where there is none."""
+    place = LATEST.relative_to(HERE.parent).as_posix()
+    shown = subprocess.run(["git", "show", f"HEAD:{place}"], cwd=HERE.parent, capture_output=True, check=False)  # noqa: S607
+    if shown.returncode != 0:
+        return {}
+    return {line.name: line.value for line in msgspec.json.decode(shown.stdout, type=Report).lines}
+
+
+def print_heading(where: Machine, width: int = 72) -> None:
+    print(describe(where))
+    print(f"{'measure':{width}} {'measured':>12} {'goal':>9}  {'':7} {'was':>6}  absolute")
+
+
+def print_line(line: Line, before: dict[str, float], width: int = 72) -> None:
+    """`was` is measured now / measured then."""
+    held = before.get(line.name)
+    change = f"x{line.value / held:.2f}" if held else ""
+    print(
+        f"{line.name:{width}} {measured(line):>12} {goal(line):>9}  {line.verdict:7} {change:>6}  {line.note}",
+        flush=True,
+    )
+
+
+def measured(line: Line) -> str:
+    if line.unit == "x":
+        return f"{line.value:.2f} x"
+    digits = 0 if line.value >= 100 or line.value == int(line.value) else 2
+    return f"{line.value:,.{digits}f} {line.unit}".rstrip()
+
+
+def goal(line: Line) -> str:
+    if line.goal is None:
+        return ""
+    return f"{'≥' if line.at_least else '≤'} {line.goal:g}"
+
+
+def describe(here: Machine) -> str:
+    what = f"{here.processors} processors, {here.kernel}, Python {here.python}, SQLite {here.sqlite}"
+    return f"{what}, load {here.load:g} before the start"
+
+
+def write_page(report: Report) -> None:
+    PAGE.write_text(page(report), encoding="utf-8")
+
+
+def page(report: Report) -> str:
+    """docs/performance.md, from the numbers."""
+    rows = [
+        f"| {line.name} | {measured(line)} | {goal(line)} | {line.verdict} | {line.note} |"
+        for line in report.lines
+    ]
+    return _PAGE.format(
+        date=report.date,
+        machine=describe(report.machine),
+        rows="\n".join(rows),
+    )
+
+
+_PAGE = """# Performance
+
+<!-- Written by `python -m bench --write` from bench/results/latest.json. -->
+
+Numbers are ratios measured inside one run, because absolute times belong to a machine and a day. The last column
+is there for orientation only.
+
+Measured {date}: {machine}.
+
+| measure | measured | goal | | absolute |
+|---|---|---|---|---|
+{rows}
+
+## Repeat it
+
+    make bench                                # all of it; a few minutes
+    .venv/bin/python -m bench --quick         # fewer rounds, up to 100,000 letters
+    .venv/bin/python -m bench --only send     # one theme
+    .venv/bin/python -m bench --write         # and write this page
+
+The rooms with a long past are made once, under `$XDG_CACHE_HOME/postroom-bench` (or `~/.cache/postroom-bench`;
+about 1.6 GB), and kept for the next time. Everything else happens beside the bench, on the disk the working tree
+is on.
+
+## How it is measured
+
+- Candidates of one comparison take turns, round by round; a line is the median of the rounds' ratios.
+- *Raw* is what the disk can do: 1 KiB written into a file that is there already, then fdatasync.
+- The *naive design* has the same tables and rows through the same SQLite library: WAL, synchronous=FULL, BEGIN
+  IMMEDIATE, a busy timeout of 60 s. It checks nothing, so it has less to do in Python.
+- Eight processes are spawned and started together. The letters they were told of are compared with those in the
+  room, and with those the receiver acknowledged, id by id.
+- A warm start: the log has reached its full size before the clock runs.
+- In rooms with a past, 200 letters, spread over all of it, are unread; the others were acknowledged.
+
+## What it does not show
+
+- A real power cut. Whether the disk keeps its word after fdatasync cannot be seen from here.
+- Other disks. On one whose sync takes milliseconds, Postroom's own work vanishes in the ratios of sending; on one
+  that syncs in a few microseconds, it is most of them.
+- A cold start: files are in the page cache.
+- Letters of other sizes, and rooms on which a backup, a virus scanner or a neighbour is busy at the same time.
+- The naive worst send is a rare event; a short run may miss it, or catch a very bad one.
+"""

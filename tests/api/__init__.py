@@ -1,0 +1,1 @@
+"""The shape of the Python API, and the settings behind it."""

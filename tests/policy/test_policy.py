@@ -1,0 +1,223 @@
+"""The rules of the house, each at its edges."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from postroom.errors import DeadlinePassed, HopsSpent, LoopDetected, NotAllowed, TooFast
+from postroom.model import delivery as moves
+from postroom.model.card import Beat, Status, Warmth
+from postroom.model.delivery import Delivery, State, open_delivery
+from postroom.model.message import FIRST_HOPS, Recipient
+from postroom.policy.admission import check_allowed, check_expiry, check_pace
+from postroom.policy.hops import is_reply_to_holders, relay
+from postroom.policy.limits import LEAST_MEMORY, Limits
+from postroom.policy.presence import is_routable, presence
+from postroom.policy.retention import archive_cutoff, memory_cutoff, purge_cutoff
+from postroom.policy.retry import after_failure, after_lapse, backoff
+from postroom.policy.timers import catch_up, has_lapsed
+from tests.letters import BOOT, NOW, after, attempt, lease, letter, moment
+
+LIMITS = Limits()
+UNREAD = open_delivery(letter("m1", expires_at=after(60)), "bob", "to", NOW)
+CLAIMED = moves.claim(UNREAD, lease(10))
+
+
+# -- hops
+
+
+def test_a_chain_of_relays_ends_after_the_third() -> None:
+    first = letter("m1", sender="a", hops=FIRST_HOPS, trace=("a",))
+    second = replace(first, sender="b", hops=(hops := relay(first, "b", ["c"]))[0], trace=hops[1])
+    third = replace(second, sender="c", hops=(hops := relay(second, "c", ["d"]))[0], trace=hops[1])
+
+    assert (third.hops, third.trace) == (1, ("a", "b", "c"))
+    with pytest.raises(HopsSpent, match="a → b → c"):
+        relay(third, "d", ["e"])
+
+
+@pytest.mark.parametrize("target", ["ann", "ANN", "bob"])
+def test_a_letter_is_never_relayed_to_whom_it_went_through(target: str) -> None:
+    with pytest.raises(LoopDetected, match=target):
+        relay(letter("m1", trace=("ann",)), "bob", ["cleo", target])
+
+
+def test_a_relayer_stands_in_the_trace_once() -> None:
+    assert relay(letter("m1", trace=("ann", "bob")), "bob", ["cleo"]) == (FIRST_HOPS - 1, ("ann", "bob"))
+
+
+def test_an_answer_to_those_who_have_the_letter_is_no_relay() -> None:
+    shown = letter("m1", ["bob", "cleo"])
+    hidden = replace(shown, recipients=(Recipient("bob"), Recipient("dan", "bcc")))
+
+    assert is_reply_to_holders(shown, ["ann", "CLEO"])
+    assert not is_reply_to_holders(shown, ["ann", "dan"])
+    assert not is_reply_to_holders(hidden, ["dan"])
+    assert is_reply_to_holders(shown, [])
+
+
+# -- admission
+
+
+@pytest.mark.parametrize(
+    ("allow_from", "allowed"),
+    [(("*",), True), (("cleo", "Ann"), True), (("cleo",), False), ((), False)],
+)
+def test_only_the_allow_list_comes_in(allow_from: tuple[str, ...], allowed: bool) -> None:
+    check_allowed("bob", "bob", allow_from)
+    if allowed:
+        check_allowed("ann", "bob", allow_from)
+    else:
+        with pytest.raises(NotAllowed):
+            check_allowed("ann", "bob", allow_from)
+
+
+def test_a_letter_that_has_expired_already_is_refused() -> None:
+    check_expiry(None, NOW)
+    check_expiry(after(0.001), NOW)
+    with pytest.raises(DeadlinePassed):
+        check_expiry(NOW, NOW)
+
+
+def test_pace_is_by_the_minute() -> None:
+    check_pace(9, None, NOW)
+    check_pace(9, after(-60), NOW)
+    check_pace(9, after(1), NOW)  # the clock went back: nobody is punished for it
+    for earlier in (NOW, after(-59.9)):
+        with pytest.raises(TooFast, match="more than 9"):
+            check_pace(9, earlier, NOW)
+
+
+# -- failures
+
+
+def test_the_pause_doubles_up_to_the_most() -> None:
+    pauses = [backoff(tries, LIMITS).total_seconds() for tries in (1, 2, 3, 8, 9, 1000)]
+
+    assert pauses == [10, 20, 40, 1280, 1800, 1800]
+
+
+def test_a_letter_dies_with_its_fifth_failure() -> None:
+    delivery, actions = UNREAD, []
+    for _ in range(LIMITS.max_attempts):
+        claimed = moves.claim(delivery, lease())
+        delivery, action = after_failure(claimed, attempt(), LIMITS)
+        actions.append(action)
+
+    assert actions == ["retry"] * 4 + ["bury"]
+    assert (delivery.state, delivery.attempts, len(delivery.history)) == (State.DEAD, 5, 5)
+    assert after_failure(CLAIMED, attempt(), LIMITS)[0].due_at == after(10)
+
+
+def test_a_lapsed_lease_is_a_failure_without_a_pause() -> None:
+    back, action = after_lapse(CLAIMED, attempt(), LIMITS)
+    assert (back.state, back.due_at, back.attempts, action) == (State.UNREAD, None, 1, "lapse")
+
+    dead, action = after_lapse(replace(CLAIMED, attempts=4), attempt(), LIMITS)
+    assert (dead.state, action) == (State.DEAD, "bury")
+
+
+# -- time
+
+
+def test_only_uptime_ends_a_lease() -> None:
+    assert not has_lapsed(lease(10), moment(9.9))
+    assert has_lapsed(lease(10), moment(10))
+    assert has_lapsed(lease(10), moment(0, "boot-2"))
+    assert not has_lapsed(lease(10), replace(moment(5), wall=after(9e6)))
+
+
+@pytest.mark.parametrize(
+    ("delivery", "seconds", "action"),
+    [
+        (UNREAD, 59, None),
+        (UNREAD, 60, "expire"),
+        (replace(UNREAD, expires_at=None), 9e6, None),
+        (replace(UNREAD, state=State.QUEUED, due_at=after(5)), 4, None),
+        (replace(UNREAD, state=State.QUEUED, due_at=after(5)), 5, "deliver"),
+        (replace(UNREAD, state=State.QUEUED, due_at=after(5)), 60, "expire"),
+        (replace(UNREAD, state=State.QUEUED), 5, None),
+        (CLAIMED, 9, None),
+        (CLAIMED, 10, "lapse"),
+        (replace(CLAIMED, attempts=4), 10, "bury"),
+        (replace(CLAIMED, lease=None), 99, None),
+        (moves.ack(CLAIMED, NOW, archive=False), 9e6, None),
+        (moves.bury(CLAIMED, attempt()), 9e6, None),
+    ],
+)
+def test_time_does_what_the_table_allows(delivery: Delivery, seconds: float, action: str | None) -> None:
+    caught = catch_up(delivery, moment(seconds), LIMITS)
+
+    assert (caught and caught[1]) == action
+
+
+# -- presence
+
+
+def beat(**fields: Any) -> Beat:
+    return Beat(**{"at": NOW, "steady": 1000.0, "boot": BOOT, "active_at": NOW, **fields})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "warmth"),
+    [
+        (60, Warmth.ACTIVE),
+        (60.1, Warmth.AWAY),
+        (119, Warmth.AWAY),
+        (120, Warmth.EXPIRED),
+        (120 + 3599, Warmth.EXPIRED),
+        (120 + 3600, Warmth.GONE),
+    ],
+)
+def test_an_agent_fades_step_by_step(seconds: float, warmth: Warmth) -> None:
+    seen = presence(beat(), moment(seconds), LIMITS)
+
+    assert seen.warmth is warmth
+    assert seen.status is (Status.IDLE if warmth is Warmth.ACTIVE else Status.OFFLINE)
+    assert is_routable(seen) == (warmth in {Warmth.ACTIVE, Warmth.AWAY})
+    assert (seen.last_heartbeat, seen.last_active_at) == (NOW, NOW)
+
+
+def test_an_agent_with_tasks_is_busy_and_one_never_heard_of_is_gone() -> None:
+    assert presence(beat(current_tasks=("t1",)), moment(), LIMITS).status is Status.BUSY
+    nobody = presence(None, moment(), LIMITS)
+    assert (nobody.status, nobody.warmth, nobody.last_heartbeat) == (Status.OFFLINE, Warmth.GONE, None)
+
+
+def test_a_slow_poller_is_given_three_of_its_rounds() -> None:
+    assert presence(beat(poll_interval=100), moment(300), LIMITS).warmth is Warmth.ACTIVE
+    assert presence(beat(poll_interval=100), moment(301), LIMITS).warmth is Warmth.AWAY
+
+
+def test_an_agent_that_said_goodbye_is_away_at_once() -> None:
+    assert presence(beat(left=True), moment(0), LIMITS).warmth is Warmth.AWAY
+    assert presence(beat(left=True), moment(60), LIMITS).warmth is Warmth.EXPIRED
+
+
+def test_nobody_survives_a_reboot_and_no_jumping_clock_kills() -> None:
+    assert presence(beat(), moment(1, "boot-2"), LIMITS).warmth is Warmth.EXPIRED
+    assert presence(beat(), moment(3600, "boot-2"), LIMITS).warmth is Warmth.GONE
+    assert presence(beat(), replace(moment(5), wall=after(9e6)), LIMITS).warmth is Warmth.ACTIVE
+
+
+# -- retention and limits
+
+
+def test_cutoffs_are_as_old_as_the_limits_say() -> None:
+    assert archive_cutoff(NOW, LIMITS) == NOW - timedelta(days=1)
+    assert purge_cutoff(NOW, LIMITS) == NOW - timedelta(days=90)
+    assert purge_cutoff(NOW, Limits(retain_for=0)) is None
+    assert memory_cutoff(NOW, LIMITS) == NOW - timedelta(days=365)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_attempts": 0}, {"lease": -1}, {"remember_for": LEAST_MEMORY - 1}, {"unknown": "maybe"}]
+)
+def test_a_limit_that_would_break_a_promise_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(wrong, Limits)

@@ -1,0 +1,110 @@
+"""Rooms to test in, with a clock that moves when told to. Every kind of store takes part (tests/contract/stores.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from postroom import Letter, Message, Part, Room
+from postroom.model.query import Moment
+from postroom.service.authorize import OWNER, Principal
+from postroom.settings import Settings
+from tests.contract.stores import STORES, Kind
+from tests.letters import BOOT, NOW
+
+
+class FakeClock:
+    """Wall and uptime, each moved by hand."""
+
+    def __init__(self) -> None:
+        self.moment = Moment(wall=NOW, steady=1000.0, boot=BOOT)
+
+    def now(self) -> Moment:
+        return self.moment
+
+    @property
+    def wall(self) -> datetime:
+        return self.moment.wall
+
+    def advance(self, seconds: float) -> None:
+        """Time passes, on both clocks."""
+        self.jump(seconds)
+        self.tick(seconds)
+
+    def jump(self, seconds: float) -> None:
+        """The wall clock is set, to and fro."""
+        self.moment = replace(self.moment, wall=self.moment.wall + timedelta(seconds=seconds))
+
+    def tick(self, seconds: float) -> None:
+        """Only the uptime grows."""
+        self.moment = replace(self.moment, steady=self.moment.steady + seconds)
+
+    def reboot(self) -> None:
+        self.moment = replace(self.moment, steady=1.0, boot=f"{self.moment.boot}+")
+
+
+class House:
+    """One store, and as many rooms over it as a test asks for."""
+
+    def __init__(self, kind: Kind, folder: Path, clock: FakeClock) -> None:
+        self.kind = kind
+        self.folder = folder
+        self.clock = clock
+        self.store = kind.open(folder, clock.moment.boot)
+
+    def room(self, principal: Principal = OWNER, **settings: Any) -> Room:
+        files = self.folder / "files"
+        files.mkdir(exist_ok=True)
+        return Room(
+            self.store, Settings(file_root=str(files), **settings), clock=self.clock, principal=principal
+        )
+
+    def reopen(self) -> None:
+        """Another process opens the room, where a room outlives its process."""
+        if self.kind.lasts:
+            self.store.close()
+            self.store = self.kind.open(self.folder, self.clock.moment.boot)
+
+
+@pytest.fixture(params=STORES, ids=lambda kind: kind.name)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    found: Kind = request.param
+    return found
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def house(kind: Kind, tmp_path: Path, clock: FakeClock) -> Iterator[House]:
+    opened = House(kind, tmp_path, clock)
+    yield opened
+    opened.store.close()
+
+
+@pytest.fixture
+def room(house: House) -> Room:
+    return house.room()
+
+
+def texts(letters: list[Letter]) -> list[str]:
+    return [letter.text for letter in letters]
+
+
+def spoken(messages: list[Message]) -> list[str]:
+    return [message.text for message in messages]
+
+
+def addresses(message: Message) -> list[str]:
+    return [recipient.address for recipient in message.recipients]
+
+
+def part(type: str, **fields: Any) -> Part:
+    return Part(type, **fields)

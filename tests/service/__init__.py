@@ -1,0 +1,1 @@
+"""What the verbs promise, asked through the public door, on every store."""
