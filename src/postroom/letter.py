@@ -123,7 +123,7 @@ class Letter(LetterView):
     @property
     def cursor(self) -> Cursor:
         """Up to and with this letter: `wait(since=letter.cursor)` goes on after it."""
-        return replace(self._mailbox.room.cursor(), number=self.delivery.number)
+        return replace(self._mailbox.room.cursor(), number=self.delivery.arrived or self.delivery.number)
 
     def to_markdown(self) -> str:
         """For a prompt: the content stands in a fence that it cannot break."""

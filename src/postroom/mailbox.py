@@ -20,6 +20,7 @@ from .model.query import Found
 from .model.thread import Conversation, Thread, Turn
 from .service import dead, directory, holding, reading, sending, threads
 from .service.compose import Draft
+from .service.given import check_count
 from .service.reading import NO_FILTER, Filter
 from .service.sending import Receipt
 from .service.waiting import wait_until
@@ -161,7 +162,7 @@ class Mailbox:
 
     def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
         """The unread mail as text for a prompt, within a budget of characters. Marks nothing as read."""
-        found = reading.check(self._office, self._caller, self.name, limit=most, peek=True)
+        found = reading.check(self._office, self._caller, self.name, limit=check_count(most, "most"), peek=True)
         total = sum(reading.counts(self._office, self._caller, self.name).values())
         messages = [f.message.seen_by(self.name) for f in found]
         return self.room.digest(messages, budget=budget, most=most, longest=longest, total=total)

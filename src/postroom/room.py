@@ -90,6 +90,11 @@ class Room:
         found = reading.wait(self._office, self._principal, names, timeout, since=cursor, peek=peek)
         return None if found is None else Letter(self.mailbox(found.delivery.mailbox), found)
 
+    def quarantined(self) -> list[str]:
+        """The ids of letters that were found damaged on disk and set aside."""
+        authorize(self._principal, "room")
+        return self._office.store.quarantined()
+
     def mailboxes(self) -> list[str]:
         """Every name that ever wrote, was written to, or registered."""
         authorize(self._principal, "room")

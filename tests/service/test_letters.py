@@ -1,4 +1,4 @@
-"""What a letter carries (L1–L4): every field arrives as it was written."""
+"""What a letter carries (L1 to L4): every field arrives as it was written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVERYTHING: dict[str, Any] = {
     "cc": ["carol"],
     "bcc": "dave",
     "data": {"answer": [1, 2.5, None, True, {"deep": "ä"}]},
-    "subject": "Sorting – 日本語 🎉",
+    "subject": "Sorting: 日本語 🎉",
     "kind": "work_assignment",
     "priority": "urgent",
     "scope": "research",
@@ -44,7 +44,7 @@ def test_every_field_arrives_as_it_was_written(house: House, room: Room, clock: 
         recipients=(Recipient("bob"), Recipient("carol", "cc"), Recipient("dave", "bcc")),
         created_at=clock.wall,
         kind="work_assignment",
-        subject="Sorting – 日本語 🎉",
+        subject="Sorting: 日本語 🎉",
         parts=(postroom.text("body"), postroom.data(EVERYTHING["data"])),
         priority=Priority.URGENT,
         scope="research",
@@ -119,7 +119,7 @@ BAD_PARTS: list[tuple[Any, str]] = [
     (["fine", 5], "body[1]"),
     (5, "body"),
     (b"bytes", "body"),
-    ({"a", "b"}, "body"),
+    ({"a"}, "body"),
 ]
 
 
@@ -131,16 +131,22 @@ def test_a_part_that_is_none_is_refused_by_its_place(room: Room, said: Any, fiel
     assert room.mailboxes() == []
 
 
-@pytest.mark.parametrize("kind", ["message", "task_update", "merge_notification", "my.own:kind-2"])
-def test_a_kind_is_an_open_word(house: House, kind: str) -> None:
-    room = house.room()
-    room.mailbox("ann").send("bob", "x", kind=kind)
-    assert [letter.kind for letter in room.mailbox("bob").check(kinds=kind)] == [kind]
+@pytest.mark.parametrize("word", ["message", "task_update", "merge_notification", "my.own:kind-2"])
+def test_a_kind_is_an_open_word(room: Room, word: str) -> None:
+    room.mailbox("ann").send("bob", "x", kind=word)
+    assert [letter.kind for letter in room.mailbox("bob").check(kinds=word)] == [word]
 
 
 def test_an_inbox_answers_by_priority_then_by_age_whatever_the_clock_says(room: Room, clock: FakeClock) -> None:
     ann = room.mailbox("ann")
-    for text, priority in [("n1", "normal"), ("l1", 1), ("u1", "URGENT"), ("n2", Priority.NORMAL), ("h", "high")]:
+    said: list[tuple[str, Priority | str | int]] = [
+        ("n1", "normal"),
+        ("l1", 1),
+        ("u1", "URGENT"),
+        ("n2", Priority.NORMAL),
+        ("h", "high"),
+    ]
+    for text, priority in said:
         ann.send("bob", text, priority=priority)
         clock.jump(-3600)
     ann.send("bob", "u2", priority=4)

@@ -92,6 +92,7 @@ class Delivery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lease: Lease | None = None  # of the present holder, or of the one who acknowledged
     reason: str | None = None  # why it is dead, or why the last try failed
     history: tuple[Attempt, ...] = ()
+    arrived: int = 0  # the number of its coming, if it came later than it was accepted; given by the store
 
     @property
     def is_unread(self) -> bool:

@@ -13,6 +13,8 @@ LEAST_MEMORY = 30 * DAY  # an idempotency key is remembered at least this long a
 Count: TypeAlias = Annotated[int, Meta(ge=1, lt=2**53)]
 CountOrNone: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, lt=2**40)]
+LONGEST_LEASE = 7 * DAY
+LeaseTime: TypeAlias = Annotated[float, Meta(gt=0, le=LONGEST_LEASE)]
 Memory: TypeAlias = Annotated[float, Meta(ge=LEAST_MEMORY, lt=2**40)]
 
 
@@ -27,7 +29,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     hops: Count = 3  # what a first send writes; A→B→C→D is the longest chain
     thread_rate: CountOrNone = 240  # letters by one sender in one thread in one minute; 0 = no limit
     unknown: Literal["accept", "refuse"] = "accept"  # a recipient nobody has heard of
-    lease: Seconds = 60.0  # seconds a claim lasts unless it says otherwise
+    lease: LeaseTime = 60.0  # seconds a claim lasts unless it says otherwise
     max_attempts: Count = 5  # failed tries before a letter is dead
     backoff_first: Seconds = 10.0  # seconds before the second try
     backoff_most: Seconds = 1800.0  # seconds, at most

@@ -128,6 +128,10 @@ class Store(Protocol):
         """The keys of all records of a kind, without their values."""
         ...
 
+    def quarantined(self) -> list[str]:
+        """The ids of letters that were found damaged and set aside; they block nobody."""
+        ...
+
     def mailboxes(self) -> list[str]:
         """Every name that was ever written to, wrote, or registered."""
         ...

@@ -180,9 +180,10 @@ class MemoryStore:
             raise UnknownMessage
         if current.revision != move.before.revision:
             raise StaleRevision
-        journal.set(self._deliveries, at, move.after)
         after = move.after
-        self._note("moved", message_id=after.message_id, mailbox=after.mailbox, state=after.state)
+        change = self._note("moved", message_id=after.message_id, mailbox=after.mailbox, state=after.state)
+        after = replace(after, arrived=change) if move.action == "deliver" else after
+        journal.set(self._deliveries, at, after)
 
     def _put(self, put: Put, journal: Journal) -> None:
         record = put.record
@@ -238,7 +239,7 @@ class MemoryStore:
     def find(self, query: Query) -> list[Found]:
         with self._lock:
             found = [f for f in self._pairs() if _matches(f, query)]
-        found.sort(key=_SORT[query.order])
+        found.sort(key=_by_arrival if query.after else _SORT[query.order])
         return found[: query.limit]
 
     def count(self, query: Query) -> dict[Priority, int]:
@@ -296,6 +297,9 @@ class MemoryStore:
     def keys(self, kind: str) -> list[str]:
         with self._lock:
             return sorted(key for of, key in self._records if of == kind)
+
+    def quarantined(self) -> list[str]:
+        return []
 
     def mailboxes(self) -> list[str]:
         with self._lock:
@@ -380,7 +384,7 @@ def _matches(found: Found, query: Query) -> bool:
         and (query.thread_tag is None or message.thread_tag == query.thread_tag)
         and (query.tag is None or query.tag in message.tags)
         and (query.scope is None or message.scope == query.scope)
-        and delivery.number > query.after
+        and (delivery.arrived or delivery.number) > query.after
         and (query.since is None or message.created_at >= query.since)
         and _matches_time(delivery, query)
     )
@@ -409,6 +413,10 @@ def _seconds_left(delivery: Delivery, moment: Moment) -> float:
     if delivery.state is State.QUEUED and delivery.due_at is not None:
         left = min(left, (delivery.due_at - moment.wall).total_seconds())
     return left
+
+
+def _by_arrival(found: Found) -> int:
+    return found.delivery.arrived or found.delivery.number
 
 
 _SORT: dict[str, Callable[[Found], Any]] = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...model.message import DEFAULT_SCOPE
 from ...model.names import fold
 from ...model.query import LetterQuery, Moment, Query
@@ -15,6 +17,7 @@ Statement = tuple[str, list[Any]]
 
 # CROSS JOIN keeps the order: deliveries first, by one of their small indexes.
 _FROM = "FROM deliveries d CROSS JOIN letters l ON l.number = d.number CROSS JOIN mailboxes m ON m.id = d.mailbox"
+_LETTERS_AT = f"SELECT {DELIVERY}, l.sum, l.body {_FROM}"
 _MAILBOX = "(SELECT id FROM mailboxes WHERE folded = ? AND name = ?)"
 _THREAD = (
     "IN (SELECT number FROM letters WHERE thread = ? UNION"
@@ -33,7 +36,15 @@ def find(query: Query, *, seen: int | None = None) -> Statement:
     where, values = _conditions(query)
     where += "" if seen is None else f" AND d.seen = {seen}"
     limit, more = _limit(query.limit)
-    return f"SELECT {DELIVERY}, l.body {_FROM}{where} ORDER BY {_ORDER[query.order]}{limit}", values + more
+    return f"{_LETTERS_AT}{where} ORDER BY {_ORDER[query.order]}{limit}", values + more
+
+
+def find_late(query: Query) -> Statement:
+    """Those accepted before `query.after` that came only after it."""
+    where, values = _conditions(replace(query, after=0))
+    limit, more = _limit(query.limit)
+    late = f" AND d.arrived > ? ORDER BY d.arrived{limit}"
+    return f"{_LETTERS_AT}{where}{late}", [*values, query.after, *more]
 
 
 def count(query: Query) -> Statement:
@@ -49,7 +60,9 @@ def letters(query: LetterQuery) -> Statement:
     limit, more = " LIMIT ? OFFSET ?", [-1 if query.limit is None else query.limit, query.skip]
     order = "DESC" if query.order == "newest" else "ASC"
     values = [query.after, *(value for _, held in pieces for value in held)]
-    sql = f"SELECT l.number, l.body FROM letters l WHERE l.number > ?{where} ORDER BY l.number {order}{limit}"
+    sql = (
+        f"SELECT l.number, l.sum, l.body FROM letters l WHERE l.number > ?{where} ORDER BY l.number {order}{limit}"
+    )
     return sql, values + more
 
 
@@ -93,7 +106,7 @@ def overdue(moment: Moment, mailboxes: Sequence[int] | None, limit: int) -> Stat
     return f"{keys} LIMIT ?", [*(value for _, held in pieces for value in (*held, *ids)), limit]
 
 
-ONE = f"SELECT {DELIVERY}, l.body {_FROM} WHERE d.number = ? AND d.mailbox = ?"
+ONE = f"{_LETTERS_AT} WHERE d.number = ? AND d.mailbox = ?"
 
 
 def next_timer(moment: Moment, mailboxes: Sequence[int]) -> Statement:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
+from ...errors import Unreadable
 from ...model.codec import decode_message, encode
 from ...model.delivery import Attempt, Delivery, Lease, State
 from ...model.message import DEFAULT_SCOPE, Message, Priority, RecipientKind
@@ -21,7 +23,7 @@ KINDS: tuple[RecipientKind, ...] = ("to", "cc", "bcc")
 DELIVERY = (
     "d.number, m.name, d.kind, d.state, d.rank, d.revision, d.attempts, d.delivered_at, d.read_at, d.acked_at,"
     " d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,"
-    " d.lease_boot, d.reason, d.history"
+    " d.lease_boot, d.reason, d.history, d.arrived"
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -70,20 +72,31 @@ def delivery_row(delivery: Delivery, number: int, mailbox: int) -> Row:
         lease and lease.boot,
         delivery.reason,
         encode(delivery.history) if delivery.history else None,
+        delivery.arrived or None,
     )
 
 
 def found(row: Row) -> Found:
-    """From `DELIVERY` columns and a letter's body."""
-    message = decode_message(row[-1])
-    return Found(message, delivery(message, row[:-1]))
+    """From `DELIVERY` columns and a letter's sum and body."""
+    message = sound(row[-2], row[-1])
+    try:
+        return Found(message, delivery(message, row[:-2]))
+    except (ValueError, TypeError, IndexError) as broken:
+        raise Unreadable(f"a stored delivery cannot be read: {broken}") from None
+
+
+def sound(sum: int, body: bytes) -> Message:
+    """The letter, exactly as it was accepted, or Unreadable."""
+    if not isinstance(body, bytes) or crc32(body) != sum:
+        raise Unreadable("a stored letter is not what was accepted")
+    return decode_message(body)
 
 
 def delivery(message: Message, row: Row) -> Delivery:
     (number, mailbox, kind, state, rank, revision, attempts, delivered, read, acked, dead, due, archived) = row[
         :13
     ]
-    (expires, token, holder, until, boot, reason, history) = row[13:]
+    (expires, token, holder, until, boot, reason, history, arrived) = row[13:]
     return Delivery(
         message_id=message.id,
         mailbox=mailbox,
@@ -103,11 +116,13 @@ def delivery(message: Message, row: Row) -> Delivery:
         lease=None if token is None else Lease(token=token, holder=holder, until=until, boot=boot),
         reason=reason,
         history=_decode_history(history) if history else (),
+        arrived=arrived or 0,
     )
 
 
 def letter_row(message: Message, number: int, sender: int, conversation: str | None) -> Row:
     """All columns of `letters`, in order."""
+    body = encode(message)
     return (
         number,
         message.id,
@@ -120,10 +135,11 @@ def letter_row(message: Message, number: int, sender: int, conversation: str | N
         message.thread_tag,
         conversation,
         message.key,
-        encode(message),
+        crc32(body),
+        body,
     )
 
 
 def letter(row: Row) -> Letter:
-    """From (number, body)."""
-    return Letter(row[0], decode_message(row[1]))
+    """From (number, sum, body)."""
+    return Letter(row[0], sound(row[1], row[2]))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import msgspec
 
-from ...errors import Resync
+from ...errors import Resync, Unreadable
 from ...model.change import Change, Cursor
 from ...model.message import Priority
 from ...model.names import fold
@@ -23,7 +24,10 @@ from ..base import Letter, Plan, Posted, Watch, Write, must_last, rung_by
 from ..bells import EVERYONE, MANY, DoorBells
 from . import asking, ground, rows
 from .connection import Connection, translate
-from .writing import NEXT_NUMBER, Names, Writing
+from .writing import NEXT_NUMBER, Names, Writing, quarantine
+
+T = TypeVar("T")
+LOG = logging.getLogger("postroom")
 
 _ABANDONED: list[object] = []  # connections of a parent process: never touched, so never closed, after a fork
 
@@ -94,18 +98,21 @@ class SqliteStore:
 
     def get(self, ids: Sequence[str]) -> dict[str, Letter]:
         marks = ", ".join("?" * len(ids))
-        found = self._ask(f"SELECT number, body FROM letters WHERE id IN ({marks})", list(ids))
-        return {letter.message.id: letter for letter in map(rows.letter, found)}
+        sql = f"SELECT number, sum, body FROM letters WHERE id IN ({marks})"
+        return {letter.message.id: letter for letter in self._sound(rows.letter, (sql, list(ids)))}
 
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
             return self._find_by_priority(query)[: query.limit]
-        return [rows.found(row) for row in self._ask(*asking.find(query))]
+        if not query.after:
+            return self._sound(rows.found, asking.find(query))
+        found = self._sound(rows.found, asking.find(query), asking.find_late(query))
+        return sorted(found, key=lambda f: f.delivery.arrived or f.delivery.number)[: query.limit]
 
     def _find_by_priority(self, query: Query) -> list[Found]:
         """The index holds read and unread mail apart: the top of each, merged, is far cheaper than one sort."""
-        halves = [row for seen in (0, 1) for row in self._ask(*asking.find(query, seen=seen))]
-        found = {f.delivery.number: f for f in map(rows.found, halves)}  # what was read in between counts once
+        halves = self._sound(rows.found, asking.find(query, seen=0), asking.find(query, seen=1))
+        found = {f.delivery.number: f for f in halves}  # what was read in between counts once
         return sorted(found.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))
 
     def count(self, query: Query) -> dict[Priority, int]:
@@ -113,7 +120,7 @@ class SqliteStore:
         return dict.fromkeys(Priority, 0) | counted
 
     def letters(self, query: LetterQuery) -> list[Letter]:
-        return [rows.letter(row) for row in self._ask(*asking.letters(query))]
+        return self._sound(rows.letter, asking.letters(query))
 
     def threads(self, party: str | None, limit: int) -> list[str]:
         return [thread for thread, _ in self._ask(*asking.threads(party, limit))]
@@ -126,7 +133,7 @@ class SqliteStore:
         if numbers == []:
             return []
         keys = dict.fromkeys(self._ask(*asking.overdue(moment, numbers, limit)))
-        return [rows.found(row) for key in keys for row in self._ask(asking.ONE, list(key))]
+        return self._sound(rows.found, *((asking.ONE, list(key)) for key in keys))
 
     def next_timer(self, moment: Moment, mailboxes: Sequence[str]) -> float | None:
         numbers = self._numbers(mailboxes)
@@ -149,6 +156,9 @@ class SqliteStore:
 
     def keys(self, kind: str) -> list[str]:
         return [key for (key,) in self._ask("SELECT key FROM records WHERE kind = ? ORDER BY key", [kind])]
+
+    def quarantined(self) -> list[str]:
+        return [id for (id,) in self._ask("SELECT id FROM quarantine ORDER BY number", [])]
 
     def mailboxes(self) -> list[str]:
         return sorted(name for (name,) in self._ask("SELECT name FROM mailboxes", []))
@@ -227,6 +237,30 @@ class SqliteStore:
             return self._here().database.execute(sql, values).fetchall()
         except apsw.Error as error:
             raise translate(error, self.path) from error
+
+    def _sound(self, make: Callable[[rows.Row], T], *questions: asking.Statement) -> list[T]:
+        """The answers as values. A damaged letter is set aside, and the questions are asked again without it."""
+        while True:
+            found = [row for sql, values in questions for row in self._ask(sql, values)]
+            sound, damaged = [], []
+            for row in found:
+                try:
+                    sound.append(make(row))
+                except Unreadable as damage:
+                    damaged.append((row[0], damage))
+            if not damaged:
+                return sound
+            for number, why in damaged:
+                self._set_aside(number, why)
+
+    def _set_aside(self, number: int, damage: Unreadable) -> None:
+        here = self._here()
+        LOG.warning("letter %d in %s was set aside: %s", number, self.path, damage)
+        if here.database.in_transaction:  # a plan is looking: its commit carries this along
+            quarantine(here.database, number)
+            return
+        with here.lock, here.database:
+            quarantine(here.database, number)
 
     def _numbers(self, mailboxes: Sequence[str]) -> list[int]:
         known = [held[0] for name in mailboxes if (held := self._names.committed.get(name))]

@@ -7,6 +7,7 @@ from typing import Any
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from ...errors import (
     IdTaken,
@@ -34,18 +35,18 @@ SELECT (SELECT value FROM records WHERE kind = '{FORGOTTEN}' AND key = ?1),
        (SELECT body FROM letters WHERE id = ?1),
        CASE WHEN ?3 THEN ({NEXT_NUMBER}) END,
        (SELECT min(number) FROM letters)"""
-INSERT_LETTER = "INSERT INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-INSERT_DELIVERY = "INSERT INTO deliveries VALUES (" + ", ".join("?" * 21) + ")"
+INSERT_LETTER = "INSERT INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_DELIVERY = "INSERT INTO deliveries VALUES (" + ", ".join("?" * 22) + ")"
 COPY_DELIVERY = """
 INSERT INTO deliveries
 SELECT d.number, j.value, d.kind, d.state, d.seen, d.rank, d.revision, d.attempts, d.delivered_at, d.read_at,
     d.acked_at, d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,
-    d.lease_boot, d.reason, d.history
+    d.lease_boot, d.reason, d.history, d.arrived
 FROM json_each(?) j CROSS JOIN deliveries d WHERE d.number = ? AND d.mailbox = ?"""
 UPDATE_DELIVERY = """
 UPDATE deliveries SET kind = ?, state = ?, seen = ?, rank = ?, revision = ?, attempts = ?, delivered_at = ?,
     read_at = ?, acked_at = ?, dead_at = ?, due_at = ?, archived_at = ?, expires_at = ?, lease_token = ?,
-    lease_holder = ?, lease_until = ?, lease_boot = ?, reason = ?, history = ?
+    lease_holder = ?, lease_until = ?, lease_boot = ?, reason = ?, history = ?, arrived = ?
 WHERE number = ? AND mailbox = ? AND revision = ?"""
 INSERT_CHANGE = "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)"
 WAITING = """
@@ -169,14 +170,16 @@ class Writing:
 
     def _move(self, move: Move) -> None:
         mailbox, _ = self._mailbox(move.after.mailbox, "mailbox")
-        row = delivery_row(move.after, move.after.number, mailbox)
+        change = self._take_number()
+        after = replace(move.after, arrived=change) if move.action == "deliver" else move.after
+        row = delivery_row(after, after.number, mailbox)
         self._execute(UPDATE_DELIVERY, (*row[2:], move.before.number, mailbox, move.before.revision))
         if self._database.changes() == 0:
             where = (move.before.number, mailbox)
             held = self._execute("SELECT 1 FROM deliveries WHERE number = ? AND mailbox = ?", where).get
             raise StaleRevision if held else UnknownMessage
-        state = STATE_NUMBER[move.after.state]
-        self._note("moved", letter=move.after.number, mailbox=mailbox, state=state)
+        state = STATE_NUMBER[after.state]
+        self._execute(INSERT_CHANGE, (change, "moved", after.number, mailbox, state, None, None))
 
     # -- records and names
 
@@ -229,17 +232,8 @@ class Writing:
         self._number += 1
         return self._number - 1
 
-    def _note(
-        self,
-        what: str,
-        *,
-        letter: int | None = None,
-        mailbox: int | None = None,
-        state: int | None = None,
-        kind: str | None = None,
-        key: str | None = None,
-    ) -> None:
-        self._execute(INSERT_CHANGE, (self._take_number(), what, letter, mailbox, state, kind, key))
+    def _note(self, what: str, *, kind: str | None = None, key: str | None = None) -> None:
+        self._execute(INSERT_CHANGE, (self._take_number(), what, None, None, None, kind, key))
 
 
 def _repeat_of_letter(message: Message, body: bytes, field: str) -> Posted:
@@ -255,3 +249,10 @@ def _repeat_of_memory(message: Message, memory: bytes, field: str) -> Posted:
     if first["digest"] != digest(message):
         raise IdTaken(field=field)
     return Posted(message_id=first["id"], number=0, repeated=True)
+
+
+def quarantine(database: apsw.Connection, number: int) -> None:
+    """Keep what is left of a damaged letter where nobody stumbles over it."""
+    keep = "INSERT OR IGNORE INTO quarantine SELECT number, id, body FROM letters WHERE number = ?"
+    for statement in (keep, "DELETE FROM letters WHERE number = ?", "DELETE FROM deliveries WHERE number = ?"):
+        database.execute(statement, (number,))

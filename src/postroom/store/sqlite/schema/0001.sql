@@ -29,6 +29,7 @@ CREATE TABLE letters (
     thread_tag TEXT,
     conversation TEXT,          -- NULL: the scope's catch-all
     key TEXT,                   -- NULL: the id is the key
+    sum INTEGER NOT NULL,       -- CRC-32 of the body: a damaged letter is never shown
     body BLOB NOT NULL
 );
 CREATE INDEX letters_by_thread ON letters (thread, number) WHERE thread IS NOT NULL;
@@ -59,15 +60,24 @@ CREATE TABLE deliveries (
     lease_boot TEXT,
     reason TEXT,
     history BLOB,
+    arrived INTEGER,            -- the number of its coming, if it came later than the letter was accepted
     PRIMARY KEY (number, mailbox)
 ) WITHOUT ROWID;
 CREATE INDEX deliveries_unread ON deliveries (mailbox, seen, rank, number) WHERE state = 1;
 CREATE INDEX deliveries_held ON deliveries (mailbox, lease_until) WHERE state = 2;
 CREATE INDEX deliveries_queued ON deliveries (mailbox, due_at) WHERE state = 0;
 CREATE INDEX deliveries_later ON deliveries (mailbox, due_at) WHERE state = 1 AND due_at IS NOT NULL;
+CREATE INDEX deliveries_late ON deliveries (arrived) WHERE arrived IS NOT NULL;
 CREATE INDEX deliveries_expiring ON deliveries (expires_at) WHERE state < 2 AND expires_at IS NOT NULL;
 CREATE INDEX deliveries_unarchived ON deliveries (acked_at) WHERE state = 3 AND archived_at IS NULL;
 CREATE INDEX deliveries_dead ON deliveries (mailbox, number) WHERE state = 4;
+
+-- Letters that were found damaged, as they were found. They block nobody.
+CREATE TABLE quarantine (
+    number INTEGER PRIMARY KEY,
+    id TEXT,
+    body BLOB
+);
 
 CREATE TABLE records (
     kind TEXT NOT NULL,

@@ -1,0 +1,147 @@
+"""Values that may not enter, field by field and verb by verb."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from postroom import Handoff, Mailbox, draft
+from postroom.model.message import TaskNote
+
+HUGE = 10**5000  # a number that Python refuses to write out
+NAMES: list[Any] = [
+    "../x", "", "a" * 129, "x" * 300, "a/b/c", "/a", "a/", "-a", ".a", "a b", "a\n", "a\0", "\x1b[31m",
+    "c\u043eder", "coder\u200b", "\uff43oder", "\ud800", "postmaster", "Postmaster",
+    5, None, b"coder", 1.5, True, {}, HUGE,
+]  # fmt: skip
+LINES: list[Any] = [
+    "x" * 1001,
+    "two\nlines",
+    "\x07",
+    "\x85",
+    "\u2028",
+    "nul\0",
+    "\ud800",
+    5,
+    0,
+    False,
+    [],
+    b"x",
+    HUGE,
+]
+LABELS: list[Any] = [*LINES, "", " x", "x ", "\t"]
+OBJECTS: list[Any] = [
+    5, "text", [], {5: 1}, {None: 1}, {b"k": 1}, {"k": float("nan")}, {"k": float("inf")}, {"k": 2**63},
+    {"k": -(2**63) - 1}, {"k": HUGE}, {"k": "\ud800"}, {"\ud800": 1}, {"k": "\0"}, {"k": b"x"}, {"k": {1, 2}},
+    {"k": object()}, {"k": datetime(2030, 1, 1)},  # noqa: DTZ001
+]  # fmt: skip
+IDS: list[Any] = ["", "../x", "a b", "x" * 201, "ä", "a/b", 5, b"x", "\ud800", "a\n", HUGE]
+TIMES: list[Any] = [
+    "tomorrow", True, [], float("nan"), float("inf"), 1e300, HUGE, timedelta.max, datetime(2030, 1, 1),  # noqa: DTZ001
+]  # fmt: skip
+SENT: dict[str, list[Any]] = {
+    "to": [*NAMES, [], ["bob", "../x"], ["bob", 5], {"bob": 1}, "broadcast:", "broadcast:a/b", "broadcast:../x"],
+    "cc": [*NAMES, ["bob", None]],
+    "bcc": [*NAMES, "broadcast:team"],
+    "subject": LINES,
+    "kind": ["", "two words", "9lives", "x" * 65, "k\n", "ключ", 5, None, b"task"],
+    "priority": ["highest", "", 0, 5, -1, True, None, 2.5, [], {}, b"high", HUGE],
+    "scope": ["", "../x", "a/b", "x" * 129, 5, b"x", "\ud800"],
+    "expires": TIMES,
+    "at": TIMES,
+    "thread_tag": LABELS,
+    "conversation_id": IDS,
+    "in_reply_to": [*IDS, "nobody-has-it"],
+    "callback": OBJECTS,
+    "context": OBJECTS,
+    "metadata": OBJECTS,
+    "extra": OBJECTS,
+    "attachments": [5, 0, {}, ["\0"], [5], ["x" * 4097], ["x"] * 257, "\ud800"],
+    "tags": [5, 0, {}, ["two\nlines"], [""], [" x"], ["x" * 129], [5], ["t"] * 257],
+    "key": ["", " k", "k\n", "x" * 201, 5, b"k", HUGE],
+    "id": IDS,
+    "data": [float("nan"), 2**64, b"x", {1: 1}, object(), "\ud800"],
+}  # fmt: skip
+TASKS: list[Any] = [
+    5, "t", {}, {"id": ""}, {"id": 5}, {"id": "t", "state": "lost"}, {"id": "t", "reason": 5},
+    {"id": "t", "deadline": "2030-01-01T00:00:00"}, {"id": "t", "deadline": "soon"},
+    {"id": "t", "deadline": "9999-12-31T23:59:59-12:00"}, TaskNote(id="../x"), TaskNote(id="t", state="lost"),
+    TaskNote(id=object()), TaskNote(id="t", deadline=datetime(2030, 1, 1)),  # type: ignore[arg-type]  # noqa: DTZ001
+]  # fmt: skip
+CARD: dict[str, list[Any]] = {
+    "display_name": [*LINES],
+    "description": [5, "\ud800", "x" * 10_001],
+    "program": ["two\nlines", 5],
+    "model": ["two\nlines", 5],
+    "capabilities": [5, "python", [5], [""], ["x\n"], {"python": 1}],
+    "scopes": [5, "team", [5], ["a/b"], ["../x"]],
+    "allow_from": [5, "ann", [5], ["../x"], [""]],
+    "max_concurrent_tasks": [-1, True, "3", 1.5, HUGE],
+    "metadata": OBJECTS,
+    "name": ["x"],
+    "office": [1],
+    "principal": ["root"],
+    "id": ["x"],
+    "colour": ["red"],
+}
+
+
+def acts(box: Mailbox) -> list[tuple[str, Callable[[Any], object], list[Any]]]:
+    """(the field an error must name, a call with one bad value, the values)"""
+    room = box.room
+    counts = [0, -1, True, "1", 1.5, None, [], HUGE, 2**60]
+    seconds = [-1, True, "1", float("nan"), [], -HUGE]
+    lists = [5, None, [5], [""], ["../x"], [b"x"]]
+    words = [5, b"x", "\ud800", "x" * 300]
+    return [
+        ("limit", lambda v: box.check(limit=v), [v for v in counts if v is not None]),
+        ("limit", lambda v: box.dead(limit=v), [v for v in counts if v is not None]),
+        ("limit", lambda v: box.threads(limit=v), counts),
+        ("limit", lambda v: box.conversations(limit=v), counts),
+        ("limit", lambda v: room.threads(limit=v), counts),
+        ("limit", lambda v: room.conversations(limit=v), counts),
+        ("limit", lambda v: room.changes(room.cursor(), v), counts),
+        ("count", box.claim, [0, -1, True, "1", 1.5, [], 10_001, HUGE]),
+        ("lease", lambda v: box.claim(lease=v), [0, *seconds, float("inf"), 7 * 86400 + 1]),
+        ("timeout", lambda v: box.claim(timeout=v), [*seconds, None]),
+        ("timeout", lambda v: box.wait(timeout=v), [*seconds, None]),
+        ("timeout", lambda v: next(iter(box.work(timeout=v))), seconds),
+        ("holder", lambda v: box.claim(holder=v), [*words, "two\nlines"]),
+        ("kinds", lambda v: box.check(kinds=v), lists),
+        ("kinds", lambda v: box.claim(kinds=v), lists),
+        ("min_priority", lambda v: box.check(min_priority=v), SENT["priority"]),
+        ("sender", lambda v: box.check(sender=v), ["", "../x", 5]),
+        ("thread", lambda v: box.check(thread=v), ["", "../x", 5]),
+        ("thread_tag", lambda v: box.check(thread_tag=v), ["", 5, "x\n"]),
+        ("tag", lambda v: box.check(tag=v), ["", 5, "x\n"]),
+        ("scope", lambda v: box.check(scope=v), ["", "a/b", 5]),
+        ("since", lambda v: box.check(since=v), ["now", 5, datetime(2030, 1, 1)]),  # noqa: DTZ001
+        ("scope", lambda v: box.conversations(scope=v), ["", "a/b", 5, "\ud800"]),
+        ("scope", lambda v: box.tagged("t", v), ["", "a/b", 5, "\ud800"]),
+        ("thread_tag", box.tagged, ["", *words, None]),
+        ("id", box.read, [*IDS, None]),
+        ("id", lambda v: box.reply(v, "x"), [*IDS, None]),
+        ("id", lambda v: box.forward(v, "bob"), [*IDS, None]),
+        ("id", box.revive, [*IDS, None, []]),
+        ("id", box.purge, [*IDS, None, []]),
+        ("id", box.reply_chain, [*IDS, None]),
+        ("thread", box.thread, [*IDS, None]),
+        ("conversation", box.turns, [*IDS, None]),
+        ("cursor", lambda v: box.wait(0, since=v), ["", "x", "a:b", "a:b:c", "a:b:-1", 5, f"a:b:{'9' * 50}"]),
+        ("cursor", room.changes, ["", "x", "a:b:c", None, f"a:b:{'9' * 50}"]),
+        ("mailboxes", lambda v: room.wait(v, 0), [*lists, []]),
+        ("id", room.agent, ["", "../x", 5]),
+        ("scope", lambda v: box.broadcast(v, "x"), ["", "../x", "a/b", 5, None]),
+        ("exclude", lambda v: box.broadcast("team", "x", exclude=v), [5, None, [5], ["../x"], "../x"]),
+        ("drafts", box.send_many, [5, None, "x", [5], [draft("bob"), "x"]]),
+        ("handoff", lambda v: box.handoff("bob", v), [5, None, {}, Handoff(work_completed=5),  # type: ignore[arg-type]
+                                                      Handoff(work_completed="x", next_steps="abc"),  # type: ignore[arg-type]
+                                                      Handoff(work_completed=object())]),  # type: ignore[arg-type]
+        ("body", lambda v: box.forward("known", "bob", v), [5, b"x", {"x"}]),
+        ("current_tasks", lambda v: box.heartbeat(current_tasks=v), [5, {}, [5], ["\0"], ["x" * 201]]),
+        ("poll_interval", lambda v: box.heartbeat(poll_interval=v), [0, *seconds, 86_401, float("inf")]),
+        ("budget", lambda v: box.digest(budget=v), [-1, "1", None]),
+        ("most", lambda v: box.digest(most=v), [-1, "1", [], HUGE]),
+        ("longest", lambda v: box.digest(longest=v), [-1, "1", None]),
+    ]  # fmt: skip

@@ -1,0 +1,72 @@
+"""A damaged letter is set aside and reported; it is never shown, and stands in nobody's way."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import apsw
+import pytest
+
+import postroom
+from postroom.model.query import LetterQuery
+from postroom.store.base import Write
+
+
+def damage(path: Path, sql: str) -> None:
+    """Change the file as no Postroom would."""
+    database = apsw.Connection(str(path))
+    database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    database.execute(sql)
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE letters SET body = replace(body, 'second', 'sekond') WHERE number = 2",
+        "UPDATE letters SET body = substr(body, 1, 20) WHERE number = 2",
+        "UPDATE letters SET body = x'' WHERE number = 2",
+        "UPDATE letters SET body = 5 WHERE number = 2",
+        "UPDATE deliveries SET kind = 9 WHERE number = 2",
+        "UPDATE deliveries SET history = x'ff' WHERE number = 2",
+    ],
+)
+def test_a_damaged_letter_is_set_aside_and_the_others_are_read(
+    tmp_path: Path, sql: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "room.db"
+    with postroom.open(str(path)) as room:
+        receipts = room.mailbox("a").send_many([postroom.draft("b", t) for t in ("first", "second", "third")])
+        damage(path, sql)
+        with caplog.at_level(logging.WARNING, logger="postroom"):
+            assert ["first", "third"] == [letter.text for letter in room.mailbox("b").check(peek=True)]
+        assert "was set aside" in caplog.text
+        assert [receipts[1].id] == room.quarantined()
+        assert ["first", "third"] == [x.message.text for x in room._office.store.letters(LetterQuery())]
+
+
+def test_a_claim_goes_on_behind_a_damaged_letter(tmp_path: Path) -> None:
+    path = tmp_path / "room.db"
+    with postroom.open(str(path)) as room:
+        box = room.mailbox("b")
+        room.mailbox("a").send_many([postroom.draft("b", t) for t in ("first", "second")])
+        damage(path, "UPDATE letters SET body = 'junk' WHERE number = 1")
+        work = box.claim()
+        assert work is not None and "second" == work.text
+        assert 1 == len(room.quarantined())
+
+
+def test_damage_noticed_inside_a_commit_is_set_aside_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "room.db"
+    with postroom.open(str(path)) as room:
+        sent = room.mailbox("a").send("b", "first")
+        damage(path, "UPDATE letters SET body = 'junk'")
+        store = room._office.store
+
+        def plan() -> list[Write]:
+            assert {} == store.get([sent.id])
+            return []
+
+        store.commit(plan)
+        assert [sent.id] == room.quarantined()
