@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import aio
     from .errors import (
         BadStore,
         Busy,
@@ -46,30 +47,40 @@ if TYPE_CHECKING:
     )
     from .letter import Batch, Letter, Work
     from .mailbox import Mailbox, draft
+    from .model.card import Agent, Card, Presence
     from .model.change import Change, Cursor
     from .model.delivery import Delivery, State
     from .model.handoff import Handoff
     from .model.message import Message, Priority, Recipient
     from .model.parts import Part, data, event, file, reference, text
+    from .model.thread import Conversation, Thread, Turn
     from .room import Room, open
+    from .service.compose import Draft
+    from .service.janitor import Sweep
+    from .service.portable import Imported
     from .service.sending import Receipt
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
     "BadStore",
     "Batch",
     "Busy",
+    "Card",
     "Change",
     "Conflict",
+    "Conversation",
     "Cursor",
     "Damaged",
     "DeadlinePassed",
     "Delivery",
+    "Draft",
     "Handoff",
     "HopsSpent",
     "IdTaken",
     "IllegalMove",
+    "Imported",
     "Invalid",
     "LeaseLost",
     "Letter",
@@ -82,6 +93,7 @@ __all__ = [
     "NotAllowed",
     "Part",
     "PostroomError",
+    "Presence",
     "Priority",
     "QuotaFull",
     "Receipt",
@@ -94,13 +106,17 @@ __all__ = [
     "State",
     "StoreBusy",
     "StoreFailing",
+    "Sweep",
+    "Thread",
     "TooFast",
     "TooLarge",
+    "Turn",
     "UnknownAgent",
     "UnknownMessage",
     "Unreadable",
     "Work",
     "__version__",
+    "aio",
     "data",
     "draft",
     "event",
@@ -118,18 +134,25 @@ _HOMES = {
     ),
     "letter": "Batch Letter Work",
     "mailbox": "Mailbox draft",
+    "model.card": "Agent Card Presence",
     "model.change": "Change Cursor",
     "model.delivery": "Delivery State",
     "model.handoff": "Handoff",
     "model.message": "Message Priority Recipient",
     "model.parts": "Part data event file reference text",
+    "model.thread": "Conversation Thread Turn",
     "room": "Room open",
+    "service.compose": "Draft",
+    "service.janitor": "Sweep",
+    "service.portable": "Imported",
     "service.sending": "Receipt",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "aio":
+        return import_module(".aio", __name__)
     if name not in _HOME:
         raise AttributeError(f"module 'postroom' has no attribute {name!r}")
     value = getattr(import_module(f".{_HOME[name]}", __name__), name)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import functools
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -26,6 +27,7 @@ from .model.change import Cursor
 from .model.handoff import Handoff
 from .model.message import Message
 from .model.query import Found
+from .model.thread import Conversation, Thread, Turn
 from .service.compose import Draft
 from .service.sending import Receipt
 from .service.waiting import check_timeout, seconds_to_sleep
@@ -40,7 +42,7 @@ T = TypeVar("T")
 THREADS = 8  # SQLite writes one at a time anyway; a few more may wait for the disk
 
 
-def open(store: str | None = None, **settings: Any) -> AsyncRoom:
+def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> AsyncRoom:
     """Open a room as `postroom.open` does. Use it with `async with`, or close it."""
     return AsyncRoom(sync.open(store, **settings))
 
@@ -122,11 +124,14 @@ class AsyncRoom:
         letter = await self._wait_until(mailboxes, timeout, look)
         return None if letter is None else AsyncLetter(self, letter)
 
+    async def agent(self, name: str) -> Agent:
+        return await self.run(self.room.agent, name)
+
     async def agents(self, *, scope: str | None = None, capability: str | None = None) -> list[Agent]:
         return await self.run(self.room.agents, scope=scope, capability=capability)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Any call of the sync room, in one of its threads.
+        """Any call of the sync room, in one of its threads: `await room.run(room.room.sweep)`.
 
         What was started is finished even if the task is cancelled: a letter is never half sent.
         """
@@ -224,17 +229,50 @@ class AsyncMailbox:
     async def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
         return await self.room.run(self.mailbox.digest, budget=budget, most=most, longest=longest)
 
+    async def tagged(self, tag: str, scope: str | None = None) -> builtins.list[Message]:
+        return await self.room.run(self.mailbox.tagged, tag, scope)
+
+    async def reply_chain(self, id: str) -> builtins.list[Message]:
+        return await self.room.run(self.mailbox.reply_chain, id)
+
+    async def threads(self, limit: int = 50) -> builtins.list[Thread]:
+        return await self.room.run(self.mailbox.threads, limit)
+
+    async def conversations(self, *, scope: str | None = None, limit: int = 50) -> builtins.list[Conversation]:
+        return await self.room.run(self.mailbox.conversations, scope=scope, limit=limit)
+
+    async def conversation(self, id: str) -> Conversation:
+        return await self.room.run(self.mailbox.conversation, id)
+
+    async def turns(self, conversation: str) -> builtins.list[Turn]:
+        return await self.room.run(self.mailbox.turns, conversation)
+
     async def dead(self, limit: int | None = None) -> builtins.list[AsyncLetter]:
         return [AsyncLetter(self.room, letter) for letter in await self.room.run(self.mailbox.dead, limit)]
 
     async def revive(self, *ids: str) -> builtins.list[AsyncLetter]:
         return [AsyncLetter(self.room, letter) for letter in await self.room.run(self.mailbox.revive, *ids)]
 
+    async def purge(self, *ids: str) -> int:
+        return await self.room.run(self.mailbox.purge, *ids)
+
     async def register(self, **card: Any) -> Agent:
         return await self.room.run(self.mailbox.register, **card)
 
-    async def heartbeat(self, *, current_tasks: Sequence[str] | None = None, active: bool = False) -> Agent:
-        return await self.room.run(self.mailbox.heartbeat, current_tasks=current_tasks, active=active)
+    async def heartbeat(
+        self,
+        *,
+        current_tasks: Sequence[str] | None = None,
+        poll_interval: float | None = None,
+        active: bool = False,
+    ) -> Agent:
+        call = functools.partial(
+            self.mailbox.heartbeat, current_tasks=current_tasks, poll_interval=poll_interval, active=active
+        )
+        return await self.room.run(call)
+
+    async def leave(self) -> Agent:
+        return await self.room.run(self.mailbox.leave)
 
     async def wait(
         self, timeout: float = 30.0, *, since: Cursor | str | None = None, peek: bool = False
@@ -251,11 +289,18 @@ class AsyncMailbox:
         *,
         lease: float | None = None,
         timeout: float = 0,
+        holder: str | None = None,
         **filters: Unpack[Filters],
     ) -> AsyncWork | None: ...
     @overload
     async def claim(
-        self, count: int, *, lease: float | None = None, timeout: float = 0, **filters: Unpack[Filters]
+        self,
+        count: int,
+        *,
+        lease: float | None = None,
+        timeout: float = 0,
+        holder: str | None = None,
+        **filters: Unpack[Filters],
     ) -> AsyncBatch: ...
     async def claim(
         self,
@@ -263,13 +308,15 @@ class AsyncMailbox:
         *,
         lease: float | None = None,
         timeout: float = 0,
+        holder: str | None = None,
         **filters: Unpack[Filters],
     ) -> AsyncWork | AsyncBatch | None:
         """As `Mailbox.claim`. What is claimed for a cancelled task is given back."""
         taken: list[Batch] = []
 
         def take() -> Batch:
-            taken.append(self.mailbox.claim(1 if count is None else count, lease=lease, **filters))
+            wanted = 1 if count is None else count
+            taken.append(self.mailbox.claim(wanted, lease=lease, holder=holder, **filters))
             return taken[-1]
 
         try:
@@ -313,6 +360,11 @@ class AsyncLetter(LetterView):
         super().__init__(Found(letter.message, letter.delivery))
         self._room = room
         self._letter = letter
+
+    @property
+    def cursor(self) -> Cursor:
+        """Up to and with this letter: `wait(since=letter.cursor)` goes on after it."""
+        return self._letter.cursor
 
     async def reply(self, body: Any = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
         return await self._call(functools.partial(self._letter.reply, body, to_all=to_all, **fields))
@@ -381,6 +433,10 @@ class AsyncBatch(list[AsyncWork]):
         super().__init__(AsyncWork(room, work) for work in batch)
         self._room = room
         self._batch = batch
+
+    @property
+    def unsettled(self) -> list[AsyncWork]:
+        return [work for work in self if not work.is_settled]
 
     async def ack(self, *, archive: bool = True) -> None:
         await self._settle(functools.partial(self._batch.ack, archive=archive))

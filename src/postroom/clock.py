@@ -5,7 +5,7 @@ Order never comes from here (stores number what they accept), and leases never f
 
 from __future__ import annotations
 
-import os
+import random
 import secrets
 import subprocess
 import sys
@@ -41,12 +41,21 @@ class SystemClock:
 class RandomIds:
     """ULIDs for letters; 128 random bits for leases."""
 
+    def __init__(self) -> None:
+        self._last = (-1, "")  # the millisecond of the last id, and how it is written
+
     def message(self) -> str:
-        number = (time.time_ns() // 1_000_000 << 80) | int.from_bytes(os.urandom(10))
-        return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -10, -10)])
+        now = time.time_ns() // 1_000_000
+        if now != self._last[0]:
+            self._last = (now, _crockford(now, 50))
+        return self._last[1] + _crockford(random.getrandbits(80), 80)  # reseeded in a forked child
 
     def token(self) -> str:
         return secrets.token_hex(16)
+
+
+def _crockford(number: int, bits: int) -> str:
+    return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(bits - 10, -10, -10)])
 
 
 @cache

@@ -9,6 +9,7 @@ Below it stands the service; above it only the async face. No server is needed a
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
@@ -34,17 +35,17 @@ from .store.base import Store
 from .store.opening import open_store
 
 
-def open(store: str | None = None, **settings: Any) -> Room:
+def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> Room:
     """Open a room, and make it if it is not there.
 
     `store` is `sqlite:/path/to/room.db`, a path, or `memory:`; without it, POSTROOM_STORE or the config file
     decide, else the user's own room. Every other setting may be given by name (docs/reference.md).
     """
-    chosen = load_settings({"store": store, **settings})
+    address = f"sqlite:{os.fspath(store)}" if isinstance(store, os.PathLike) else store
+    chosen = load_settings({"store": address, **settings})
     clock = SystemClock()
-    address = chosen.store or f"sqlite:{default_room()}"
     opened = open_store(
-        address,
+        chosen.store or f"sqlite:{default_room()}",
         boot=clock.now().boot,
         durable=chosen.durability == "power",
         busy_timeout=chosen.busy_timeout,

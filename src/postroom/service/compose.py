@@ -62,7 +62,7 @@ def compose(office: Office, draft: Draft, now: datetime) -> Message:
     """A sound letter, or an error that names the field."""
     limits, depth = office.limits, office.limits.max_depth
     sender = check_agent(draft.sender, "sender")
-    message = Message(
+    return Message(
         id=office.ids.message() if draft.id is None else check_id(draft.id, "id"),
         sender=sender,
         recipients=check_recipients(draft, limits),
@@ -81,27 +81,31 @@ def compose(office: Office, draft: Draft, now: datetime) -> Message:
         task=None if draft.task is None else check_task(draft.task, depth),
         callback=None if draft.callback is None else check_object(draft.callback, "callback", depth),
         context=None if draft.context is None else check_object(draft.context, "context", depth),
-        attachments=_texts(draft.attachments, "attachments", 4096),
-        tags=_texts(draft.tags, "tags", 128),
+        attachments=() if draft.attachments == () else _texts(draft.attachments, "attachments", 4096),
+        tags=() if draft.tags == () else _texts(draft.tags, "tags", 128),
         metadata={} if draft.metadata is None else check_object(draft.metadata, "metadata", depth),
         extra={} if draft.extra is None else check_object(draft.extra, "extra", depth),
         key=None if draft.key is None else check_label(draft.key, "key", 200),
     )
-    return check_size(message, limits)
 
 
-def check_size(message: Message, limits: Limits) -> Message:
-    size = len(encode(message))
-    if size > limits.max_message_bytes:
-        raise TooLarge(f"the letter is {size} bytes, the limit is {limits.max_message_bytes}", field="body")
-    return message
+def seal(message: Message, limits: Limits) -> bytes:
+    """The letter as JSON, if it is not too large."""
+    encoded = encode(message)
+    if len(encoded) > limits.max_message_bytes:
+        size = f"the letter is {len(encoded)} bytes, the limit is {limits.max_message_bytes}"
+        raise TooLarge(size, field="body")
+    return encoded
 
 
 def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
     """Everyone once, under the most open of the ways they are named: to, then cc, then bcc."""
     recipients: dict[str, Recipient] = {}
-    for kind in ("to", "cc", "bcc"):
-        for address in listed(getattr(draft, kind), kind):
+    named: tuple[tuple[RecipientKind, Any], ...] = (("to", draft.to), ("cc", draft.cc), ("bcc", draft.bcc))
+    for kind, addresses in named:
+        if addresses == ():
+            continue
+        for address in listed(addresses, kind):
             checked = _address(address, kind)
             recipients.setdefault(checked, Recipient(checked, kind))
             if len(recipients) > limits.max_recipients:
@@ -166,11 +170,11 @@ def _parts(office: Office, draft: Draft) -> tuple[Part, ...]:
         given.append({"type": "data", "data": check_json(draft.data, "data", limits.max_depth - 1)})
     if len(given) > limits.max_parts:
         raise TooLarge(f"{len(given)} parts, the limit is {limits.max_parts}", field="body")
-    checked = (check_part(part, f"body[{i}]", limits.max_depth) for i, part in enumerate(given))
-    return tuple(
-        enclose(part, office.file_root, limits.max_message_bytes, f"body[{i}]") if part.type == "file" else part
-        for i, part in enumerate(checked)
-    )
+    checked = [check_part(part, f"body[{i}]", limits.max_depth) for i, part in enumerate(given)]
+    for i, part in enumerate(checked):
+        if part.type == "file":
+            checked[i] = enclose(part, office.file_root, limits.max_message_bytes, f"body[{i}]")
+    return tuple(checked)
 
 
 def pieces(body: Any) -> list[Any]:

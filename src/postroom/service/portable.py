@@ -24,7 +24,7 @@ from ..model.record import BEAT, CARD, FORGOTTEN, GUARD, MEMBER, SPENT, Record
 from ..model.values import check_time, read_json
 from ..store.base import Post, Put, Write
 from .authorize import Principal, authorize
-from .compose import Draft, compose
+from .compose import Draft, compose, seal
 from .directory import check_card
 from .given import check_count, quoted
 from .office import Office
@@ -72,7 +72,7 @@ def export_room(office: Office, caller: Principal) -> Iterator[bytes]:
         ids = tuple(letter.message.id for letter in letters)
         held: dict[str, list[Delivery]] = {id: [] for id in ids}
         for found in office.store.find(Query(message_ids=ids, order="age")):
-            held[found.message.id].append(replace(found.delivery, number=0))  # another room numbers anew
+            held[found.message.id].append(replace(found.delivery, number=0, arrived=0))  # numbered anew elsewhere
         for letter in letters:
             if held[letter.message.id]:  # or it was deleted meanwhile
                 yield encode({"letter": letter.message, "deliveries": held[letter.message.id]})
@@ -154,7 +154,8 @@ def _post(office: Office, message: Message, deliveries: tuple[Delivery, ...]) ->
     if len({delivery.mailbox for delivery in deliveries}) != len(deliveries):
         raise Invalid("hold a mailbox twice", field="deliveries")
     boot = office.now().boot
-    return Post(message=message, deliveries=tuple(_delivery(message, d, boot) for d in deliveries))
+    held = tuple(_delivery(message, delivery, boot) for delivery in deliveries)
+    return Post(message=message, encoded=seal(message, office.limits), deliveries=held)
 
 
 def _draft(message: Message) -> Draft:
@@ -174,7 +175,7 @@ def _delivery(message: Message, delivery: Delivery, boot: str) -> Delivery:
     check_count(delivery.attempts, "deliveries", least=0)
     for moved in (delivery, *delivery.history):
         _check_times(moved)
-    return _without_old_lease(delivery, boot)
+    return _without_old_lease(replace(delivery, number=0, arrived=0), boot)
 
 
 def _record(office: Office, record: Record) -> Put:
@@ -186,7 +187,8 @@ def _record(office: Office, record: Record) -> Put:
         _check_times(value)
     if isinstance(value, Card):
         said = {name: getattr(value, name) for name in _CARD_SAYS}
-        check_card(office, record.key, office.now(), said)
+        if check_card(office, record.key, office.now(), said).id != value.id:
+            raise Invalid("is the card of another", field="value")
     if kind == MEMBER:
         check_scope(record.kind.removeprefix(MEMBER), "kind")
     if kind not in {FORGOTTEN, SPENT}:

@@ -189,4 +189,4 @@ def _by_priority(found: Found) -> tuple[int, int]:
 
 
 def _by_age(found: Found) -> int:
-    return found.delivery.number
+    return found.delivery.arrived or found.delivery.number

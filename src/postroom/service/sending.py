@@ -24,7 +24,7 @@ from ..policy.admission import check_allowed, check_expiry, check_pace
 from ..policy.hops import relay
 from ..store.base import Plan, Post, Posted, Write
 from .authorize import Principal, authorize
-from .compose import Draft, check_size, check_when, compose, pieces
+from .compose import Draft, check_when, compose, pieces, seal
 from .given import listed
 from .office import Office
 from .present import handoff_text
@@ -53,9 +53,15 @@ def send(office: Office, caller: Principal, drafts: Sequence[Draft]) -> list[Rec
 
 
 def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
-    """Commit `writes`, which end with these letters."""
+    """Commit `writes`, which end with these letters. Allow lists are read in the same commit."""
+
+    def plan() -> Sequence[Write]:
+        for post in posts:
+            _check_guards(office, post)
+        return writes() if callable(writes) else writes
+
     try:
-        posted = office.store.commit(writes)
+        posted = office.store.commit(plan if posts else writes)
     except PostroomError as error:
         if error.temporary:
             error.keys = tuple(post.message.key or post.message.id for post in posts)
@@ -72,12 +78,12 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime) -> P
     first, others = _mailboxes(office, message, draft)
     names = [name for name, _ in first] + others
     if message.in_reply_to is not None:
-        message = check_size(_follow(office, message, names, relays=draft.relays), office.limits)
-    _check_guards(office, message.sender, names)
+        message = _follow(office, message, names, relays=draft.relays)
     due_at = check_when(draft.at, "at", now)
     due_at = None if due_at is None or due_at <= now else due_at
     return Post(
         message=message,
+        encoded=seal(message, office.limits),
         deliveries=tuple(open_delivery(message, name, kind, now, due_at) for name, kind in first),
         copies=tuple(others),
         quota=office.limits.inbox_quota,
@@ -226,15 +232,15 @@ def _mailboxes(office: Office, message: Message, draft: Draft) -> tuple[list[tup
     return named, members
 
 
-def _check_guards(office: Office, sender: str, mailboxes: Sequence[str]) -> None:
+def _check_guards(office: Office, post: Post) -> None:
     """Allow lists exist only where somebody set one, so mostly there is nothing to read."""
-    guarded = mailboxes
+    mailboxes = [*(delivery.mailbox for delivery in post.deliveries), *post.copies]
     if len(mailboxes) > FEW:
         guards = set(office.store.keys(GUARD))
-        guarded = [name for name in mailboxes if name in guards] if guards else []
-    for mailbox in guarded:
+        mailboxes = [name for name in mailboxes if name in guards] if guards else []
+    for mailbox in mailboxes:
         for guard in office.store.records(GUARD, mailbox):
-            check_allowed(sender, mailbox, guard.value)
+            check_allowed(post.message.sender, mailbox, guard.value)
 
 
 def _receipt(office: Office, message: Message, posted: Posted) -> Receipt:

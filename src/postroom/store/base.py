@@ -24,6 +24,7 @@ class Post(Struct, frozen=True, kw_only=True):
 
     message: Message
     deliveries: tuple[Delivery, ...]
+    encoded: bytes = b""  # the letter as JSON, if the caller has it already
     copies: tuple[str, ...] = ()  # further mailboxes, each with a delivery like the first
     quota: int | None = None  # refuse when an inbox holds this many unread letters
     known_only: bool = False  # refuse a recipient nobody has heard of
@@ -168,7 +169,8 @@ def rung_by(writes: Sequence[Write]) -> set[str]:
     rung: set[str] = set()
     for write in writes:
         if isinstance(write, Post):
-            rung.update(delivery.mailbox for delivery in write.deliveries)
+            for delivery in write.deliveries:
+                rung.add(delivery.mailbox)
             rung.update(write.copies)
         elif isinstance(write, Move) and write.after.state is State.UNREAD and write.action != "read":
             rung.add(write.after.mailbox)

@@ -15,13 +15,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 EVERYONE = "+everyone"  # one bell for broadcasts, heard at every mailbox; no agent can have this name
 MANY = 16  # with more recipients than this, the bell for everyone is rung instead of each one's own
+KEPT_EARS = 8  # inotify descriptors kept open for the next who waits
 POLL = 0.02  # seconds between looks where the system has no inotify (macOS), or no more of it
+_TO_RING = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _EVENT = struct.Struct("iIII")
 _IN_MODIFY = 0x2
+_IN_IGNORED = 0x8000
 _IN_CLOEXEC = 0o2000000
 _IN_NONBLOCK = 0o4000
 
@@ -86,9 +90,11 @@ class HouseWatch:
         return rung
 
     def close(self) -> None:
-        self._bells.forget(self)
-        for descriptor in (self._reader, self._writer):
-            os.close(descriptor)
+        if self._reader >= 0:
+            self._bells.forget(self)
+            os.close(self._reader)
+            os.close(self._writer)
+            self._reader = self._writer = -1
 
 
 class DoorBells:
@@ -100,14 +106,30 @@ class DoorBells:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._paths: dict[str, str] = {}
+        self._ears: list[int] = []
+        self._pid = os.getpid()
 
-    def ring(self, mailboxes: Iterable[str]) -> None:
+    def grasp(self, mailboxes: Iterable[str]) -> list[int]:
+        """The bells that hang there, ready to be rung. Call it once the mail can be seen: whoever hangs a bell
+        later looks for mail after that, and finds it.
+        """
+        grasped = []
         for mailbox in mailboxes:
             path = self._paths.get(mailbox) or self._paths.setdefault(mailbox, str(self.path(mailbox)))
-            with contextlib.suppress(OSError):  # nobody ever waited here; or a hint is lost, which is legal
-                bell = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                grasped.append(os.open(path, _TO_RING))
+            except OSError:  # nobody ever waited here; or a hint is lost, which is legal
+                continue
+        return grasped
+
+    def ring(self, grasped: Iterable[int]) -> None:
+        for bell in grasped:
+            with contextlib.suppress(OSError):
                 os.write(bell, b"!")  # not utime: it would enter the journal and slow the next sync
-                os.close(bell)
+
+    def let_go(self, grasped: Iterable[int]) -> None:
+        for bell in grasped:
+            os.close(bell)
 
     def path(self, mailbox: str) -> Path:
         """A mailbox's bell. Names are safe already; the slash of `swarm/agent` becomes `+`, which no name has."""
@@ -115,11 +137,28 @@ class DoorBells:
 
     def watch(self, mailboxes: Iterable[str]) -> InotifyWatch | PollWatch:
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        descriptor = open_inotify()
+        descriptor = self._take_ear()
         watch = PollWatch(self) if descriptor is None else InotifyWatch(self, descriptor)
         for mailbox in (EVERYONE, *mailboxes):
             watch.add(mailbox)
         return watch
+
+    def _take_ear(self) -> int | None:
+        """An inotify descriptor: one that was left behind, or a new one. Never one from before a fork."""
+        if self._pid != os.getpid():
+            self._ears, self._pid = [], os.getpid()
+        return self._ears.pop() if self._ears else open_inotify()
+
+    def leave_ear(self, descriptor: int) -> None:
+        """Kept for the next who waits: closing one takes the kernel milliseconds."""
+        if self._pid == os.getpid() and len(self._ears) < KEPT_EARS:
+            self._ears.append(descriptor)
+        else:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        while self._ears:
+            os.close(self._ears.pop())
 
     def hang(self, mailbox: str) -> Path:
         """Make sure the bell is there."""
@@ -157,14 +196,22 @@ class InotifyWatch:
         rung: set[str] = set()
         at = 0
         while at < len(events):
-            watch, _, _, length = _EVENT.unpack_from(events, at)
+            watch, mask, _, length = _EVENT.unpack_from(events, at)
             at += _EVENT.size + length
+            if mask & _IN_IGNORED:  # of a watch that was taken away
+                continue
             heard = self._mailboxes.get(watch, EVERYONE)  # an overflow (-1) may be about anyone
             rung |= set(self._mailboxes.values()) if heard == EVERYONE else {heard}
         return rung - {EVERYONE}
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        for watch in self._mailboxes:
+            _libc().inotify_rm_watch(self._descriptor, watch)
+        self._mailboxes.clear()
+        if self._descriptor >= 0:
+            self.rung()
+            self._bells.leave_ear(self._descriptor)
+            self._descriptor = -1
 
 
 class PollWatch:
@@ -221,5 +268,6 @@ def _readable(descriptor: int, timeout: float) -> bool:
     return bool(ear.poll(max(timeout, 0) * 1000))
 
 
+@cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)

@@ -2,6 +2,7 @@
 
     ground      may this file be used at all: owner, modes, kind of file system
     lock        the queue in which writers stand: flock, fair and bounded
+    turns       a tap on the shoulder for whoever is next in that line
     wal         the write-ahead log: pre-sized, synced by each writer, checkpointed under the lock
     connection  one thread's way in: connection, lock and log together
     schema      versions and migrations

@@ -11,7 +11,7 @@ from ...model.message import DEFAULT_SCOPE
 from ...model.names import fold
 from ...model.query import LetterQuery, Moment, Query
 from ...model.thread import general_conversation, general_scope
-from .rows import DELIVERY, STATE_NUMBER, Row, micros, rank
+from .rows import DELIVERY, RANK, STATE_NUMBER, Row, micros
 
 Statement = tuple[str, list[Any]]
 
@@ -162,7 +162,7 @@ def _pieces(query: Query) -> Iterator[tuple[str, list[Any]]]:
     if query.unread_only:
         yield "d.seen = 0", []
     if query.min_priority > 1:
-        yield "d.rank <= ?", [rank(query.min_priority)]
+        yield "d.rank <= ?", [RANK[query.min_priority]]
     if query.after:
         yield "d.number > ?", [query.after]
     if query.thread is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import apsw
 
-from ...errors import BadStore, Busy, Damaged, PostroomError, StoreBusy, StoreFailing
+from ...errors import BadStore, Damaged, PostroomError, StoreBusy, StoreFailing
 from . import ground
 from .lock import WriterLock
 from .schema import bring_up, version_of
@@ -90,7 +90,7 @@ def translate(error: apsw.Error, path: Path) -> PostroomError:
         return Damaged(f"{path} is damaged: {error}", hint="keep a copy of it and restore a backup")
     if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
         return StoreFailing(f"{path} cannot be written: {error}", hint=_WRITABLE)
-    return StoreFailing(f"{path}: {error}") if isinstance(error, apsw.IOError) else Busy(f"{path}: {error}")
+    return StoreFailing(f"{path}: {error}") if isinstance(error, apsw.IOError) else Damaged(f"{path}: {error}")
 
 
 def _connect(path: Path, busy_timeout: float) -> apsw.Connection:

@@ -19,7 +19,7 @@ NETWORK = frozenset(
 _full_sync: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 _AT_FDCWD = -100
 _STATX_INO = 0x100
-_INO_AT = slice(32, 40)  # of struct statx
+_INO_AT = 32  # its place in struct statx
 _statx = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)  # Linux; macOS has no such trap
 
 
@@ -42,7 +42,7 @@ def create(path: Path) -> None:
     except FileExistsError:
         return
     os.close(made)
-    sync_folder(path.parent)
+    sync_path(path.parent)
 
 
 def sync_file(descriptor: int) -> None:
@@ -53,8 +53,9 @@ def sync_file(descriptor: int) -> None:
         fcntl.fcntl(descriptor, _full_sync)
 
 
-def sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync_path(path: Path) -> None:
+    """A file that nobody has open, or a folder, is on stable storage when this returns."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
@@ -70,15 +71,16 @@ class FileAt:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._encoded = os.fsencode(path)
-        self._answer = ctypes.create_string_buffer(256)
+        answer = ctypes.create_string_buffer(256)
+        self._question = (_AT_FDCWD, os.fsencode(path), 0, _STATX_INO, answer)
+        self._inode = ctypes.c_uint64.from_buffer(answer, _INO_AT)
 
     def inode(self) -> int:
         if _statx is None:
             return self._path.stat().st_ino
-        if _statx(_AT_FDCWD, self._encoded, 0, _STATX_INO, self._answer) != 0:
+        if _statx(*self._question) != 0:
             raise OSError(ctypes.get_errno(), "cannot be reached", str(self._path))
-        return int.from_bytes(self._answer.raw[_INO_AT], sys.byteorder)
+        return self._inode.value
 
 
 def _make_folder(folder: Path) -> None:
@@ -87,7 +89,7 @@ def _make_folder(folder: Path) -> None:
     try:
         for place in reversed(missing):
             place.mkdir(mode=0o700, exist_ok=True)
-            sync_folder(place.parent)
+            sync_path(place.parent)
     except OSError as broken:
         raise BadStore(f"the folder {folder} cannot be made: {broken.strerror}", field="store") from None
     if not folder.is_dir():

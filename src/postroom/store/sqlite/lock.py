@@ -1,25 +1,24 @@
 """The line in which writers stand: an flock, fair and bounded, that knows its holder's name.
 
-SQLite's own waiting starves (a second and more at eight writers); here everybody asks again after a short
-random pause, so nobody is ahead of anybody for long. The lock file also carries one warning from writer to
-writer: that a sync failed, and the log must be made whole before anyone writes again.
+SQLite's own waiting starves (a second and more at eight writers); here the one who leaves taps the next on the
+shoulder (`turns`). The lock file also carries one warning from writer to writer: that a sync failed, and the log
+must be made whole before anyone writes again.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import random
 import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from ...errors import StoreBusy
+from .turns import open_turns
 
 _PID_WIDTH = 20  # the holder's pid stands at the start of the file
 _WARNING_AT = _PID_WIDTH  # then one byte: "!" after a failed sync
-SHORTEST, LONGEST = 0.00002, 0.0003  # seconds between two tries
 
 
 class WriterLock:
@@ -27,6 +26,7 @@ class WriterLock:
 
     def __init__(self, path: Path, timeout: float) -> None:
         self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self._turns = open_turns(self._descriptor)
         self._timeout = timeout
         self.warned = False  # did a sync fail since the log was last made whole? Known once the lock is held
         self._name = str(os.getpid()).ljust(_PID_WIDTH).encode()
@@ -46,6 +46,7 @@ class WriterLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        self._turns.tap()
 
     def warn(self) -> None:
         os.pwrite(self._descriptor, b"!", _WARNING_AT)
@@ -55,20 +56,22 @@ class WriterLock:
 
     def close(self) -> None:
         if self._descriptor >= 0:  # once: by the second time the number may name a stranger's file
+            self._turns.close()
             os.close(self._descriptor)
             self._descriptor = -1
 
     def _stand_in_line(self) -> None:
         end = time.monotonic() + self._timeout
         while True:
-            left = end - time.monotonic()
-            if left <= 0:
-                raise StoreBusy(self._complaint(), hint="try again; if it hangs, look at that process")
-            time.sleep(min(random.uniform(SHORTEST, LONGEST), left))
+            turn = self._turns.read()
+            self._turns.expect()  # before the try: whoever has the lock then will tap; and others may wait behind
             try:
                 return fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                continue
+                left = end - time.monotonic()
+            if left <= 0:
+                raise StoreBusy(self._complaint(), hint="try again; if it hangs, look at that process")
+            self._turns.wait(turn, left)
 
     def _complaint(self) -> str:
         holder = os.pread(self._descriptor, _PID_WIDTH, 0).decode("ascii", "replace").strip() or "unknown"

@@ -13,7 +13,8 @@ from ...model.codec import decode_message, encode
 from ...model.delivery import Attempt, Delivery, Lease, State
 from ...model.message import DEFAULT_SCOPE, Message, Priority, RecipientKind
 from ...model.query import Found
-from ..base import Letter
+from ...model.thread import conversation_of
+from ..base import Letter, Post
 
 Row = tuple[Any, ...]
 
@@ -30,21 +31,23 @@ _MICROSECOND = timedelta(microseconds=1)
 _decode_history = msgspec.json.Decoder(tuple[Attempt, ...]).decode
 
 
-def micros(time: datetime | None) -> int | None:
+def micros(time: datetime) -> int:
     """Exact microseconds; floats would round."""
-    return None if time is None else (time - _EPOCH) // _MICROSECOND
+    return (time - _EPOCH) // _MICROSECOND
 
 
-def time_of(microseconds: int | None) -> datetime | None:
-    return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
+def time_of(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)
 
 
-def rank(priority: Priority) -> int:
-    return Priority.URGENT - priority
+RANK = {priority: Priority.URGENT - priority for priority in Priority}  # arithmetic on enums is slow
+
+
+PRIORITIES = tuple(sorted(Priority, reverse=True))  # by rank; an enum's constructor is slow
 
 
 def priority_of(rank: int) -> Priority:
-    return Priority(Priority.URGENT - rank)
+    return PRIORITIES[rank]
 
 
 def delivery_row(delivery: Delivery, number: int, mailbox: int) -> Row:
@@ -56,16 +59,16 @@ def delivery_row(delivery: Delivery, number: int, mailbox: int) -> Row:
         KINDS.index(delivery.kind),
         STATE_NUMBER[delivery.state],
         delivery.read_at is not None,
-        rank(delivery.priority),
+        RANK[delivery.priority],
         delivery.revision,
         delivery.attempts,
-        micros(delivery.delivered_at),
-        micros(delivery.read_at),
-        micros(delivery.acked_at),
-        micros(delivery.dead_at),
-        micros(delivery.due_at),
-        micros(delivery.archived_at),
-        micros(delivery.expires_at),
+        delivery.delivered_at and micros(delivery.delivered_at),
+        delivery.read_at and micros(delivery.read_at),
+        delivery.acked_at and micros(delivery.acked_at),
+        delivery.dead_at and micros(delivery.dead_at),
+        delivery.due_at and micros(delivery.due_at),
+        delivery.archived_at and micros(delivery.archived_at),
+        delivery.expires_at and micros(delivery.expires_at),
         lease and lease.token,
         lease and lease.holder,
         lease and lease.until,
@@ -106,13 +109,13 @@ def delivery(message: Message, row: Row) -> Delivery:
         priority=priority_of(rank),
         revision=revision,
         attempts=attempts,
-        delivered_at=time_of(delivered),
-        read_at=time_of(read),
-        acked_at=time_of(acked),
-        dead_at=time_of(dead),
-        due_at=time_of(due),
-        archived_at=time_of(archived),
-        expires_at=time_of(expires),
+        delivered_at=delivered and time_of(delivered),
+        read_at=read and time_of(read),
+        acked_at=acked and time_of(acked),
+        dead_at=dead and time_of(dead),
+        due_at=due and time_of(due),
+        archived_at=archived and time_of(archived),
+        expires_at=expires and time_of(expires),
         lease=None if token is None else Lease(token=token, holder=holder, until=until, boot=boot),
         reason=reason,
         history=_decode_history(history) if history else (),
@@ -120,9 +123,11 @@ def delivery(message: Message, row: Row) -> Delivery:
     )
 
 
-def letter_row(message: Message, number: int, sender: int, conversation: str | None) -> Row:
+def letter_row(post: Post, number: int, sender: int) -> Row:
     """All columns of `letters`, in order."""
-    body = encode(message)
+    message = post.message
+    body = post.encoded or encode(message)
+    explicit = message.conversation_id or message.thread_tag
     return (
         number,
         message.id,
@@ -133,7 +138,7 @@ def letter_row(message: Message, number: int, sender: int, conversation: str | N
         encode(message.tags).decode() if message.tags else None,
         message.thread_id,
         message.thread_tag,
-        conversation,
+        conversation_of(message) if explicit else None,
         message.key,
         crc32(body),
         body,

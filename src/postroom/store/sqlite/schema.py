@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 
 from ...errors import BadStore, SchemaTooNew
-from .ground import create
+from .ground import create, sync_path
 
 APPLICATION = 0x506F7374  # "Post": marks a SQLite file as a room
 STEPS = tuple(sorted((Path(__file__).parent / "schema").glob("*.sql")))  # 0001.sql makes the first version
@@ -39,6 +39,7 @@ def back_up(database: apsw.Connection, path: Path, version: int) -> Path:
     copy.unlink(missing_ok=True)
     create(copy)  # empty and for its owner alone; VACUUM INTO fills it
     database.execute("VACUUM INTO ?", (str(copy),))
+    sync_path(copy)
     return copy
 
 

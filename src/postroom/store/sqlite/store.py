@@ -62,9 +62,13 @@ class SqliteStore:
                 here.log.tend(here.lock)
         except apsw.Error as error:
             raise translate(error, self.path) from error
-        if self._durable and any(map(must_last, writes)):
-            here.log.sync(here.lock)
-        self._ring(rung_by(writes))
+        bells = self._grasp(rung_by(writes))
+        try:
+            if self._durable and any(map(must_last, writes)):
+                here.log.sync(here.lock)
+            self._bells.ring(bells)
+        finally:
+            self._bells.let_go(bells)
         return posted
 
     def sync(self) -> None:
@@ -91,8 +95,9 @@ class SqliteStore:
         writing.remember()
         return planned, posted
 
-    def _ring(self, mailboxes: set[str]) -> None:
-        self._bells.ring((EVERYONE,) if len(mailboxes) > MANY else mailboxes)
+    def _grasp(self, mailboxes: set[str]) -> list[int]:
+        """Before the sync, while the code is warm; they are rung after it."""
+        return self._bells.grasp((EVERYONE,) if len(mailboxes) > MANY else mailboxes)
 
     # -- asking
 
@@ -216,6 +221,7 @@ class SqliteStore:
             connection.close()
         self._open.clear()
         self._local = threading.local()
+        self._bells.close()
 
     # -- connections
 

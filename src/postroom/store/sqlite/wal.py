@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 
 from ...errors import StoreFailing
-from .ground import FileAt, sync_file, sync_folder
+from .ground import FileAt, sync_file, sync_path
 from .lock import WriterLock
 
 PAGE = 4096
@@ -88,7 +88,7 @@ class Log:
         self.close()
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         self._inode = self._at.inode()
-        sync_folder(self._path.parent)
+        sync_path(self._path.parent)
 
     def _fill(self, size: int) -> None:
         try:

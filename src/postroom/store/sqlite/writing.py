@@ -22,7 +22,6 @@ from ...model.codec import decode_message, digest, encode
 from ...model.message import Message
 from ...model.names import fold
 from ...model.record import CARD, FORGOTTEN, SPENT, spent_key
-from ...model.thread import conversation_of
 from ..base import Forget, Move, Post, Posted, Put, Write
 from .rows import STATE_NUMBER, delivery_row, letter_row
 
@@ -33,8 +32,7 @@ BEFORE_POST = f"""
 SELECT (SELECT value FROM records WHERE kind = '{FORGOTTEN}' AND key = ?1),
        (SELECT value FROM records WHERE kind = '{SPENT}' AND key = ?2),
        (SELECT body FROM letters WHERE id = ?1),
-       CASE WHEN ?3 THEN ({NEXT_NUMBER}) END,
-       (SELECT min(number) FROM letters)"""
+       CASE WHEN ?3 THEN ({NEXT_NUMBER}) END"""
 INSERT_LETTER = "INSERT INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_DELIVERY = "INSERT INTO deliveries VALUES (" + ", ".join("?" * 22) + ")"
 COPY_DELIVERY = """
@@ -71,7 +69,6 @@ class Writing:
         self._names = names
         self._fresh: dict[str, tuple[int, bool]] = {}
         self._number = 0  # the next one; asked for when first needed
-        self._oldest: int | None = None
 
     def apply(self, writes: Iterable[Write]) -> tuple[Posted, ...]:
         outcomes = [self._apply(write) for write in writes]
@@ -110,9 +107,7 @@ class Writing:
         if post.quota is not None:
             self._check_quota(names, [mailbox for mailbox, _ in holders], post.quota)
         number = self._take_number()
-        explicit = message.conversation_id or message.thread_tag
-        conversation = conversation_of(message) if explicit else None
-        self._execute(INSERT_LETTER, letter_row(message, number, sender, conversation))
+        self._execute(INSERT_LETTER, letter_row(post, number, sender))
         rows = [delivery_row(d, number, m) for d, (m, _) in zip(post.deliveries, mailboxes, strict=True)]
         for row in rows:
             self._execute(INSERT_DELIVERY, row)
@@ -125,7 +120,7 @@ class Writing:
         spent = spent_key(message.sender, message.key or message.id)
         bound = (message.id, spent, None if self._number else 1)
         known: tuple[Any, ...] = self._execute(BEFORE_POST, bound).fetchall()[0]
-        forgotten, spent_before, body, number, self._oldest = known
+        forgotten, spent_before, body, number = known
         self._number = self._number or number
         for memory, field in ((forgotten, "id"), (spent_before, "key")):
             if memory is not None:
@@ -149,8 +144,8 @@ class Writing:
         ).fetchall()
 
     def _check_quota(self, names: Sequence[str], mailboxes: Sequence[int], quota: int) -> None:
-        # No inbox can hold more letters than the room has: small rooms need no counting.
-        if self._oldest is None or self._number - self._oldest < quota:
+        # No inbox can hold more letters than the room ever took: young rooms need no counting.
+        if self._number <= quota:
             return
         for name, mailbox in zip(names, mailboxes, strict=True):
             if sum(count for (count,) in self._execute(WAITING, (mailbox, quota))) >= quota:

@@ -1,0 +1,114 @@
+"""Settings: defaults, then the file, then the environment, then arguments; what nobody knows is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import postroom
+from postroom import Invalid
+from postroom.settings import Settings, config_file, default_room, load_settings
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith(("POSTROOM_", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def write(home: Path, text: str | bytes) -> Path:
+    file = home / ".config/postroom/config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return file
+
+
+def test_without_a_word_the_defaults_hold(home: Path) -> None:
+    assert load_settings() == Settings()
+    assert Settings().durability == "power"
+
+
+def test_each_layer_beats_the_one_below(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(home, 'lease = 10\nmax_parts = 11\nunknown = "refuse"')
+    monkeypatch.setenv("POSTROOM_MAX_PARTS", "12")
+    monkeypatch.setenv("POSTROOM_LEASE", "13.5")
+    settings = load_settings({"lease": 14, "unknown": None})
+    assert (settings.lease, settings.max_parts, settings.unknown) == (14, 12, "refuse")
+
+
+def test_the_environment_is_that_which_is_given(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSTROOM_HOPS", "9")
+    assert load_settings({}, {"POSTROOM_HOPS": "5", "HOPS": "7", "POSTROOM_AGENT": "me"}).hops == 5
+
+
+BAD: list[tuple[str, Any]] = [
+    ("lease", "soon"), ("lease", -1), ("lease", float("nan")), ("lease", float("inf")), ("max_parts", 0),
+    ("max_parts", 2**60), ("unknown", "maybe"), ("durability", "none"), ("store", 5),
+    ("remember_for", 60), ("retain_count", -1), ("hops", 1.5), ("colour", "red"), ("", 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), BAD, ids=str)
+def test_a_bad_setting_is_named(home: Path, name: str, value: Any) -> None:
+    with pytest.raises(Invalid) as refused:
+        load_settings({name: value})
+    assert refused.value.field == name
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("POSTROOM_LEASE", "nan"), ("POSTROOM_HOPS", "three"), ("POSTROOM_UNKNOWN", "")]
+)
+def test_a_bad_variable_is_named(home: Path, variable: str, value: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        load_settings({}, {variable: value})
+    assert refused.value.field == variable.removeprefix("POSTROOM_").lower()
+
+
+@pytest.mark.parametrize(
+    "text", ["lease = ", b"\xff\xfe", "[limits]\nlease = 1", "leese = 1", "lease = 1\nlease = 2"]
+)
+def test_a_bad_file_is_named(home: Path, text: str | bytes) -> None:
+    file = write(home, text)
+    with pytest.raises(Invalid) as refused:
+        load_settings()
+    assert refused.value.field in {str(file), "limits", "leese"}
+
+
+def test_a_file_that_cannot_be_read_is_named(home: Path) -> None:
+    (home / ".config/postroom/config.toml").mkdir(parents=True)
+    with pytest.raises(Invalid, match="mend or remove"):
+        load_settings()
+
+
+def test_the_folders_follow_xdg(home: Path) -> None:
+    assert default_room({}) == home / ".local/share/postroom/room.db"
+    assert default_room({"XDG_DATA_HOME": "/data"}) == Path("/data/postroom/room.db")
+    assert default_room({"XDG_DATA_HOME": "data"}) == home / ".local/share/postroom/room.db"
+    assert config_file({"XDG_CONFIG_HOME": "/etc/x"}) == Path("/etc/x/postroom/config.toml")
+    assert config_file({"XDG_CONFIG_HOME": ""}) == home / ".config/postroom/config.toml"
+
+
+def test_postroom_store_chooses_the_room(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSTROOM_STORE", f"sqlite:{home}/mine/room.db")
+    with postroom.open() as room:
+        room.mailbox("ann").send("bob", "x")
+    assert (home / "mine/room.db").is_file()
+    with postroom.open("memory:") as room:
+        assert room.mailboxes() == []
+    monkeypatch.setenv("POSTROOM_STORE", "memory:")
+    with postroom.open() as room:
+        assert room.mailboxes() == []
+
+
+@pytest.mark.parametrize("store", ["carrier-pigeon:", "memory:x", "sqlite:", "sqlite:a\0b", "nowhere", "a/b/"])
+def test_a_store_that_is_none_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch, store: str) -> None:
+    with pytest.raises(postroom.BadStore) as refused:
+        postroom.open(store)
+    assert refused.value.field == "store"
+    assert list(home.iterdir()) == []

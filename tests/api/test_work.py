@@ -1,0 +1,201 @@
+"""Work and batches as blocks and loops: done on exit, back on error, given back when the loop is left."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom import Batch, LeaseLost, Room, State, Work, draft
+from tests.rooms import FakeClock, House, texts
+
+
+class Broken(Exception):
+    """The worker's own trouble."""
+
+
+def fill(room: Room, count: int = 1) -> None:
+    room.mailbox("ann").send_many([draft("bob", str(n)) for n in range(count)])
+
+
+def claimed(room: Room) -> Work:
+    work = room.mailbox("bob").claim()
+    assert work
+    return work
+
+
+def test_a_block_that_ends_well_is_done(room: Room) -> None:
+    fill(room)
+    with claimed(room) as work:
+        assert not work.is_settled
+    assert (work.state, work.is_settled) == (State.DONE, True)
+
+
+def test_a_block_that_fails_counts_a_try_and_the_letter_is_back_later(room: Room, clock: FakeClock) -> None:
+    fill(room)
+    with pytest.raises(Broken), claimed(room) as work:
+        raise Broken("no luck")
+    assert (work.state, work.delivery.attempts) == (State.UNREAD, 1)
+    assert work.delivery.reason == "Broken: no luck"
+    assert room.mailbox("bob").claim() is None
+    clock.advance(10)
+    assert claimed(room).delivery.attempts == 1
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_ctrl_c_gives_the_letter_back_and_counts_nothing(room: Room, stop: type[BaseException]) -> None:
+    fill(room, 2)
+    with pytest.raises(stop), claimed(room) as work:
+        raise stop
+    assert (work.state, work.delivery.attempts) == (State.UNREAD, 0)
+    with pytest.raises(stop), room.mailbox("bob").claim(2) as batch:
+        raise stop
+    assert [work.delivery.attempts for work in batch] == [0, 0]
+    assert len(room.mailbox("bob").claim(2)) == 2
+
+
+@pytest.mark.parametrize("settle", ["ack", "release", "fail", "reject"])
+def test_what_was_settled_inside_the_block_stays_so(room: Room, settle: str) -> None:
+    fill(room)
+    with claimed(room) as work:
+        if settle in {"fail", "reject"}:
+            getattr(work, settle)("why")
+        else:
+            getattr(work, settle)()
+        state = work.state
+    assert work.state is state
+
+
+def test_a_block_that_took_too_long_is_told(room: Room, clock: FakeClock) -> None:
+    fill(room)
+    with pytest.raises(LeaseLost), claimed(room):
+        clock.tick(61)
+
+
+@pytest.mark.parametrize("error", [Broken, KeyboardInterrupt])
+def test_an_error_in_a_block_is_not_hidden_by_a_lost_lease(
+    room: Room, clock: FakeClock, error: type[BaseException]
+) -> None:
+    fill(room)
+
+    def fail_late() -> None:
+        clock.tick(61)
+        raise error
+
+    with pytest.raises(error), claimed(room):
+        fail_late()
+    with pytest.raises(error), room.mailbox("bob").claim(3):
+        fail_late()
+
+
+def test_a_batch_is_settled_in_one_commit_each(room: Room) -> None:
+    fill(room, 3)
+    batch = room.mailbox("bob").claim(3, lease=10)
+    assert isinstance(batch, Batch)
+    batch.renew(60)
+    batch[0].ack()
+    assert batch.unsettled == batch[1:]
+    batch.ack()
+    assert [work.state for work in batch] == [State.DONE] * 3
+    batch.ack()
+    batch.release()
+
+
+def test_a_batch_block_is_done_or_fails_together(room: Room, clock: FakeClock) -> None:
+    fill(room, 4)
+    with room.mailbox("bob").claim(2) as batch:
+        pass
+    assert [work.state for work in batch] == [State.DONE] * 2
+    batch = room.mailbox("bob").claim(2)
+    batch[0].ack()
+    with pytest.raises(Broken), batch:
+        raise Broken
+    assert [(work.state, work.delivery.attempts) for work in batch] == [(State.DONE, 0), (State.UNREAD, 1)]
+
+
+def test_one_lost_lease_stops_the_whole_batch(room: Room, clock: FakeClock) -> None:
+    fill(room, 2)
+    batch = room.mailbox("bob").claim(2)
+    batch[0].renew(600)
+    clock.tick(61)
+    with pytest.raises(LeaseLost):
+        batch.ack()
+    batch[0].ack()
+
+
+def test_an_empty_batch_is_no_trouble_and_costs_no_sync(house: House) -> None:
+    room = house.room()
+    syncs: list[int] = []
+    house.store.sync = lambda: syncs.append(1)  # type: ignore[method-assign]
+    with room.mailbox("bob").claim(3) as batch:
+        assert batch == []
+    batch.renew()
+    assert syncs == []
+
+
+def test_a_loop_acknowledges_as_it_goes_on(room: Room) -> None:
+    fill(room, 3)
+    bob = room.mailbox("bob")
+    seen = []
+    for work in bob.work(timeout=0):
+        assert work.state is State.CLAIMED
+        seen.append(work)
+    assert [work.text for work in seen] == ["0", "1", "2"]
+    assert {work.state for work in seen} == {State.DONE}
+
+
+def test_a_loop_with_batches_acknowledges_each_in_one_commit(room: Room) -> None:
+    fill(room, 5)
+    cursors = [room.cursor() for _ in room.mailbox("bob").work(batch=2, timeout=0)]
+    assert cursors[0] == cursors[1] != cursors[2] == cursors[3] != cursors[4]
+    assert room.mailbox("bob").check(unread_only=False) == []
+
+
+def test_a_loop_leaves_what_its_body_settled(room: Room) -> None:
+    fill(room, 3)
+    works = []
+    for work in room.mailbox("bob").work(batch=3, timeout=0):
+        works.append(work)
+        if work.text == "0":
+            work.ack_and_reply("answered")
+        elif work.text == "1":
+            work.fail("broken")
+    assert [work.state for work in works] == [State.DONE, State.UNREAD, State.DONE]
+    assert texts(room.mailbox("ann").check()) == ["answered"]
+
+
+def test_leaving_a_loop_gives_back_what_is_not_settled(room: Room) -> None:
+    fill(room, 3)
+    bob = room.mailbox("bob")
+    for work in bob.work(batch=3, timeout=0):
+        if work.text == "1":
+            break
+    again = bob.claim(3)
+    assert [(work.text, work.delivery.attempts) for work in again] == [("0", 0), ("1", 0), ("2", 0)]
+
+
+def test_leaving_a_loop_after_the_lease_ended_is_no_trouble(room: Room, clock: FakeClock) -> None:
+    fill(room)
+    loop = room.mailbox("bob").work(timeout=0)
+    next(loop)
+    clock.tick(61)
+    loop.close()  # type: ignore[attr-defined]
+    assert claimed(room).delivery.attempts == 1
+
+
+def test_an_error_in_a_loop_gives_the_letter_back(room: Room) -> None:
+    fill(room)
+
+    def run() -> None:
+        for _ in room.mailbox("bob").work(timeout=0):
+            raise Broken
+
+    with pytest.raises(Broken) as caught:
+        run()
+    del caught  # the loop goes with the error that left it
+    assert claimed(room).text == "0"
+
+
+def test_a_loop_takes_the_filters_of_a_claim(room: Room) -> None:
+    room.mailbox("ann").send("bob", "note", kind="note")
+    room.mailbox("ann").send("bob", "task", kind="task")
+    assert [work.text for work in room.mailbox("bob").work(timeout=0, kinds="task", lease=5)] == ["task"]
+    assert texts(room.mailbox("bob").check()) == ["note"]

@@ -1,0 +1,176 @@
+"""Who may do what (G8): a matrix made from the table, and proof that every verb asks it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import postroom
+from postroom import Handoff, Mailbox, NotAllowed, PostroomError, Room
+from postroom.service import authorize as rules
+from postroom.service.authorize import OWNER, RULES, Principal, agent_principal, authorize
+from tests.rooms import House
+
+SERVICE = Path(rules.__file__).parent
+BOB = agent_principal("bob")
+
+# action -> every way to ask for it at a mailbox, by the public door
+AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
+    "send": [
+        lambda box: box.send("ann", "x"),
+        lambda box: box.send_many([postroom.draft("ann", "x")]),
+        lambda box: box.reply("known", "x"),
+        lambda box: box.forward("known", "zoe"),
+        lambda box: box.broadcast("team", "x"),
+        lambda box: box.handoff("ann", Handoff(work_completed="x")),
+    ],
+    "check": [lambda box: box.check(), lambda box: box.digest()],
+    "read": [lambda box: box.read("known")],
+    "count": [lambda box: box.counts()],
+    "wait": [lambda box: box.wait(0), lambda box: box.room.wait([box.name], 0)],
+    "claim": [lambda box: box.claim(), lambda box: box.claim(2), lambda box: list(box.work(timeout=0))],
+    "settle": [lambda box: box._ack([], archive=True), lambda box: box._release([])],
+    "dead": [lambda box: box.dead()],
+    "revive": [lambda box: box.revive("known")],
+    "purge": [lambda box: box.purge("known")],
+    "threads": [
+        lambda box: box.threads(),
+        lambda box: box.thread("known"),
+        lambda box: box.tagged("t"),
+        lambda box: box.reply_chain("known"),
+        lambda box: box.conversations(),
+        lambda box: box.conversation("c"),
+        lambda box: box.turns("c"),
+    ],
+    "register": [lambda box: box.register()],
+    "heartbeat": [lambda box: box.heartbeat(), lambda box: box.leave()],
+}
+IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
+    "agents": [lambda room: room.agents(), lambda room: room.agent("ann")],
+    "room": [
+        lambda room: room.mailboxes(),
+        lambda room: room.quarantined(),
+        lambda room: room.threads(),
+        lambda room: room.thread("known"),
+        lambda room: room.conversations(),
+        lambda room: room.turns("c"),
+        lambda room: room.changes(room.cursor()),
+    ],
+    "janitor": [lambda room: room.sweep()],
+    "export": [lambda room: list(room.export())],
+    "import": [lambda room: room.load([b'{"postroom": 1, "room": "x"}'])],
+}
+MAILBOX_CASES = [(a, n) for a, ways in AT_A_MAILBOX.items() for n in range(len(ways))]
+ROOM_CASES = [(a, n) for a, ways in IN_THE_ROOM.items() for n in range(len(ways))]
+
+
+@pytest.fixture
+def filled(house: House) -> House:
+    room = house.room()
+    for name in ("ann", "bob", "carol"):
+        room.mailbox(name).register(scopes=["team"])
+    house.clock.advance(10_000)  # so that nobody holds a name
+    room.mailbox("ann").send(["bob", "carol"], "x", id="known")
+    return house
+
+
+def outcome(act: Callable[[], object]) -> str:
+    """What a caller learns: nothing but "fine" and the name of an error."""
+    try:
+        act()
+    except PostroomError as error:
+        return type(error).__name__
+    return "fine"
+
+
+def test_the_matrix_covers_the_table() -> None:
+    assert {*AT_A_MAILBOX, *IN_THE_ROOM} == set(RULES)
+    assert {rule for action, rule in RULES.items() if action in AT_A_MAILBOX} == {"own"}
+    assert {rule for action, rule in RULES.items() if action in IN_THE_ROOM} == {"operator", "anyone"}
+
+
+@pytest.mark.parametrize(("action", "way"), MAILBOX_CASES, ids=str)
+def test_an_agent_reaches_its_own_mailbox_and_no_other(filled: House, action: str, way: int) -> None:
+    act, room = AT_A_MAILBOX[action][way], filled.room(BOB)
+    assert outcome(lambda: act(room.mailbox("bob"))) != "NotAllowed"
+    before = filled.store.cursor()
+    errors = []
+    for name in ("carol", "not-there"):  # forbidden and absent look the same
+        with pytest.raises(NotAllowed) as refused:
+            act(room.mailbox(name))
+        errors.append(str(refused.value).replace(name, "NAME"))
+    assert errors[0] == errors[1]
+    assert filled.store.cursor() == before
+    assert "not-there" not in filled.store.mailboxes()
+    assert outcome(lambda: act(filled.room().mailbox("carol"))) != "NotAllowed"
+
+
+@pytest.mark.parametrize(("action", "way"), ROOM_CASES, ids=str)
+def test_the_room_is_the_operators(filled: House, action: str, way: int) -> None:
+    act = IN_THE_ROOM[action][way]
+    expected = "fine" if RULES[action] == "anyone" else "NotAllowed"
+    assert outcome(lambda: act(filled.room(BOB))) == expected
+    assert outcome(lambda: act(filled.room(Principal("nobody")))) == expected
+    assert outcome(lambda: act(filled.room())) != "NotAllowed"
+
+
+def test_nobody_waits_at_a_mailbox_that_is_not_theirs_beside_their_own(filled: House) -> None:
+    with pytest.raises(NotAllowed):
+        filled.room(BOB).wait(["bob", "carol"], 0)
+    assert filled.room().mailbox("bob").counts()["total"] == 1
+
+
+def test_a_verb_without_a_row_is_refused() -> None:
+    with pytest.raises(KeyError):
+        authorize(OWNER, "burn", "bob")
+
+
+def test_a_refusal_names_who_and_what() -> None:
+    with pytest.raises(NotAllowed, match="agent:bob may not read in the mailbox 'carol'"):
+        authorize(BOB, "read", "carol")
+    with pytest.raises(NotAllowed, match="agent:bob may not export in the room"):
+        authorize(BOB, "export")
+
+
+def functions() -> dict[str, ast.FunctionDef]:
+    found = {}
+    for path in SERVICE.glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef):
+                found[f"{path.stem}.{node.name}"] = node
+    return found
+
+
+def calls(node: ast.AST) -> set[str]:
+    named = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
+    return {f.id if isinstance(f, ast.Name) else f.attr for f in named if isinstance(f, (ast.Name, ast.Attribute))}
+
+
+def takes_a_caller(node: ast.FunctionDef) -> bool:
+    return any(argument.arg == "caller" for argument in (*node.args.posonlyargs, *node.args.args))
+
+
+def test_every_verb_that_takes_a_caller_asks_who_it_is() -> None:
+    verbs = {name: node for name, node in functions().items() if takes_a_caller(node)}
+    asking = {"authorize"}
+    grown = True
+    while grown:  # a verb may ask by way of another that takes the caller
+        more = {n.rpartition(".")[2] for n, node in verbs.items() if calls(node) & asking} - asking
+        asking, grown = asking | more, bool(more)
+    silent = [name for name in verbs if name.rpartition(".")[2] not in asking]
+    assert len(verbs) > 25
+    assert silent == []
+
+
+def test_every_row_of_the_table_is_asked_for() -> None:
+    texts = [p.read_text(encoding="utf-8") for p in (*SERVICE.glob("*.py"), SERVICE.parent / "room.py")]
+    asked = set()
+    for tree in map(ast.parse, texts):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and "authorize" in ast.unparse(node.func) and len(node.args) > 1:
+                words = {n.value for n in ast.walk(node.args[1]) if isinstance(n, ast.Constant)}
+                asked |= {word for word in words if isinstance(word, str)}
+    assert asked == set(RULES)

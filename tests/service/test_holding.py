@@ -1,0 +1,338 @@
+"""Working on mail (M4 to M6, G5): one holder, leases by uptime alone, a final ack, ack and reply in one commit."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+
+from postroom import LeaseLost, NotAllowed, PostroomError, Room, State, TooFast, UnknownMessage, Work, draft
+from tests.rooms import FakeClock, House, texts
+
+
+def given_work(room: Room, lease: float = 60, text: str = "x") -> Work:
+    room.mailbox("ann").send("bob", text)
+    work = room.mailbox("bob").claim(lease=lease)
+    assert work
+    return work
+
+
+def test_a_claim_takes_the_most_urgent_then_the_oldest(room: Room) -> None:
+    ann, bob = room.mailbox("ann"), room.mailbox("bob")
+    for text, priority in [("1", "normal"), ("2", "urgent"), ("3", "normal"), ("4", "urgent")]:
+        ann.send("bob", text, priority=priority)
+    bob.check(1)  # being read changes nothing for workers
+    assert [work.text for work in bob.claim(10)] == ["2", "4", "1", "3"]
+    assert bob.claim() is None
+    assert bob.claim(5) == []
+
+
+def test_a_claim_has_one_holder_with_a_lease(room: Room, clock: FakeClock) -> None:
+    work = given_work(room)
+    lease = work.delivery.lease
+    assert lease
+    assert (work.state, lease.holder, lease.until) == (State.CLAIMED, "bob", clock.moment.steady + 60)
+    assert len(lease.token) >= 32
+    assert room.mailbox("bob").claim() is None
+    assert room.mailbox("bob").check(unread_only=False) == []
+
+
+def test_every_letter_is_claimed_by_exactly_one_of_many_threads(room: Room) -> None:
+    room.mailbox("ann").send_many([draft("bob", str(n)) for n in range(60)])
+    taken: list[str] = []
+
+    def worker() -> None:
+        bob = room.mailbox("bob")
+        while works := bob.claim(3):
+            taken.extend(work.text for work in works)
+            works.ack()
+
+    workers = [threading.Thread(target=worker) for _ in range(6)]
+    for thread in workers:
+        thread.start()
+    for thread in workers:
+        thread.join(60)
+    assert Counter(taken) == Counter(str(n) for n in range(60))
+
+
+def test_an_ack_is_final_and_may_be_said_twice(house: House, room: Room, clock: FakeClock) -> None:
+    work = given_work(room)
+    work.ack()
+    clock.advance(1000)
+    work.ack()
+    assert (work.state, work.delivery.acked_at) == (State.DONE, work.delivery.archived_at)
+    assert work.delivery.read_at == work.delivery.acked_at
+    house.reopen()
+    bob = house.room().mailbox("bob")
+    assert bob.claim() is None
+    assert bob.check(unread_only=False) == []
+
+
+def test_nothing_else_follows_an_ack(room: Room) -> None:
+    work = given_work(room)
+    work.ack()
+    with pytest.raises(LeaseLost):
+        work.fail("changed my mind")
+    with pytest.raises(LeaseLost):
+        work.renew()
+    with pytest.raises(LeaseLost):
+        work.release()
+    assert work.state is State.DONE
+    assert room.mailbox("ann").check() == []
+
+
+def test_a_lease_ends_by_uptime_and_the_letter_is_back(room: Room, clock: FakeClock) -> None:
+    given_work(room)
+    clock.tick(59.9)
+    assert room.mailbox("bob").claim() is None
+    clock.tick(0.1)
+    again = room.mailbox("bob").claim()
+    assert again
+    assert (again.delivery.attempts, again.delivery.history[0].reason) == (1, "the lease ran out")
+    assert again.delivery.history[0].holder == "bob"
+
+
+@pytest.mark.parametrize("jump", [-10_000_000, -61, 61, 10_000_000])
+def test_the_wall_clock_neither_ends_nor_stretches_a_lease(room: Room, clock: FakeClock, jump: float) -> None:
+    work = given_work(room)
+    clock.jump(jump)
+    assert room.mailbox("bob").claim() is None
+    clock.tick(59)
+    work.renew(60)
+    clock.tick(59)
+    clock.jump(-jump)
+    assert room.mailbox("bob").claim() is None
+    clock.tick(1)
+    assert room.mailbox("bob").claim()
+
+
+def test_no_lease_outlives_a_reboot(house: House, clock: FakeClock) -> None:
+    work = given_work(house.room(), lease=600_000)
+    clock.reboot()
+    house.reopen()
+    again = house.room().mailbox("bob").claim()
+    assert again
+    assert again.delivery.attempts == 1
+    with pytest.raises(LeaseLost):
+        house.room().mailbox("bob")._ack([work], archive=True)
+
+
+@pytest.mark.parametrize("then", ["nobody looked", "it lapsed", "another holds it", "it is done"])
+def test_a_late_ack_is_refused(room: Room, clock: FakeClock, then: str) -> None:
+    work = given_work(room)
+    clock.tick(60)
+    bob = room.mailbox("bob")
+    if then == "it lapsed":
+        bob.check()
+    if then in {"another holds it", "it is done"}:
+        other = bob.claim()
+        assert other
+        if then == "it is done":
+            other.ack()
+    with pytest.raises(LeaseLost):
+        work.ack()
+    with pytest.raises(LeaseLost):
+        work.ack_and_reply("late")
+    with pytest.raises(LeaseLost):
+        work.fail("late")
+    with pytest.raises(LeaseLost):
+        work.renew()
+    assert room.mailbox("ann").check() == []
+
+
+def test_a_renewed_lease_counts_from_now(room: Room, clock: FakeClock) -> None:
+    work = given_work(room)
+    clock.tick(50)
+    work.renew()
+    clock.tick(50)
+    work.renew(10)
+    clock.tick(9)
+    work.ack()
+
+
+def test_what_is_given_back_counts_no_try(room: Room) -> None:
+    work = given_work(room)
+    work.release()
+    again = room.mailbox("bob").claim()
+    assert again
+    assert (again.delivery.attempts, again.delivery.history) == (0, ())
+    assert work.is_settled
+
+
+def test_a_failed_try_waits_longer_each_time(house: House, clock: FakeClock) -> None:
+    room = house.room(max_attempts=12)
+    room.mailbox("ann").send("bob", "x")
+    bob = room.mailbox("bob")
+    waits = []
+    for _ in range(10):
+        work = bob.claim()
+        assert work
+        work.fail("broken")
+        assert bob.claim() is None
+        assert work.delivery.due_at
+        waits.append((work.delivery.due_at - clock.wall).total_seconds())
+        clock.advance(waits[-1] - 0.001)
+        assert bob.claim() is None
+        clock.advance(0.001)
+    assert waits == [10, 20, 40, 80, 160, 320, 640, 1280, 1800, 1800]
+
+
+def test_mail_is_dead_after_five_tries_and_its_sender_is_told_in_the_same_commit(
+    room: Room, clock: FakeClock
+) -> None:
+    room.mailbox("ann").send("bob", "x", subject="Job", thread_tag="t", conversation_id="c")
+    bob, before = room.mailbox("bob"), room.cursor()
+    for number in range(5):
+        clock.advance(3600)
+        work = bob.claim(holder=f"worker-{number}")
+        assert work
+        before = room.cursor()
+        work.fail(f"reason {number}")
+    changes, _ = room.changes(before)
+    assert [(change.what, change.state) for change in changes] == [("moved", State.DEAD), ("posted", None)]
+    clock.advance(3600)
+    assert bob.claim() is None
+    (dead,) = bob.dead()
+    assert (dead.delivery.reason, dead.delivery.attempts) == ("reason 4", 5)
+    assert [(a.holder, a.reason) for a in dead.delivery.history] == [
+        (f"worker-{n}", f"reason {n}") for n in range(5)
+    ]
+    (bounce,) = room.mailbox("ann").check()
+    assert (bounce.sender, bounce.kind, bounce.subject) == ("postmaster", "bounce", "Undeliverable: Job")
+    assert bounce.data == {"message_id": dead.id, "mailbox": "bob", "reason": "reason 4"}
+    assert (bounce.thread, bounce.message.thread_tag, bounce.message.conversation_id) == (dead.id, "t", "c")
+
+
+def test_five_lapsed_leases_kill_too(room: Room, clock: FakeClock) -> None:
+    room.mailbox("ann").send("bob", "x")
+    for _ in range(5):
+        assert room.mailbox("bob").claim(lease=1)
+        clock.tick(1)
+    assert room.mailbox("bob").claim() is None
+    assert room.mailbox("bob").dead()[0].delivery.reason == "the lease ran out"
+    assert [letter.kind for letter in room.mailbox("ann").check()] == ["bounce"]
+
+
+def test_the_number_of_tries_and_the_pause_can_be_set(house: House, clock: FakeClock) -> None:
+    room = house.room(max_attempts=2, backoff_first=1, backoff_most=1)
+    given_work(room).fail("one")
+    clock.advance(1)
+    work = room.mailbox("bob").claim()
+    assert work
+    work.fail("two")
+    assert work.state is State.DEAD
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [("  a \n b\t", "a b"), ("", "no reason given"), ("x" * 3000, "x" * 2000), ("\ud800\0", "?"), (5, "5")],
+    ids=range(5),
+)
+def test_any_reason_is_kept_on_one_line(room: Room, said: str, kept: str) -> None:
+    work = given_work(room)
+    work.fail(said, retry=False)
+    assert work.delivery.reason == kept
+    assert kept in room.mailbox("ann").check()[0].text
+
+
+def test_done_and_answered_is_one_commit(room: Room) -> None:
+    work = given_work(room)
+    before = room.cursor()
+    receipt = work.ack_and_reply("done")
+    assert work.is_settled
+    changes, _ = room.changes(before)
+    assert sorted(change.what for change in changes) == ["moved", "posted"]
+    (answer,) = room.mailbox("ann").check()
+    assert (answer.id, answer.thread) == (receipt.id, work.id)
+    assert work.ack_and_reply("done").repeated
+    assert room.mailbox("ann").check() == []
+
+
+def refused_replies(room: Room) -> list[tuple[type[PostroomError], dict[str, object]]]:
+    room.mailbox("ann").register(allow_from=["nobody"])
+    return [(NotAllowed, {}), (PostroomError, {"cc": "../x"}), (PostroomError, {"metadata": {"k": float("nan")}})]
+
+
+def test_when_the_reply_is_refused_the_work_stays_claimed(room: Room) -> None:
+    work = given_work(room)
+    for error, fields in refused_replies(room):
+        with pytest.raises(error):
+            work.ack_and_reply("done", **fields)  # type: ignore[arg-type]
+        assert work.state is State.CLAIMED
+        assert room.mailbox("bob").claim() is None
+    work.ack()
+
+
+def test_when_one_of_the_letters_is_refused_none_is_sent(house: House) -> None:
+    room = house.room(thread_rate=1)
+    work = given_work(room)
+    with pytest.raises(PostroomError):
+        work.ack_and_send([draft("carol", "good"), draft("../x", "bad")])
+    room.mailbox("bob").reply(work.id, "one")
+    with pytest.raises(TooFast):
+        work.ack_and_reply("two")
+    assert work.state is State.CLAIMED
+    assert room.mailbox("carol").check() == []
+    assert len(work.ack_and_send([draft("carol", "a"), draft("dave", "b")])) == 2
+    assert texts(room.mailbox("carol").check()) == ["a"]
+
+
+def test_when_the_lease_is_lost_no_letter_is_sent(room: Room, clock: FakeClock) -> None:
+    work = given_work(room)
+    clock.tick(60)
+    with pytest.raises(LeaseLost):
+        work.ack_and_send([draft("carol", "late")])
+    assert "carol" not in room.mailboxes()
+
+
+def test_each_of_a_batch_can_be_answered(room: Room) -> None:
+    room.mailbox("ann").send_many([draft("bob", str(n)) for n in range(3)])
+    same = draft("carol", "one finished")
+    for work in room.mailbox("bob").claim(3):
+        assert not work.ack_and_send([same, draft("dave", "x")])[0].repeated
+    assert texts(room.mailbox("carol").check()) == ["one finished"] * 3
+    room.mailbox("ann").send_many([draft("bob", str(n)) for n in range(3)])
+    for work in room.mailbox("bob").claim(3):
+        work.ack_and_reply(f"done {work.text}")
+    assert texts(room.mailbox("ann").check()) == ["done 0", "done 1", "done 2"]
+
+
+def test_a_holder_keeps_its_work_though_others_look_at_it(room: Room) -> None:
+    work = given_work(room)
+    room.mailbox("bob").read(work.id)  # stamps it, so that its revision moves on
+    work.renew()
+    room.mailbox("bob").read(work.id)
+    work.ack()
+    assert work.delivery.read_at
+
+
+def test_what_was_given_back_can_no_longer_be_renewed(room: Room) -> None:
+    work = given_work(room)
+    work.release()
+    with pytest.raises(LeaseLost):
+        work.renew()
+
+
+def test_a_letter_sent_with_an_ack_keeps_a_key_of_its_own(room: Room) -> None:
+    (sent,) = given_work(room).ack_and_send([draft("carol", "x", key="mine")])
+    assert sent.message.key == "mine"
+
+
+def test_work_whose_letter_was_deleted_is_unknown(room: Room, clock: FakeClock) -> None:
+    work = given_work(room)
+    clock.tick(60)
+    room.mailbox("bob").check()[0].reject("too slow")
+    room.mailbox("bob").purge(work.id)
+    with pytest.raises(UnknownMessage):
+        work.ack()
+
+
+def test_what_is_deleted_meanwhile_is_unknown(room: Room) -> None:
+    room.mailbox("ann").send("bob", "x")
+    bob = room.mailbox("bob")
+    letter, other = bob.check()[0], bob.check(unread_only=False)[0]
+    other.reject("no")
+    bob.purge(letter.id)
+    with pytest.raises(UnknownMessage):
+        letter.ack()

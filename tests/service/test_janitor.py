@@ -1,0 +1,165 @@
+"""What happens when nobody looks (M16): leases, due and expired mail, archive, retention, memory."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from postroom import IdTaken, PostroomError, Room, State, draft
+from postroom.service.janitor import Sweep
+from tests.rooms import FakeClock, House, texts
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+
+def test_a_round_with_nothing_to_do_does_nothing(room: Room) -> None:
+    room.mailbox("ann").send("bob", "x")
+    assert room.sweep() == Sweep()
+    assert texts(room.mailbox("bob").check()) == ["x"]
+
+
+def test_a_round_does_what_time_did_to_every_mailbox(house: House, clock: FakeClock) -> None:
+    room = house.room(max_attempts=2)
+    ann = room.mailbox("ann")
+    ann.send("bob", "lapses")
+    assert room.mailbox("bob").claim(lease=10)
+    ann.send("carol", "due", at=10)
+    ann.send("dave", "expires", expires=10)
+    clock.advance(10)
+    assert room.sweep() == Sweep(lapsed=1, delivered=1, expired=1)
+    assert room.mailbox("bob").claim(lease=10)
+    clock.advance(10)
+    assert room.sweep() == Sweep(buried=1)
+    assert [letter.kind for letter in ann.check()] == ["bounce"]
+    assert room.sweep() == Sweep()
+
+
+def test_a_round_takes_as_many_commits_as_it_needs(room: Room, clock: FakeClock) -> None:
+    room.mailbox("ann").send_many([draft("bob", str(n), expires=1) for n in range(450)])
+    clock.advance(2)
+    assert room.sweep().expired == 450
+
+
+def test_acknowledged_mail_is_archived_after_a_day(room: Room, clock: FakeClock) -> None:
+    id = room.mailbox("ann").send("bob", "x").id
+    room.mailbox("ann").send("bob", "still open")
+    room.mailbox("bob").read(id).ack(archive=False)
+    clock.advance(DAY)
+    assert room.sweep().archived == 0
+    clock.advance(1)
+    assert room.sweep().archived == 1
+    assert room.mailbox("bob").read(id).delivery.archived_at == clock.wall
+    assert room.sweep().archived == 0
+
+
+@pytest.fixture
+def mixed(house: House) -> dict[str, str]:
+    """Letters in every state; `half` is done at one of two mailboxes."""
+    room = house.room()
+    ann, bob = room.mailbox("ann"), room.mailbox("bob")
+    ids = {name: ann.send("bob", name, key=name).id for name in ("done", "dead", "unread", "read", "claimed")}
+    ids["queued"] = ann.send("bob", "queued", at=10**6).id
+    ids["half"] = ann.send(["bob", "carol"], "half").id
+    bob.read(ids["done"]).ack()
+    bob.read(ids["half"]).ack()
+    bob.read(ids["dead"]).reject("no")
+    ann.check()[0].ack()
+    bob.read(ids["read"])
+    bob.claim(lease=7 * DAY, kinds="message", sender="ann")
+    return ids
+
+
+def left(room: Room, ids: dict[str, str]) -> set[str]:
+    return {name for name, id in ids.items() if id in {message.id for message in room.thread(id)}}
+
+
+def test_retention_by_age_deletes_settled_mail_alone(
+    house: House, mixed: dict[str, str], clock: FakeClock
+) -> None:
+    room = house.room(retain_for=5 * DAY)
+    clock.advance(5 * DAY)
+    assert room.sweep().purged == 0
+    clock.advance(1)
+    assert room.sweep().purged == 3  # done, dead, and the acknowledged bounce
+    assert left(room, mixed) == set(mixed) - {"done", "dead"}
+
+
+def test_retention_by_count_deletes_the_oldest_settled_mail_alone(
+    house: House, mixed: dict[str, str], clock: FakeClock
+) -> None:
+    clock.advance(1)
+    assert house.room(retain_count=2, retain_for=0).sweep().purged == 1
+    assert left(house.room(), mixed) == set(mixed) - {"done"}
+    assert house.room(retain_count=1).sweep().purged == 1
+    assert left(house.room(), mixed) == set(mixed) - {"done", "dead"}
+
+
+def test_without_limits_nothing_is_ever_deleted(house: House, mixed: dict[str, str], clock: FakeClock) -> None:
+    clock.advance(1000 * DAY)
+    assert house.room(retain_for=0).sweep().purged == 0
+
+
+def test_a_wall_clock_gone_wild_deletes_no_open_mail(
+    house: House, mixed: dict[str, str], clock: FakeClock
+) -> None:
+    for jump in (10**9, -(2 * 10**9), 10**9):
+        clock.jump(jump)
+        house.room(retain_for=1, retain_count=1).sweep()
+    assert {"unread", "read", "claimed", "queued", "half"} <= left(house.room(), mixed)
+
+
+def test_keys_of_deleted_letters_are_remembered_and_at_last_forgotten(house: House, clock: FakeClock) -> None:
+    room = house.room(retain_for=DAY, remember_for=30 * DAY)
+    first = room.mailbox("ann").send("bob", "x", key="k")
+    room.mailbox("bob").check()[0].ack()
+    clock.advance(DAY + 1)
+    assert room.sweep().purged == 1
+    clock.advance(30 * DAY)
+    assert room.sweep().forgotten == 0
+    again = room.mailbox("ann").send("bob", "x", key="k")
+    assert (again.repeated, again.id) == (True, first.id)
+    with pytest.raises(IdTaken):
+        room.mailbox("ann").send("bob", "y", key="k")
+    clock.advance(DAY)
+    assert room.sweep().forgotten == 2
+    assert not room.mailbox("ann").send("bob", "x", key="k").repeated
+
+
+def test_old_changes_are_trimmed(house: House) -> None:
+    room = house.room(retain_changes=3)
+    room.mailbox("ann").send("bob", "x")
+    for _ in range(6):
+        work = room.mailbox("bob").claim()
+        assert work
+        work.release()
+    assert room.sweep().trimmed > 0
+    assert texts(room.mailbox("bob").check()) == ["x"]
+
+
+def test_many_janitors_at_once_do_everything_once(house: House, clock: FakeClock) -> None:
+    room = house.room(retain_for=HOUR, archive_after=60)
+    room.mailbox("ann").send_many([draft("bob", str(n)) for n in range(40)])
+    for letter in room.mailbox("bob").check(None):
+        letter.ack(archive=False)
+    room.mailbox("ann").send_many([draft("bob", str(n), expires=60) for n in range(40)])
+    clock.advance(HOUR + 1)
+    rounds: list[Sweep] = []
+    failures: list[PostroomError] = []
+
+    def clean() -> None:
+        try:
+            rounds.append(room.sweep())
+        except PostroomError as error:
+            failures.append(error)
+
+    janitors = [threading.Thread(target=clean) for _ in range(6)]
+    for janitor in janitors:
+        janitor.start()
+    for janitor in janitors:
+        janitor.join(60)
+    assert failures == []
+    assert sum(sweep.purged for sweep in rounds) == 40
+    assert sum(sweep.expired for sweep in rounds) == 40
+    assert {letter.state for letter in room.mailbox("bob").dead()} == {State.DEAD}

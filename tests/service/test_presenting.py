@@ -1,0 +1,165 @@
+"""Letters as text for prompts (M15): a fence no letter can break, nothing hidden, and a budget that is kept."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import postroom
+from postroom import Room, draft
+from postroom.model.message import Message, Recipient
+from postroom.service import present
+from tests.letters import NOW
+from tests.rooms import House
+
+NONCE = "0123456789abcdef"
+OPENED = f"<<<letter {NONCE}"
+CLOSED = f"letter {NONCE}>>>"
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
+FENCES = st.sampled_from(
+    ["<<<letter ", "letter ", ">>>", "</letter>>>", NONCE, OPENED, CLOSED, "\n", "<<<", "\u200b"]
+)
+ATTACKS = st.lists(TEXTS | FENCES, max_size=8).map("".join)
+
+
+def letter(body: str = "x", subject: str = "", **fields: Any) -> Message:
+    return Message(
+        id="m-1", sender="ann", recipients=(Recipient("bob"),), created_at=NOW, subject=subject,
+        parts=(postroom.text(body),), **fields,
+    )  # fmt: skip
+
+
+def fenced(text: str) -> str:
+    """What stands between the fences, of which there is one pair, each on a line of its own."""
+    lines = text.split("\n")
+    assert [line for line in lines if NONCE in line] == [OPENED, CLOSED]
+    return "\n".join(lines[lines.index(OPENED) + 1 : lines.index(CLOSED)])
+
+
+def test_a_letter_is_a_heading_of_facts_and_a_fenced_body() -> None:
+    shown = present.markdown(letter("hello", "Greetings", priority=postroom.Priority.HIGH, thread_id="m-0"), NONCE)
+    assert shown == (
+        "## [HIGH] Greetings\n\n- From: ann (unverified)\n- Kind: message\n- Priority: high\n"
+        "- Sent: 2030-01-01 12:00 UTC\n- Id: m-1\n- Thread: m-0\n\n"
+        f"{present.NOTICE}\n{OPENED}\nhello\n{CLOSED}"
+    )
+    assert present.markdown(letter(), NONCE).startswith("## (no subject)\n")
+
+
+def test_every_kind_of_part_is_shown_inside_the_fence() -> None:
+    message = Message(
+        id="m-1", sender="ann", recipients=(), created_at=NOW, attachments=("a.txt",),
+        parts=(
+            postroom.text("words"), postroom.data({"k": 1}, "s"), postroom.event("started"),
+            postroom.Part("file", path="f.txt", size=3), postroom.reference("https://x.test", "X"),
+            postroom.reference("https://y.test"), postroom.Part("x-own", a=1),
+        ),
+    )  # fmt: skip
+    inside = fenced(present.markdown(message, NONCE))
+    for shown in ("words", '{"k":1}', "started", "[file f.txt, 3 bytes]", "[X](https://x.test)",
+                  "[reference](https://y.test)", "x-own", "- a.txt"):  # fmt: skip
+        assert shown in inside
+
+
+@given(ATTACKS, ATTACKS)
+def test_no_text_breaks_the_fence(body: str, subject: str) -> None:
+    subject = subject.replace(NONCE, "")  # a sender never knows the nonce; a body may try all the same
+    shown = present.markdown(letter(body, subject), NONCE)
+    inside = fenced(shown)
+    assert not re.search(r"<<<\s*/?\s*letter", inside, re.IGNORECASE)
+    assert not re.search(r"letter\s*>>>", inside, re.IGNORECASE)
+    assert shown.index("##") == 0
+    assert "\n" not in shown[: shown.index("\n\n- From: ann")]
+
+
+@given(ATTACKS)
+def test_nothing_that_hides_or_reorders_text_stays_hidden(body: str) -> None:
+    shown = present.markdown(letter(body, body.replace("\n", " ")), NONCE)
+    bad = {c for c in shown if unicodedata.category(c) in {"Cc", "Zl", "Zp"} and c not in "\t\n"}
+    assert not bad
+    assert not {c for c in shown if unicodedata.bidirectional(c) in _TURNING}
+
+
+_TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI", "BN"}
+
+
+@pytest.mark.parametrize(
+    "character", "\x00\x1b\x7f\x9b\r\u200b\u200e\u202e\u2066\u2028\ufeff\u00ad\U000e0041\U000e0100"
+)
+def test_an_invisible_character_is_written_out(character: str) -> None:
+    assert present.visible(f"a{character}b") == f"a\\u{{{ord(character):x}}}b"
+    assert character not in present.one_line(f"a{character}b")
+
+
+def test_a_letter_shows_itself_with_a_fresh_nonce_each_time(room: Room) -> None:
+    room.mailbox("ann").send("bob", "hello", subject="S")
+    (found,) = room.mailbox("bob").check()
+    one, two = found.to_markdown(), room.markdown(found.message)
+    assert one != two
+    assert re.sub(r"letter [0-9a-f]{16}", "letter", one) == re.sub(r"letter [0-9a-f]{16}", "letter", two)
+
+
+@given(
+    st.lists(st.tuples(TEXTS, TEXTS), max_size=7),
+    st.integers(0, 3000),
+    st.integers(0, 400),
+    st.integers(0, 50),
+)
+def test_a_digest_keeps_its_budget_and_closes_its_fences(
+    said: list[tuple[str, str]], budget: int, longest: int, more: int
+) -> None:
+    letters = [letter(body, subject.replace("\n", " ")) for body, subject in said]
+    total = len(letters) + more
+    shown = present.digest(letters, NONCE, budget=budget, longest=longest, total=total)
+    assert len(shown) <= budget
+    assert shown.count(f"\n{OPENED}\n") == shown.count(f"\n{CLOSED}")
+    told = shown.count(f"\n{OPENED}\n")
+    if budget > 100:
+        assert shown.startswith(f"You have {total} unread" if total else "You have no unread letters.")
+        assert shown.endswith(f"({total - told} more not shown.)") == (told < total)
+
+
+def test_a_digest_shows_the_most_urgent_first_and_marks_nothing(room: Room) -> None:
+    ann, bob = room.mailbox("ann"), room.mailbox("bob")
+    ann.send_many([draft("bob", f"body {n}", subject=f"s{n}") for n in range(7)])
+    ann.send("bob", "b" * 600, subject="top", priority="urgent")
+    shown = bob.digest()
+    assert shown.startswith("You have 8 unread letter(s).\n\n## [URGENT] top")
+    assert shown.endswith("(3 more not shown.)")
+    assert [s in shown for s in ("s0", "s3", "s4")] == [True, True, False]
+    assert "b" * 500 + "\n… 100 more characters" in shown
+    assert bob.counts()["total"] == 8
+    assert "(7 more not shown.)" in bob.digest(most=1)
+    assert room.mailbox("nobody").digest() == "You have no unread letters."
+
+
+def test_a_letter_too_long_for_the_budget_is_cut_not_dropped() -> None:
+    shown = present.digest([letter("y" * 5000)], NONCE, budget=600, longest=5000, total=1)
+    assert len(shown) <= 600
+    assert "y" * 100 in fenced(shown)
+    assert "more characters" in shown
+
+
+def test_a_long_subject_leaves_room_for_the_letter() -> None:
+    shown = present.digest([letter("body", "\u200b" * 1000)], NONCE, budget=1000, longest=100, total=1)
+    assert "body" in fenced(shown)
+
+
+def test_a_digest_reads_no_more_letters_than_it_shows(house: House) -> None:
+    room = house.room()
+    room.mailbox("ann").send_many([draft("bob", str(n)) for n in range(30)])
+    asked: list[int | None] = []
+    find = house.store.find
+
+    def counting(query: Any) -> Any:
+        asked.append(query.limit)
+        return find(query)
+
+    house.store.find = counting  # type: ignore[method-assign]
+    assert room.mailbox("bob").digest().startswith("You have 30 unread letter(s).")
+    assert asked == [5]
