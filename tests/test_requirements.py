@@ -16,7 +16,7 @@ LETTERS = {"L": 8, "M": 18, "D": 7, "N": 6, "C": 5, "S": 5, "I": 10, "B": 9, "G"
 IDS = [f"{letter}{number}" for letter, last in LETTERS.items() for number in range(1, last + 1)]
 
 
-def tests_in(path: Path) -> set[str]:
+def names_in(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
@@ -52,7 +52,7 @@ def test_every_test_the_manifest_names_exists(id: str, test: str) -> None:
     file, _, name = test.partition("::")
     path = TESTS / file
     assert path.is_file(), f"{id} names {test}"
-    assert not name or name in tests_in(path), f"{id} names {test}"
+    assert not name or name in names_in(path), f"{id} names {test}"
 
 
 def test_every_test_file_is_named_in_the_manifest() -> None:
