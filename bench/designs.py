@@ -14,6 +14,7 @@ import apsw
 
 import postroom
 from postroom.clock import RandomIds
+from postroom.model.codec import encode
 from postroom.model.delivery import open_delivery
 from postroom.model.message import Message, Recipient
 from postroom.model.parts import text
@@ -80,7 +81,7 @@ class Naive:
         delivery = open_delivery(message, READER, "to", now)
         with self:
             number = self._database.execute(NEXT_NUMBER).get
-            self._database.execute(INSERT_LETTER, letter_row(message, number, self._mailbox, None))
+            self._database.execute(INSERT_LETTER, letter_row(message, number, self._mailbox, encode(message)))
             self._database.execute(INSERT_DELIVERY, delivery_row(delivery, number, self._reader))
         return message.id
 

@@ -18,6 +18,7 @@ import apsw
 
 import postroom
 from postroom.model import delivery as moves
+from postroom.model.codec import encode
 from postroom.model.delivery import Lease
 from postroom.model.message import Message, Priority, Recipient
 from postroom.model.parts import text
@@ -89,7 +90,7 @@ def _rows(place: int, letters: int) -> tuple[Row, Row]:
     if not unread:
         delivery = moves.ack(moves.claim(delivery, HELD), at, archive=True)
     number = 3 * place + 1
-    return letter_row(message, number, sender + 1, None), delivery_row(delivery, number, mailbox + 1)
+    return letter_row(message, number, sender + 1, encode(message)), delivery_row(delivery, number, mailbox + 1)
 
 
 def _changes(letters: int) -> Iterator[Row]:

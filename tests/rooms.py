@@ -1,4 +1,4 @@
-"""Rooms to test in, with a clock that moves when told to. Every kind of store takes part (tests/contract/stores.py)."""
+"""Rooms to test in, with a clock that moves when told to, over every kind of store (tests/contract/stores.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from postroom import Letter, Message, Part, Room
+from postroom import Letter, Message, Room
 from postroom.model.query import Moment
 from postroom.service.authorize import OWNER, Principal
 from postroom.settings import Settings
@@ -60,9 +60,7 @@ class House:
     def room(self, principal: Principal = OWNER, **settings: Any) -> Room:
         files = self.folder / "files"
         files.mkdir(exist_ok=True)
-        return Room(
-            self.store, Settings(file_root=str(files), **settings), clock=self.clock, principal=principal
-        )
+        return Room(self.store, Settings(file_root=str(files), **settings), clock=self.clock, principal=principal)
 
     def reopen(self) -> None:
         """Another process opens the room, where a room outlives its process."""
@@ -104,7 +102,3 @@ def spoken(messages: list[Message]) -> list[str]:
 
 def addresses(message: Message) -> list[str]:
     return [recipient.address for recipient in message.recipients]
-
-
-def part(type: str, **fields: Any) -> Part:
-    return Part(type, **fields)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from . import room as sync
 from .letter import Batch, Letter, LetterView, Work
-from .mailbox import Fields, Filters, Mailbox
+from .mailbox import Fields, Filters, Mailbox, Wanted
 from .model.card import Agent
 from .model.change import Cursor
 from .model.handoff import Handoff
@@ -118,9 +118,10 @@ class AsyncRoom:
         *,
         since: Cursor | str | None = None,
         peek: bool = False,
+        **wanted: Unpack[Wanted],
     ) -> AsyncLetter | None:
         """The next letter at any of these mailboxes; None when the time is up."""
-        look = functools.partial(self.room.wait, mailboxes, 0, since=since, peek=peek)
+        look = functools.partial(self.room.wait, mailboxes, 0, since=since, peek=peek, **wanted)
         letter = await self._wait_until(mailboxes, timeout, look)
         return None if letter is None else AsyncLetter(self, letter)
 
@@ -160,11 +161,12 @@ class AsyncRoom:
         self, mailboxes: Sequence[str], timeout: float, look: Callable[[], T | None]
     ) -> T | None:
         """As `service.waiting.wait_until`, without a thread that sleeps."""
+        seconds = check_timeout(timeout)
         found = await self.run(look)
-        if found or check_timeout(timeout) == 0:
+        if found or seconds == 0:
             return found
         loop = asyncio.get_running_loop()
-        end = loop.time() + timeout
+        end = loop.time() + seconds
         with self._ears.listen(mailboxes) as bell:
             while True:
                 bell.clear()
@@ -275,12 +277,17 @@ class AsyncMailbox:
         return await self.room.run(self.mailbox.leave)
 
     async def wait(
-        self, timeout: float = 30.0, *, since: Cursor | str | None = None, peek: bool = False
+        self,
+        timeout: float = 30.0,
+        *,
+        since: Cursor | str | None = None,
+        peek: bool = False,
+        **wanted: Unpack[Wanted],
     ) -> AsyncLetter | None:
         """The next unread letter. If the task is cancelled just then, it may be stamped as read; it stays in
         the inbox all the same.
         """
-        return await self.room.wait([self.name], timeout, since=since, peek=peek)
+        return await self.room.wait([self.name], timeout, since=since, peek=peek, **wanted)
 
     @overload
     async def claim(
@@ -344,12 +351,12 @@ class AsyncMailbox:
             claimed = await self.claim(batch, lease=lease, timeout=wait, **filters)
             if not claimed and timeout is not None:
                 return
-            try:
-                for work in claimed:
+            for place, work in enumerate(claimed):
+                try:
                     yield work
-            except (GeneratorExit, asyncio.CancelledError):
-                await claimed.release()
-                raise
+                except (GeneratorExit, asyncio.CancelledError):
+                    await claimed.leave_at(place)
+                    raise
             await claimed.ack()
 
 
@@ -446,6 +453,9 @@ class AsyncBatch(list[AsyncWork]):
 
     async def renew(self, lease: float | None = None) -> None:
         await self._settle(functools.partial(self._batch.renew, lease))
+
+    async def leave_at(self, place: int) -> None:
+        await self._settle(functools.partial(self._batch.leave_at, place))
 
     async def _settle(self, call: Callable[[], None]) -> None:
         await self._room.run(call)

@@ -207,6 +207,14 @@ class Batch(list[Work]):
     def renew(self, lease: float | None = None) -> None:
         self._mailbox._renew(self.unsettled, lease)
 
+    def leave_at(self, place: int) -> None:
+        """A loop over these was left at `place`: done before it, a failed try there, untouched behind it."""
+        with suppress(LeaseLost):  # then they are back already
+            self._mailbox._ack([work for work in self[:place] if not work.is_settled], archive=True)
+            in_hand = [work for work in self[place : place + 1] if not work.is_settled]
+            self._mailbox._fail(in_hand, "the worker left its loop", retry=True)
+            self._mailbox._release([work for work in self[place + 1 :] if not work.is_settled])
+
     def __enter__(self) -> Self:
         return self
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
 from msgspec.structs import replace
 
-from .errors import Invalid, LeaseLost
+from .errors import Invalid
 from .letter import Batch, Letter, Work
 from .model.card import Agent
 from .model.change import Cursor
@@ -59,8 +59,8 @@ class Fields(TypedDict, total=False):
     extra: dict[str, Any]
 
 
-class Filters(TypedDict, total=False):
-    """Which letters are wanted."""
+class Wanted(TypedDict, total=False):
+    """Which letters a reader waits for."""
 
     kinds: str | Sequence[str]
     min_priority: Priority | str | int
@@ -69,12 +69,17 @@ class Filters(TypedDict, total=False):
     thread_tag: str
     tag: str
     scope: str
-    since: datetime
+
+
+class Filters(Wanted, total=False):
+    """Which letters are wanted."""
+
+    since: datetime  # written at or after this time
 
 
 def draft(to: Any, body: Any = None, **fields: Unpack[Fields]) -> Draft:
-    """A letter for `send_many` or `ack_and_send`; nothing in it is checked before it is sent."""
-    return Draft(to=to, body=body, **fields)
+    """A letter for `send_many` or `ack_and_send`; its values are checked when it is sent."""
+    return _draft(to=to, body=body, **fields)
 
 
 class Mailbox:
@@ -93,7 +98,7 @@ class Mailbox:
 
     def send(self, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
         """Send a letter to one or many. When this returns, it is on stable storage."""
-        return self._send([Draft(sender=self.name, to=to, body=body, **fields)])[0]
+        return self._send([_draft(sender=self.name, to=to, body=body, **fields)])[0]
 
     def send_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Send several letters in one commit: all or none."""
@@ -134,7 +139,7 @@ class Mailbox:
             self._office,
             self._caller,
             self.name,
-            filter=_filter(filters),
+            filter=as_filter(filters),
             limit=limit,
             unread_only=unread_only,
             peek=peek,
@@ -152,13 +157,19 @@ class Mailbox:
         return by_name | {"total": sum(counted.values())}
 
     def wait(
-        self, timeout: float = 30.0, *, since: Cursor | str | None = None, peek: bool = False
+        self,
+        timeout: float = 30.0,
+        *,
+        since: Cursor | str | None = None,
+        peek: bool = False,
+        **wanted: Unpack[Wanted],
     ) -> Letter | None:
         """The next unread letter, as soon as there is one; None when the time is up.
 
-        With a cursor: the next letter accepted after it, read or not, so that nothing is missed.
+        With a cursor: the next letter that came after it, read or not, so that nothing is missed. To wait for
+        the answer to a letter: `wait(thread=receipt.id)`.
         """
-        return self.room.wait([self.name], timeout, since=since, peek=peek)
+        return self.room.wait([self.name], timeout, since=since, peek=peek, **wanted)
 
     def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
         """The unread mail as text for a prompt, within a budget of characters. Marks nothing as read."""
@@ -211,8 +222,8 @@ class Mailbox:
                 self.name,
                 count=wanted,
                 lease=lease,
-                holder=holder,
-                filter=_filter(filters),
+                holder=f"{self.name} (process {os.getpid()})" if holder is None else holder,
+                filter=as_filter(filters),
             )
 
         found = wait_until(self._office, [self.name], timeout, take) or []
@@ -232,19 +243,20 @@ class Mailbox:
         """A worker loop: claims letters and hands them out, for ever, or until none came for `timeout` seconds.
 
         Going on to the next letter acknowledges the last one (with a batch: all of it, in one commit, when it
-        is through). Leaving the loop early gives back what is not settled.
+        is through). Leaving the loop early, or by an error, counts a failed try for the letter in hand, if it is
+        not settled; those before it are done, and those behind it go back.
         """
         wait = 3600.0 if timeout is None else timeout
         while True:
             claimed = self.claim(batch, lease=lease, timeout=wait, **filters)
             if not claimed and timeout is not None:
                 return
-            try:
-                yield from claimed
-            except GeneratorExit:
-                with suppress(LeaseLost):  # then it is back already
-                    claimed.release()
-                raise
+            for place, work in enumerate(claimed):
+                try:
+                    yield work
+                except GeneratorExit:
+                    claimed.leave_at(place)
+                    raise
             claimed.ack()
 
     # -- dead letters
@@ -365,5 +377,22 @@ def _update(letters: Sequence[Letter], after: Sequence[Found]) -> None:
         letter.delivery = found.delivery
 
 
-def _filter(filters: Filters) -> Filter:
-    return Filter(**filters) if filters else NO_FILTER
+def _draft(**fields: Any) -> Draft:
+    try:
+        return Draft(**fields)
+    except TypeError:
+        raise _unknown(fields, Draft.__struct_fields__, "a letter has no such field") from None
+
+
+def as_filter(filters: Mapping[str, Any]) -> Filter:
+    """What a caller wants, not checked yet; a filter nobody knows is refused."""
+    if not filters:
+        return NO_FILTER
+    try:
+        return Filter(**filters)
+    except TypeError:
+        raise _unknown(filters, Filter.__struct_fields__, "there is no such filter") from None
+
+
+def _unknown(given: Mapping[str, Any], known: Sequence[str], complaint: str) -> Invalid:
+    return Invalid(complaint, field=min(set(given) - set(known)), hint=", ".join(known))

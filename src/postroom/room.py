@@ -13,12 +13,12 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from .clock import Clock, Ids, RandomIds, SystemClock
 from .errors import Invalid
 from .letter import Letter
-from .mailbox import Mailbox
+from .mailbox import Mailbox, Wanted, as_filter
 from .model.card import Agent
 from .model.change import Change, Cursor
 from .model.message import Message
@@ -33,6 +33,9 @@ from .service.portable import Imported
 from .settings import Settings, default_room, load_settings
 from .store.base import Store
 from .store.opening import open_store
+
+if TYPE_CHECKING:
+    from typing import Unpack
 
 
 def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> Room:
@@ -82,13 +85,15 @@ class Room:
         *,
         since: Cursor | str | None = None,
         peek: bool = False,
+        **wanted: Unpack[Wanted],
     ) -> Letter | None:
         """The next letter at any of these mailboxes; None when the time is up."""
         names = [check_agent(name, "mailboxes") for name in listed(mailboxes, "mailboxes")]
         if not names:
             raise Invalid("nobody is named", field="mailboxes", hint="an agent's name, or a list of them")
         cursor = None if since is None else reading.check_cursor(since)
-        found = reading.wait(self._office, self._principal, names, timeout, since=cursor, peek=peek)
+        filter = as_filter(wanted)
+        found = reading.wait(self._office, self._principal, names, timeout, since=cursor, peek=peek, filter=filter)
         return None if found is None else Letter(self.mailbox(found.delivery.mailbox), found)
 
     def quarantined(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom import Room, State, TooLarge, UnknownMessage
+from postroom import Invalid, Room, State, TooLarge, UnknownMessage
 from tests.rooms import FakeClock, House, texts
 
 
@@ -41,10 +41,12 @@ def test_a_revived_letter_has_all_its_tries_again(room: Room, clock: FakeClock) 
 def test_all_are_revived_or_none(room: Room) -> None:
     one, two = bury(room, "1"), bury(room, "2")
     bob = room.mailbox("bob")
-    for ids in ([one, "not-there"], [one, room.mailbox("ann").send("bob", "alive").id], []):
+    for ids in ([one, "not-there"], [one, room.mailbox("ann").send("bob", "alive").id]):
         with pytest.raises(UnknownMessage) as refused:
             bob.revive(*ids)
         assert refused.value.field == "id"
+    with pytest.raises(Invalid, match="no letter is named"):
+        bob.revive()
     assert len(bob.dead()) == 2
     assert len(bob.revive(one, two, one)) == 2
     with pytest.raises(TooLarge):

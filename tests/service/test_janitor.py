@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from postroom import IdTaken, PostroomError, Room, State, draft
+from postroom.model.record import FORGOTTEN, Record
 from postroom.service.janitor import Sweep
 from tests.rooms import FakeClock, House, texts
 
@@ -125,6 +126,29 @@ def test_keys_of_deleted_letters_are_remembered_and_at_last_forgotten(house: Hou
     clock.advance(DAY)
     assert room.sweep().forgotten == 2
     assert not room.mailbox("ann").send("bob", "x", key="k").repeated
+
+
+def test_two_janitors_that_forget_at_once_do_it_once(house: House, clock: FakeClock) -> None:
+    room = house.room(retain_for=DAY, remember_for=30 * DAY)
+    room.mailbox("ann").send("bob", "x")
+    room.mailbox("bob").check()[0].ack()
+    clock.advance(DAY + 1)
+    room.sweep()
+    clock.advance(40 * DAY)
+    records = house.store.records
+    rounds: list[Sweep] = []
+
+    def interrupted(kind: str, key: str | None = None) -> list[Record]:
+        """While the first janitor reads what to forget, the second does its whole round."""
+        found = records(kind, key)
+        if kind == FORGOTTEN and key is None and not rounds:
+            house.store.records = records  # type: ignore[method-assign]
+            rounds.append(room.sweep())
+        return found
+
+    house.store.records = interrupted  # type: ignore[method-assign]
+    rounds.append(room.sweep())
+    assert sorted(sweep.forgotten for sweep in rounds) == [0, 2]
 
 
 def test_old_changes_are_trimmed(house: House) -> None:

@@ -84,6 +84,12 @@ def test_a_reply_is_no_relay_however_long_it_goes_on(room: Room) -> None:
         assert (letter.hops, letter.trace) == (3, (answerer,))
 
 
+def test_an_answer_to_a_bcc_recipient_of_ones_own_letter_is_no_relay(room: Room) -> None:
+    sent = room.mailbox("ann").send("bob", "q", bcc="dave")
+    further = room.mailbox("ann").send("dave", "and you?", in_reply_to=sent.id).message
+    assert (further.hops, further.trace) == (3, ("ann",))
+
+
 def test_a_reply_that_brings_in_another_is_passed_on_to_them(room: Room) -> None:
     room.mailbox("ann").send("bob", "q")
     answer = last(room, "bob").reply("a", cc="carol").message

@@ -25,6 +25,12 @@ def test_a_letter_reaches_everyone_it_names_once(room: Room) -> None:
         assert (letter.id, letter.delivery.kind) == (sent.id, way)
 
 
+def test_a_set_of_names_is_written_in_the_same_order_by_every_process(room: Room) -> None:
+    names = {f"agent-{number}" for number in range(50)}
+    sent = room.mailbox("ann").send(names, "x").message
+    assert addresses(sent) == sorted(names)
+
+
 def test_each_recipient_has_a_delivery_of_its_own(room: Room) -> None:
     room.mailbox("ann").send(["bob", "carol"], "x")
     room.mailbox("bob").check()[0].ack()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -22,6 +22,12 @@ SOON = 10.0  # seconds; only a broken bell waits this long
 @pytest.fixture
 def doors(tmp_path: Path) -> DoorBells:
     return DoorBells(tmp_path / "bells")
+
+
+def ring(doors: DoorBells, *mailboxes: str) -> None:
+    grasped = doors.grasp(mailboxes)
+    doors.ring(grasped)
+    doors.let_go(grasped)
 
 
 class NoInotify:
@@ -40,7 +46,7 @@ def without_inotify(monkeypatch: pytest.MonkeyPatch, error: int = errno.EMFILE) 
 
 
 def test_a_bell_nobody_waited_at_is_not_made(doors: DoorBells, tmp_path: Path) -> None:
-    doors.ring(["bob"])
+    ring(doors, "bob")
 
     assert not (tmp_path / "bells").exists()
 
@@ -55,17 +61,17 @@ def test_a_system_without_inotify_polls(doors: DoorBells, monkeypatch: pytest.Mo
         assert isinstance(watch, PollWatch)
         assert watch.fileno() == -1
         assert not watch.wait(0)
-        doors.ring(["bob"])
+        ring(doors, "bob")
         assert watch.rung() == {"bob"}
         assert watch.rung() == set()
-        doors.ring([bells.EVERYONE])
+        ring(doors, bells.EVERYONE)
         assert watch.rung() == {"bob", "cleo"}
 
 
 def test_a_polling_ear_wakes_while_it_waits(doors: DoorBells, monkeypatch: pytest.MonkeyPatch) -> None:
     without_inotify(monkeypatch)
     with closing(doors.watch(["bob"])) as watch:
-        ringer = threading.Timer(0.05, doors.ring, [["bob"]])
+        ringer = threading.Timer(0.05, ring, [doors, "bob"])
         ringer.start()
         assert watch.wait(SOON)
         ringer.join(SOON)
@@ -88,8 +94,8 @@ def test_an_overflowing_ear_hears_everyone(doors: DoorBells) -> None:
     with closing(doors.watch(["bob", "cleo"])) as watch:
         assert isinstance(watch, InotifyWatch)
         watch._mailboxes = {number + 1000: name for number, name in enumerate(("bob", "cleo"))}
-        doors.ring(["dan"])
-        doors.ring(["bob"])
+        ring(doors, "dan")
+        ring(doors, "bob")
         assert watch.rung() == {"bob", "cleo"}
 
 
@@ -108,10 +114,42 @@ def test_a_full_pipe_still_rings() -> None:
         assert watch.rung() == {"bob"}
 
 
-@pytest.mark.parametrize("make", [HouseBells, lambda: None], ids=["house", "door"])
-def test_ears_leave_no_descriptors_behind(doors: DoorBells, make: Callable[[], HouseBells | None]) -> None:
-    hung = make() or doors
-    before = descriptors()
+def test_ears_leave_no_descriptors_behind(doors: DoorBells) -> None:
+    house, before = HouseBells(), descriptors()
     for _ in range(20):
-        hung.watch(["bob"]).close()
+        house.watch(["bob"]).close()
     assert descriptors() == before
+    several = [doors.watch(["bob"]) for _ in range(2 * bells.KEPT_EARS)]
+    for watch in several:
+        watch.close()
+        watch.close()
+    assert descriptors() == before + bells.KEPT_EARS
+    doors.close()
+    assert descriptors() == before
+
+
+def test_an_ear_that_was_used_before_hears_its_own_mailbox_only(doors: DoorBells) -> None:
+    with closing(doors.watch(["bob"])):
+        ring(doors, "bob")
+    with closing(doors.watch(["cleo"])) as watch:
+        assert isinstance(watch, InotifyWatch)
+        assert watch.rung() == set()
+        ring(doors, "bob")
+        assert watch.rung() == set()
+        ring(doors, "cleo")
+        assert watch.rung() == {"cleo"}
+
+
+def test_a_forked_child_takes_no_ear_of_its_parent(doors: DoorBells) -> None:
+    doors.watch(["bob"]).close()
+    kept = doors._take_ear()
+    assert kept is not None
+    doors.leave_ear(kept)
+    doors._pid -= 1  # as if this were another process
+    fresh = doors._take_ear()
+    assert fresh is not None
+    assert fresh != kept
+    doors._pid -= 1
+    doors.leave_ear(fresh)  # of a process that is not this one: closed, not kept
+    assert doors._ears == []
+    os.close(kept)

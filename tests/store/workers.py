@@ -20,7 +20,7 @@ from postroom.model import delivery as moves
 from postroom.model.delivery import State
 from postroom.model.query import Query
 from postroom.store.base import Move, Plan, Post, Posted, Write
-from postroom.store.sqlite import lock
+from postroom.store.sqlite import turns
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import BOOT, held, lease, letter, post
 
@@ -133,7 +133,8 @@ def send_for_a_while(folder: Path, name: str, line: Barrier, kind: type[SqliteSt
 def send_rudely(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
     """The same, but only one of them asks again at once: the others are polite beyond reason."""
     if name != "worker0":
-        lock.SHORTEST = lock.LONGEST = 0.02
+        turns.SHORTEST = turns.LONGEST = 0.02
+        turns.SYSCALL.clear()  # nobody is tapped
     send_for_a_while(folder, name, line, kind)
 
 

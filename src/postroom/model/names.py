@@ -54,7 +54,7 @@ def _check(value: Any, field: str, rule: re.Pattern[str], words: str) -> str:
         raise Invalid(f"must be text, not {type(value).__name__}", field=field, hint=words)
     if not rule.fullmatch(value):
         raise Invalid(_complaint(value), field=field, hint=words)
-    return value
+    return value if type(value) is str else str.__str__(value)
 
 
 def _complaint(value: str) -> str:

@@ -87,7 +87,8 @@ def check_part(value: Any, field: str, depth: int) -> Part:
     checked: dict[str, Any] = check_json(fields, field, depth)
     kind = checked.pop("type", None)
     if not isinstance(kind, str) or not (kind in FIELDS or (kind.startswith("x-") and len(kind) > 2)):
-        raise Invalid(f"has the type {kind!a}", field=f"{field}.type", hint=PART_RULE)
+        hint = PART_RULE if kind is not None else f"{PART_RULE}; plain JSON goes into data="
+        raise Invalid(f"has the type {kind!a}", field=f"{field}.type", hint=hint)
     for name, (required, wanted) in FIELDS.get(kind, {}).items():
         if required and name not in checked:
             raise Invalid("is missing", field=f"{field}.{name}", hint=f"a {kind} part needs it")

@@ -26,7 +26,7 @@ def check_text(value: Any, field: str, longest: int | None = None) -> str:
         raise Invalid("holds a NUL character", field=field, hint="remove it or send the bytes as base64")
     if not value.isascii():
         _check_surrogates(value, field)
-    return value
+    return value if type(value) is str else str.__str__(value)  # a subclass may not be what it seems
 
 
 def check_line(value: Any, field: str, longest: int) -> str:
@@ -88,8 +88,9 @@ def check_object(value: Any, field: str, depth: int) -> dict[str, Any]:
 
 def read_json(raw: bytes | str, field: str, *, depth: int, largest: int) -> Any:
     """Parse JSON from outside: size before parsing, no duplicate keys, no NaN, bounded depth."""
-    if len(raw) > largest:
-        raise TooLarge(f"is {len(raw)} bytes, the limit is {largest}", field=field)
+    size = len(raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw)
+    if size > largest:
+        raise TooLarge(f"is {size} bytes, the limit is {largest}", field=field)
 
     def refuse_constant(word: str) -> NoReturn:
         raise Invalid(f"holds {word}, which is not JSON", field=field)
@@ -130,5 +131,5 @@ def _check_float(number: float, field: str) -> float:
 
 def _check_key(key: Any, field: str) -> str:
     if not isinstance(key, str):
-        raise Invalid(f"has the key {key!r}, which is not text", field=field)
+        raise Invalid(f"has a key that is not text ({type(key).__name__})", field=field)
     return check_text(key, field)

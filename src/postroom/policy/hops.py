@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ..errors import HopsSpent, LoopDetected
 from ..model.message import Message, same_name
+from ..model.names import fold
 
 
 def relay(letter: Message, relayer: str, targets: Iterable[str]) -> tuple[int, tuple[str, ...]]:
@@ -21,7 +22,7 @@ def relay(letter: Message, relayer: str, targets: Iterable[str]) -> tuple[int, t
     return letter.hops - 1, trace
 
 
-def is_reply_to_holders(letter: Message, targets: Iterable[str]) -> bool:
-    """Does this answer go only to people who have the letter already? Then it is no relay."""
-    holders = {letter.sender, *(r.address for r in letter.recipients if r.kind != "bcc")}
-    return all(any(same_name(target, holder) for holder in holders) for target in targets)
+def without_letter(letter: Message, targets: Iterable[str]) -> list[str]:
+    """Those of `targets` who do not have the letter yet. To answer the others is no relay."""
+    holders = {fold(letter.sender), *(fold(recipient.address) for recipient in letter.recipients)}
+    return [target for target in targets if fold(target) not in holders]

@@ -12,10 +12,11 @@ LEAST_MEMORY = 30 * DAY  # an idempotency key is remembered at least this long a
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, lt=2**53)]
 CountOrNone: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)]
-Seconds: TypeAlias = Annotated[float, Meta(ge=0, lt=2**40)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]  # thirty years
+Depth: TypeAlias = Annotated[int, Meta(ge=1, le=200)]  # far below where Python's own stack ends
 LONGEST_LEASE = 7 * DAY
 LeaseTime: TypeAlias = Annotated[float, Meta(gt=0, le=LONGEST_LEASE)]
-Memory: TypeAlias = Annotated[float, Meta(ge=LEAST_MEMORY, lt=2**40)]
+Memory: TypeAlias = Annotated[float, Meta(ge=LEAST_MEMORY, le=1e9)]
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -24,7 +25,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_message_bytes: Count = 1024 * 1024  # of one letter, as JSON
     max_parts: Count = 256  # in one letter
     max_recipients: Count = 10_000  # of one letter
-    max_depth: Count = 64  # of nested JSON
+    max_depth: Depth = 64  # of nested JSON
     inbox_quota: Count = 1_000_000  # letters without read_at in one inbox
     hops: Count = 3  # what a first send writes; A→B→C→D is the longest chain
     thread_rate: CountOrNone = 240  # letters by one sender in one thread in one minute; 0 = no limit

@@ -24,7 +24,7 @@ def bounce(office: Office, message: Message, delivery: Delivery, now: datetime) 
         kind=BOUNCE,
         subject=f"Undeliverable: {message.subject or message.id}"[:1000],
         parts=(
-            text(f"Your letter to {delivery.mailbox} is dead after {delivery.attempts} tries: {reason}"),
+            text(f"Your letter to {delivery.mailbox} is dead after {_tries(delivery.attempts)}: {reason}"),
             data({"message_id": message.id, "mailbox": delivery.mailbox, "reason": reason}, schema=BOUNCE),
         ),
         scope=message.scope,
@@ -35,3 +35,7 @@ def bounce(office: Office, message: Message, delivery: Delivery, now: datetime) 
         trace=(POSTMASTER,),
     )
     return [Post(message=notice, deliveries=(open_delivery(notice, message.sender, "to", now),))]
+
+
+def _tries(count: int) -> str:
+    return "1 try" if count == 1 else f"{count} tries"

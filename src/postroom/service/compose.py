@@ -10,10 +10,19 @@ from msgspec import Struct
 
 from ..errors import Invalid, TooLarge
 from ..model.codec import convert, encode, to_plain
-from ..model.message import DEFAULT_SCOPE, Message, Priority, Recipient, RecipientKind, TaskNote, is_broadcast
+from ..model.message import (
+    DEFAULT_SCOPE,
+    Message,
+    Priority,
+    Recipient,
+    RecipientKind,
+    TaskNote,
+    is_broadcast,
+)
 from ..model.names import BROADCAST, check_agent, check_id, check_kind, check_scope, fold
 from ..model.parts import Part, check_part
 from ..model.task import check_state
+from ..model.thread import general_scope
 from ..model.values import check_json, check_label, check_line, check_object, check_text, check_time
 from ..policy.limits import Limits
 from .files import enclose
@@ -74,7 +83,7 @@ def compose(office: Office, draft: Draft, now: datetime) -> Message:
         scope=DEFAULT_SCOPE if draft.scope is None else check_scope(draft.scope, "scope"),
         expires_at=check_when(draft.expires, "expires", now),
         thread_tag=None if draft.thread_tag is None else check_label(draft.thread_tag, "thread_tag", 200),
-        conversation_id=_id(draft.conversation_id, "conversation_id"),
+        conversation_id=None if draft.conversation_id is None else _conversation(draft.conversation_id),
         in_reply_to=_id(draft.in_reply_to, "in_reply_to"),
         hops=limits.hops,
         trace=(sender,),
@@ -194,6 +203,13 @@ def _texts(value: Any, field: str, longest: int) -> tuple[str, ...]:
         raise TooLarge(f"{len(texts)} of them, the limit is {MOST_TAGS}", field=field)
     check = check_label if field == "tags" else check_text
     return tuple(dict.fromkeys(check(item, field, longest) for item in texts))
+
+
+def _conversation(value: Any) -> str:
+    id = check_id(value, "conversation_id")
+    if general_scope(id) is not None:
+        raise Invalid(f"{id!a} is a scope's catch-all, which needs no naming", field="conversation_id")
+    return id
 
 
 def _id(value: Any, field: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from ..errors import TooLarge, UnknownMessage
+from ..errors import Invalid, TooLarge, UnknownMessage
 from ..model import delivery as moves
 from ..model.codec import digest
 from ..model.delivery import SETTLED, State
@@ -77,8 +77,10 @@ def _dead(office: Office, mailbox: str, ids: Sequence[str]) -> list[Found]:
         raise TooLarge(f"{len(ids)} letters, the limit is {MOST}", field="id")
     found = office.store.find(Query(mailbox=mailbox, states=(State.DEAD,), message_ids=tuple(ids), order="age"))
     missing = set(ids) - {f.message.id for f in found}
-    if missing or not ids:
-        raise UnknownMessage(f"no dead letter {min(missing, default='')!r} in {mailbox!r}", field="id")
+    if not ids:
+        raise Invalid("no letter is named", field="id", hint="give the ids of dead letters")
+    if missing:
+        raise UnknownMessage(f"no dead letter {min(missing)!r} in {mailbox!r}", field="id")
     return found
 
 

@@ -15,6 +15,7 @@ from ..model import delivery as moves
 from ..model.delivery import Attempt, Delivery, Lease, State
 from ..model.query import Found, Moment, Query
 from ..model.values import check_line
+from ..policy.limits import LONGEST_LEASE
 from ..policy.retry import after_failure
 from ..policy.timers import has_lapsed
 from ..store.base import Move, Write
@@ -29,7 +30,6 @@ from .sending import Receipt, commit_posts, prepare
 
 Settle = Callable[[Delivery], tuple[Delivery, str]]
 LONGEST_REASON = 2000
-LONGEST_LEASE = 7 * 24 * 3600.0
 MOST = 10_000  # letters claimed at once
 
 

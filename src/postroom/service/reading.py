@@ -104,14 +104,20 @@ def counts(office: Office, caller: Principal, mailbox: str) -> dict[Priority, in
 
 
 def look(
-    office: Office, caller: Principal, mailboxes: Sequence[str], *, since: Cursor | None, peek: bool
+    office: Office,
+    caller: Principal,
+    mailboxes: Sequence[str],
+    *,
+    since: Cursor | None,
+    peek: bool,
+    filter: Filter = NO_FILTER,
 ) -> Found | None:
     """The first letter a waiting reader gets, if there is one now. Never blocks."""
     moment = office.now()
     for mailbox in mailboxes:
         authorize(caller, "wait", mailbox)
     let_time_pass(office, moment, mailboxes)
-    found = [first for mailbox in mailboxes for first in _first(office, mailbox, moment, since)]
+    found = [first for mailbox in mailboxes for first in _first(office, mailbox, moment, since, filter)]
     if not found:
         return None
     best = min(found, key=_by_age if since else _by_priority)
@@ -126,6 +132,7 @@ def wait(
     *,
     since: Cursor | None = None,
     peek: bool = False,
+    filter: Filter = NO_FILTER,
 ) -> Found | None:
     """Block until there is mail, at most `timeout` seconds.
 
@@ -133,7 +140,11 @@ def wait(
     that a reader who was away misses nothing; a cursor from another life of the room starts from the beginning.
     """
     since = None if since is None else still_valid(office, since)
-    return wait_until(office, mailboxes, timeout, lambda: look(office, caller, mailboxes, since=since, peek=peek))
+
+    def find() -> Found | None:
+        return look(office, caller, mailboxes, since=since, peek=peek, filter=filter)
+
+    return wait_until(office, mailboxes, timeout, find)
 
 
 def check_cursor(value: Any) -> Cursor:
@@ -161,12 +172,12 @@ def _offered(mailbox: str, moment: Moment, *, unread_only: bool, limit: int | No
     )
 
 
-def _first(office: Office, mailbox: str, moment: Moment, since: Cursor | None) -> list[Found]:
+def _first(office: Office, mailbox: str, moment: Moment, since: Cursor | None, filter: Filter) -> list[Found]:
     if since is None:
-        return office.store.find(_offered(mailbox, moment, unread_only=True, limit=1))
+        return office.store.find(narrow(_offered(mailbox, moment, unread_only=True, limit=1), filter))
     delivered = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
     query = Query(mailbox=mailbox, states=delivered, after=since.number, order="age", limit=1)
-    return office.store.find(query)
+    return office.store.find(narrow(query, filter))
 
 
 def _stamp(office: Office, found: Sequence[Found], moment: Moment) -> list[Found]:

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, ValidationError
 from msgspec.structs import asdict, replace
 
-from ..errors import Invalid, PostroomError, UnknownAgent
+from ..errors import Invalid, PostroomError, TooLarge, UnknownAgent
 from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
 from ..model.handoff import Handoff
@@ -21,7 +21,7 @@ from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
 from ..model.record import GUARD, MEMBER
 from ..policy.admission import check_allowed, check_expiry, check_pace
-from ..policy.hops import relay
+from ..policy.hops import relay, without_letter
 from ..store.base import Plan, Post, Posted, Write
 from .authorize import Principal, authorize
 from .compose import Draft, check_when, compose, pieces, seal
@@ -74,6 +74,11 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime) -> P
     """A letter ready to be committed, or the reason why not."""
     authorize(caller, "send", check_agent(draft.sender, "sender"))
     message = compose(office, draft, now)
+    if message.is_automatic:
+        raise Invalid(f"only the house writes a {message.kind!r}", field="kind")
+    earlier = None if message.key is None else office.store.sent(message.sender, message.key)
+    if earlier is not None:
+        return _repeat(office, message, earlier.message)
     check_expiry(message.expires_at, now)
     first, others = _mailboxes(office, message, draft)
     names = [name for name, _ in first] + others
@@ -89,6 +94,21 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime) -> P
         quota=office.limits.inbox_quota,
         known_only=office.limits.unknown == "refuse",
     )
+
+
+def _repeat(office: Office, message: Message, earlier: Message) -> Post:
+    """A letter with a key that was used before. What held for the first is not asked again; whether it says
+    the same, the store decides.
+    """
+    followed = replace(
+        message,
+        thread_id=earlier.thread_id,
+        thread_tag=message.thread_tag or earlier.thread_tag,
+        conversation_id=message.conversation_id or earlier.conversation_id,
+        hops=earlier.hops,
+        trace=earlier.trace,
+    )
+    return Post(message=followed, encoded=seal(followed, office.limits), deliveries=())
 
 
 def reply_draft(
@@ -181,7 +201,7 @@ def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relay
     """Thread, conversation, hops and trace from the letter this one answers or passes on."""
     parent = known_letter(office, message.sender, message.in_reply_to, "in_reply_to")
     targets = [recipient.address for recipient in message.recipients]
-    passed_to = targets if relays else _without_holders(parent, targets)
+    passed_to = targets if relays else without_letter(parent, targets)
     hops, trace = message.hops, message.trace
     if passed_to:
         reached = mailboxes if any(map(is_broadcast, passed_to)) else passed_to
@@ -197,13 +217,6 @@ def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relay
     )
 
 
-def _without_holders(letter: Message, targets: Sequence[str]) -> list[str]:
-    """Those who do not have the letter yet. To answer the others is no relay."""
-    open_to_all = (r.address for r in letter.recipients if r.kind != "bcc")
-    holders = {fold(letter.sender), *map(fold, open_to_all)}
-    return [target for target in targets if fold(target) not in holders]
-
-
 def _check_pace(office: Office, message: Message, thread: str) -> None:
     rate = office.limits.thread_rate
     if rate:
@@ -216,8 +229,10 @@ def _mailboxes(office: Office, message: Message, draft: Draft) -> tuple[list[tup
     """Where the letter goes: named mailboxes with their kind, and further ones that get the same as the first."""
     named = [(r.address, r.kind) for r in message.recipients if not is_broadcast(r.address)]
     scopes = [r.address.removeprefix(BROADCAST) for r in message.recipients if is_broadcast(r.address)]
-    if not scopes:
+    if not scopes and not draft.exclude:
         return named, []
+    if not scopes:
+        raise Invalid("only a broadcast can leave somebody out", field="exclude")
     excluded = [check_agent(name, "exclude") for name in listed(draft.exclude, "exclude")]
     left_out = {fold(name) for name in (message.sender, *excluded, *(name for name, _ in named))}
     members = [name for scope in scopes for name in office.store.keys(MEMBER + scope)]
@@ -226,6 +241,8 @@ def _mailboxes(office: Office, message: Message, draft: Draft) -> tuple[list[tup
         raise UnknownAgent(
             f"nobody else is in {', '.join(scopes)!r}", field="to", hint="register agents with this scope"
         )
+    if len(named) + len(members) > office.limits.max_recipients:
+        raise TooLarge(f"more than {office.limits.max_recipients} recipients", field="to")
     if not named or named[0][1] != "to":
         named = [(name, "to") for name in members[:1]] + named
         members = members[1:]

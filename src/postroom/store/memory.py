@@ -6,7 +6,7 @@ It keeps what outlives nothing, and promises everything else the protocol promis
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -152,7 +152,7 @@ class MemoryStore:
             return None
         first = decode_message(self._letters[number])
         if digest(first) != digest(message):
-            raise IdTaken(field=field)
+            raise IdTaken(f"letter {first.id} has it, and says something else", field=field)
         return Posted(message_id=first.id, number=0, repeated=True)
 
     def _unkeyed(self, sender: str, id: str) -> int | None:
@@ -236,18 +236,22 @@ class MemoryStore:
         with self._lock:
             return {id: self._letter(self._numbers[id]) for id in ids if id in self._numbers}
 
+    def sent(self, sender: str, key: str) -> Letter | None:
+        with self._lock:
+            number = self._keys.get((sender, key)) or self._unkeyed(sender, key)
+            return None if number is None else self._letter(number)
+
     def find(self, query: Query) -> list[Found]:
         with self._lock:
-            found = [f for f in self._pairs() if _matches(f, query)]
+            found = list(self._matching(query))
         found.sort(key=_by_arrival if query.after else _SORT[query.order])
         return found[: query.limit]
 
     def count(self, query: Query) -> dict[Priority, int]:
         counts = dict.fromkeys(Priority, 0)
         with self._lock:
-            for found in self._pairs():
-                if _matches(found, query):
-                    counts[found.delivery.priority] += 1
+            for found in self._matching(query):
+                counts[found.delivery.priority] += 1
         return counts
 
     def letters(self, query: LetterQuery) -> list[Letter]:
@@ -340,8 +344,13 @@ class MemoryStore:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _pairs(self) -> Iterable[Found]:
-        return (Found(self._letter(d.number).message, d) for d in self._deliveries.values())
+    def _matching(self, query: Query) -> Iterator[Found]:
+        """Deliveries are looked at first: reading a letter costs far more."""
+        for delivery in self._deliveries.values():
+            if _fits(delivery, query):
+                message = self._letter(delivery.number).message
+                if _tells(message, query):
+                    yield Found(message, delivery)
 
     def _letter(self, number: int) -> Letter:
         return Letter(number, decode_message(self._letters[number]))
@@ -370,23 +379,27 @@ def _shown(record: Record) -> Record:
     return replace(record, value=msgspec.json.decode(record.value))
 
 
-def _matches(found: Found, query: Query) -> bool:
-    message, delivery = found.message, found.delivery
+def _fits(delivery: Delivery, query: Query) -> bool:
     return (
         (query.mailbox is None or delivery.mailbox == query.mailbox)
         and (not query.states or delivery.state in query.states)
-        and (not query.message_ids or message.id in query.message_ids)
+        and (not query.message_ids or delivery.message_id in query.message_ids)
         and not (query.unread_only and delivery.read_at is not None)
-        and (not query.kinds or message.kind in query.kinds)
         and delivery.priority >= query.min_priority
+        and (delivery.arrived or delivery.number) > query.after
+        and _matches_time(delivery, query)
+    )
+
+
+def _tells(message: Message, query: Query) -> bool:
+    return (
+        (not query.kinds or message.kind in query.kinds)
         and (query.sender is None or message.sender == query.sender)
         and (query.thread is None or message.thread == query.thread)
         and (query.thread_tag is None or message.thread_tag == query.thread_tag)
         and (query.tag is None or query.tag in message.tags)
         and (query.scope is None or message.scope == query.scope)
-        and (delivery.arrived or delivery.number) > query.after
         and (query.since is None or message.created_at >= query.since)
-        and _matches_time(delivery, query)
     )
 
 

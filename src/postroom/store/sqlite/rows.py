@@ -14,7 +14,7 @@ from ...model.delivery import Attempt, Delivery, Lease, State
 from ...model.message import DEFAULT_SCOPE, Message, Priority, RecipientKind
 from ...model.query import Found
 from ...model.thread import conversation_of
-from ..base import Letter, Post
+from ..base import Letter
 
 Row = tuple[Any, ...]
 
@@ -123,10 +123,8 @@ def delivery(message: Message, row: Row) -> Delivery:
     )
 
 
-def letter_row(post: Post, number: int, sender: int) -> Row:
-    """All columns of `letters`, in order."""
-    message = post.message
-    body = post.encoded or encode(message)
+def letter_row(message: Message, number: int, sender: int, body: bytes) -> Row:
+    """All columns of `letters`, in order; `body` is the letter as JSON."""
     explicit = message.conversation_id or message.thread_tag
     return (
         number,

@@ -24,7 +24,7 @@ from ..base import Letter, Plan, Posted, Watch, Write, must_last, rung_by
 from ..bells import EVERYONE, MANY, DoorBells
 from . import asking, ground, rows
 from .connection import Connection, translate
-from .writing import NEXT_NUMBER, Names, Writing, quarantine
+from .writing import BY_KEY, NEXT_NUMBER, Names, Writing, quarantine
 
 T = TypeVar("T")
 LOG = logging.getLogger("postroom")
@@ -105,6 +105,10 @@ class SqliteStore:
         marks = ", ".join("?" * len(ids))
         sql = f"SELECT number, sum, body FROM letters WHERE id IN ({marks})"
         return {letter.message.id: letter for letter in self._sound(rows.letter, (sql, list(ids)))}
+
+    def sent(self, sender: str, key: str) -> Letter | None:
+        found = self._sound(rows.letter, (BY_KEY, [fold(sender), sender, key]))
+        return found[0] if found else None
 
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:

@@ -33,6 +33,13 @@ SELECT (SELECT value FROM records WHERE kind = '{FORGOTTEN}' AND key = ?1),
        (SELECT value FROM records WHERE kind = '{SPENT}' AND key = ?2),
        (SELECT body FROM letters WHERE id = ?1),
        CASE WHEN ?3 THEN ({NEXT_NUMBER}) END"""
+# A letter by its key, or, if it was sent without one, by its id.
+BY_KEY = """
+SELECT l.number, l.sum, l.body FROM mailboxes m JOIN letters l ON l.sender = m.id
+WHERE m.folded = ?1 AND m.name = ?2 AND l.key = ?3
+UNION ALL
+SELECT l.number, l.sum, l.body FROM letters l JOIN mailboxes m ON m.id = l.sender
+WHERE l.id = ?3 AND l.key IS NULL AND m.name = ?2"""
 INSERT_LETTER = "INSERT INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_DELIVERY = "INSERT INTO deliveries VALUES (" + ", ".join("?" * 22) + ")"
 COPY_DELIVERY = """
@@ -107,7 +114,7 @@ class Writing:
         if post.quota is not None:
             self._check_quota(names, [mailbox for mailbox, _ in holders], post.quota)
         number = self._take_number()
-        self._execute(INSERT_LETTER, letter_row(post, number, sender))
+        self._execute(INSERT_LETTER, letter_row(message, number, sender, post.encoded or encode(message)))
         rows = [delivery_row(d, number, m) for d, (m, _) in zip(post.deliveries, mailboxes, strict=True)]
         for row in rows:
             self._execute(INSERT_DELIVERY, row)
@@ -130,18 +137,11 @@ class Writing:
         if message.key is not None:
             first = self._by_key(message.sender, message.key)
             if first:
-                return _repeat_of_letter(message, first[0][0], "key")
+                return _repeat_of_letter(message, first[0][2], "key")
         return None
 
     def _by_key(self, sender: str, key: str) -> Sequence[tuple[Any, ...]]:
-        """By its key, or, if it was sent without one, by its id."""
-        return self._execute(
-            "SELECT l.body FROM mailboxes m JOIN letters l ON l.sender = m.id"
-            " WHERE m.folded = ?1 AND m.name = ?2 AND l.key = ?3 UNION ALL"
-            " SELECT l.body FROM letters l JOIN mailboxes m ON m.id = l.sender"
-            " WHERE l.id = ?3 AND l.key IS NULL AND m.name = ?2",
-            (fold(sender), sender, key),
-        ).fetchall()
+        return self._execute(BY_KEY, (fold(sender), sender, key)).fetchall()
 
     def _check_quota(self, names: Sequence[str], mailboxes: Sequence[int], quota: int) -> None:
         # No inbox can hold more letters than the room ever took: young rooms need no counting.
@@ -234,7 +234,7 @@ class Writing:
 def _repeat_of_letter(message: Message, body: bytes, field: str) -> Posted:
     first = decode_message(body)
     if digest(first) != digest(message):
-        raise IdTaken(field=field)
+        raise IdTaken(f"letter {first.id} has it, and says something else", field=field)
     return Posted(message_id=first.id, number=0, repeated=True)
 
 
