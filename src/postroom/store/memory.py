@@ -32,6 +32,7 @@ from ..model.record import CARD, FORGOTTEN, SPENT, Record, spent_key
 from ..model.thread import conversation_of
 from .base import Forget, Letter, Move, Plan, Post, Posted, Put, Write, rung_by
 from .bells import HouseBells, HouseWatch
+from .matching import SORT, by_arrival, fits, seconds_left, tells
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -244,7 +245,7 @@ class MemoryStore:
     def find(self, query: Query) -> list[Found]:
         with self._lock:
             found = list(self._matching(query))
-        found.sort(key=_by_arrival if query.after else _SORT[query.order])
+        found.sort(key=by_arrival if query.after else SORT[query.order])
         return found[: query.limit]
 
     def count(self, query: Query) -> dict[Priority, int]:
@@ -277,12 +278,12 @@ class MemoryStore:
             return [
                 Found(self._letter(d.number).message, d)
                 for d in self._deliveries.values()
-                if (mailboxes is None or d.mailbox in mailboxes) and _seconds_left(d, moment) <= 0
+                if (mailboxes is None or d.mailbox in mailboxes) and seconds_left(d, moment) <= 0
             ][:limit]
 
     def next_timer(self, moment: Moment, mailboxes: Sequence[str]) -> float | None:
         with self._lock:
-            waits = [_seconds_left(d, moment) for d in self._deliveries.values() if d.mailbox in mailboxes]
+            waits = [seconds_left(d, moment) for d in self._deliveries.values() if d.mailbox in mailboxes]
             waits += [
                 (d.due_at - moment.wall).total_seconds()
                 for d in self._deliveries.values()
@@ -347,9 +348,9 @@ class MemoryStore:
     def _matching(self, query: Query) -> Iterator[Found]:
         """Deliveries are looked at first: reading a letter costs far more."""
         for delivery in self._deliveries.values():
-            if _fits(delivery, query):
+            if fits(delivery, query):
                 message = self._letter(delivery.number).message
-                if _tells(message, query):
+                if tells(message, query):
                     yield Found(message, delivery)
 
     def _letter(self, number: int) -> Letter:
@@ -377,64 +378,3 @@ class MemoryStore:
 
 def _shown(record: Record) -> Record:
     return replace(record, value=msgspec.json.decode(record.value))
-
-
-def _fits(delivery: Delivery, query: Query) -> bool:
-    return (
-        (query.mailbox is None or delivery.mailbox == query.mailbox)
-        and (not query.states or delivery.state in query.states)
-        and (not query.message_ids or delivery.message_id in query.message_ids)
-        and not (query.unread_only and delivery.read_at is not None)
-        and delivery.priority >= query.min_priority
-        and (delivery.arrived or delivery.number) > query.after
-        and _matches_time(delivery, query)
-    )
-
-
-def _tells(message: Message, query: Query) -> bool:
-    return (
-        (not query.kinds or message.kind in query.kinds)
-        and (query.sender is None or message.sender == query.sender)
-        and (query.thread is None or message.thread == query.thread)
-        and (query.thread_tag is None or message.thread_tag == query.thread_tag)
-        and (query.tag is None or query.tag in message.tags)
-        and (query.scope is None or message.scope == query.scope)
-        and (query.since is None or message.created_at >= query.since)
-    )
-
-
-def _matches_time(delivery: Delivery, query: Query) -> bool:
-    offered, due, archived = query.offered_at, query.due_at, query.unarchived_before
-    return (
-        (offered is None or delivery.expires_at is None or delivery.expires_at > offered)
-        and (due is None or delivery.due_at is None or delivery.due_at <= due)
-        and (
-            archived is None
-            or (delivery.archived_at is None and delivery.acked_at is not None and delivery.acked_at < archived)
-        )
-    )
-
-
-def _seconds_left(delivery: Delivery, moment: Moment) -> float:
-    """Until time changes this delivery; infinite when it never does."""
-    left = float("inf")
-    if delivery.state is State.CLAIMED and delivery.lease:
-        lease = delivery.lease
-        return lease.until - moment.steady if lease.boot == moment.boot else 0
-    if delivery.state in {State.QUEUED, State.UNREAD} and delivery.expires_at is not None:
-        left = (delivery.expires_at - moment.wall).total_seconds()
-    if delivery.state is State.QUEUED and delivery.due_at is not None:
-        left = min(left, (delivery.due_at - moment.wall).total_seconds())
-    return left
-
-
-def _by_arrival(found: Found) -> int:
-    return found.delivery.arrived or found.delivery.number
-
-
-_SORT: dict[str, Callable[[Found], Any]] = {
-    "inbox": lambda f: (f.delivery.read_at is not None, -f.delivery.priority, f.delivery.number),
-    "priority": lambda f: (-f.delivery.priority, f.delivery.number),
-    "age": lambda f: f.delivery.number,
-    "newest": lambda f: -f.delivery.number,
-}
