@@ -18,6 +18,7 @@ from .lock import WriterLock
 from .schema import bring_up, version_of
 from .wal import Log
 
+_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
 OLDEST_SQLITE = (3, 51, 3)  # before it, a write racing a checkpoint could lose committed data
 
 _WRITABLE = "is the folder there and writable?"
@@ -33,7 +34,8 @@ class Connection:
         try:
             with translated(path), self.lock:
                 ground.create(path)
-                self.database = _connect(path, busy_timeout)
+                self.database = apsw.Connection(str(path), flags=_FLAGS)
+                _prepare(self.database, path, busy_timeout)
                 bring_up(self.database, path)
                 self.log = Log(self.database, path)
                 with self.database:
@@ -93,8 +95,7 @@ def translate(error: apsw.Error, path: Path) -> PostroomError:
     return StoreFailing(f"{path}: {error}") if isinstance(error, apsw.IOError) else Damaged(f"{path}: {error}")
 
 
-def _connect(path: Path, busy_timeout: float) -> apsw.Connection:
-    database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
+def _prepare(database: apsw.Connection, path: Path, busy_timeout: float) -> None:
     database.set_busy_timeout(int(busy_timeout * 1000))
     database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # else the last to close deletes the log
     database.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
@@ -105,7 +106,6 @@ def _connect(path: Path, busy_timeout: float) -> apsw.Connection:
         database.pragma("journal_mode", "wal")
     database.pragma("synchronous", "normal")  # the log is synced by its writer, outside the lock
     database.pragma("temp_store", "memory")
-    return database
 
 
 def _enter(database: apsw.Connection, boot: str) -> None:
