@@ -13,7 +13,7 @@ import asyncio
 import builtins
 import functools
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from types import TracebackType
@@ -344,8 +344,10 @@ class AsyncMailbox:
         lease: float | None = None,
         timeout: float | None = None,
         **filters: Unpack[Filters],
-    ) -> AsyncIterator[AsyncWork]:
-        """A worker loop, as `Mailbox.work`."""
+    ) -> AsyncGenerator[AsyncWork, None]:
+        """A worker loop, as `Mailbox.work`. An async loop left by an error is only closed later, by the garbage
+        collector: use `contextlib.aclosing`, or `async with work`, where that matters.
+        """
         wait = 3600.0 if timeout is None else timeout
         while True:
             claimed = await self.claim(batch, lease=lease, timeout=wait, **filters)
@@ -355,7 +357,7 @@ class AsyncMailbox:
                 try:
                     yield work
                 except (GeneratorExit, asyncio.CancelledError):
-                    await claimed.leave_at(place)
+                    await claimed._leave_at(place)
                     raise
             await claimed.ack()
 
@@ -454,8 +456,8 @@ class AsyncBatch(list[AsyncWork]):
     async def renew(self, lease: float | None = None) -> None:
         await self._settle(functools.partial(self._batch.renew, lease))
 
-    async def leave_at(self, place: int) -> None:
-        await self._settle(functools.partial(self._batch.leave_at, place))
+    async def _leave_at(self, place: int) -> None:
+        await self._settle(functools.partial(self._batch._leave_at, place))
 
     async def _settle(self, call: Callable[[], None]) -> None:
         await self._room.run(call)

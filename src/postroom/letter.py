@@ -207,7 +207,7 @@ class Batch(list[Work]):
     def renew(self, lease: float | None = None) -> None:
         self._mailbox._renew(self.unsettled, lease)
 
-    def leave_at(self, place: int) -> None:
+    def _leave_at(self, place: int) -> None:
         """A loop over these was left at `place`: done before it, a failed try there, untouched behind it."""
         with suppress(LeaseLost):  # then they are back already
             self._mailbox._ack([work for work in self[:place] if not work.is_settled], archive=True)

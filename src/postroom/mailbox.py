@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
@@ -19,7 +19,7 @@ from .model.names import check_agent
 from .model.query import Found
 from .model.thread import Conversation, Thread, Turn
 from .service import dead, directory, holding, reading, sending, threads
-from .service.compose import Draft
+from .service.compose import Draft, check_fields
 from .service.given import check_count
 from .service.reading import NO_FILTER, Filter
 from .service.sending import Receipt
@@ -79,7 +79,8 @@ class Filters(Wanted, total=False):
 
 def draft(to: Any, body: Any = None, **fields: Unpack[Fields]) -> Draft:
     """A letter for `send_many` or `ack_and_send`; its values are checked when it is sent."""
-    return _draft(to=to, body=body, **fields)
+    check_fields(fields)
+    return Draft(to=to, body=body, **fields)
 
 
 class Mailbox:
@@ -98,7 +99,8 @@ class Mailbox:
 
     def send(self, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
         """Send a letter to one or many. When this returns, it is on stable storage."""
-        return self._send([_draft(sender=self.name, to=to, body=body, **fields)])[0]
+        check_fields(fields)
+        return self._send([Draft(sender=self.name, to=to, body=body, **fields)])[0]
 
     def send_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Send several letters in one commit: all or none."""
@@ -110,6 +112,7 @@ class Mailbox:
 
     def forward(self, id: str, /, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
         """Pass a letter on, after a word of one's own."""
+        check_fields(fields)
         return self._send([sending.forward_draft(self._office, self._caller, self.name, id, to, body, **fields)])[
             0
         ]
@@ -118,10 +121,12 @@ class Mailbox:
         self, scope: str, /, body: Any = None, *, exclude: Sequence[str] = (), **fields: Unpack[Fields]
     ) -> Receipt:
         """One letter to everyone registered in a scope, except oneself and those left out."""
+        check_fields(fields)
         return self._send([sending.broadcast_draft(self.name, scope, body, exclude=exclude, **fields)])[0]
 
     def handoff(self, to: Any, handoff: Handoff, **fields: Unpack[Fields]) -> Receipt:
         """Hand work over, with all its context."""
+        check_fields(fields)
         return self._send([sending.handoff_draft(self.name, to, handoff, **fields)])[0]
 
     # -- reading
@@ -167,7 +172,7 @@ class Mailbox:
         """The next unread letter, as soon as there is one; None when the time is up.
 
         With a cursor: the next letter that came after it, read or not, so that nothing is missed. To wait for
-        the answer to a letter: `wait(thread=receipt.id)`.
+        the answer to a letter: `wait(thread=receipt.thread)`.
         """
         return self.room.wait([self.name], timeout, since=since, peek=peek, **wanted)
 
@@ -239,7 +244,7 @@ class Mailbox:
         lease: float | None = None,
         timeout: float | None = None,
         **filters: Unpack[Filters],
-    ) -> Iterator[Work]:
+    ) -> Generator[Work, None, None]:
         """A worker loop: claims letters and hands them out, for ever, or until none came for `timeout` seconds.
 
         Going on to the next letter acknowledges the last one (with a batch: all of it, in one commit, when it
@@ -255,7 +260,7 @@ class Mailbox:
                 try:
                     yield work
                 except GeneratorExit:
-                    claimed.leave_at(place)
+                    claimed._leave_at(place)
                     raise
             claimed.ack()
 
@@ -345,6 +350,7 @@ class Mailbox:
         return sending.send(self._office, self._caller, drafts)
 
     def _reply_draft(self, id: str, /, body: Any, *, to_all: bool = False, **fields: Unpack[Fields]) -> Draft:
+        check_fields(fields)
         return sending.reply_draft(self._office, self._caller, self.name, id, body, to_all=to_all, **fields)
 
     def _ack(self, letters: Sequence[Letter], *, archive: bool) -> None:
@@ -377,22 +383,12 @@ def _update(letters: Sequence[Letter], after: Sequence[Found]) -> None:
         letter.delivery = found.delivery
 
 
-def _draft(**fields: Any) -> Draft:
-    try:
-        return Draft(**fields)
-    except TypeError:
-        raise _unknown(fields, Draft.__struct_fields__, "a letter has no such field") from None
-
-
 def as_filter(filters: Mapping[str, Any]) -> Filter:
     """What a caller wants, not checked yet; a filter nobody knows is refused."""
     if not filters:
         return NO_FILTER
-    try:
-        return Filter(**filters)
-    except TypeError:
-        raise _unknown(filters, Filter.__struct_fields__, "there is no such filter") from None
-
-
-def _unknown(given: Mapping[str, Any], known: Sequence[str], complaint: str) -> Invalid:
-    return Invalid(complaint, field=min(set(given) - set(known)), hint=", ".join(known))
+    unknown = set(filters) - set(Filter.__struct_fields__)
+    if unknown:
+        known = ", ".join(Filter.__struct_fields__)
+        raise Invalid("there is no such filter", field=min(unknown), hint=known)
+    return Filter(**filters)

@@ -110,7 +110,7 @@ def test_a_worker_loop_left_early_gives_back_the_rest(play: Callable[[Scene], No
         worker = room.mailbox("worker")
         loop = worker.work(batch=3)
         assert "0" == (await anext(loop)).text
-        await loop.aclose()  # type: ignore[attr-defined]
+        await loop.aclose()
         assert 3 == (await worker.counts())["total"]
 
     play(scene)

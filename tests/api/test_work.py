@@ -180,7 +180,7 @@ def test_leaving_a_loop_after_the_lease_ended_is_no_trouble(room: Room, clock: F
     loop = room.mailbox("bob").work(timeout=0)
     next(loop)
     clock.tick(61)
-    loop.close()  # type: ignore[attr-defined]
+    loop.close()
     assert claimed(room).delivery.attempts == 1
 
 

@@ -70,3 +70,20 @@ def test_damage_noticed_inside_a_commit_is_set_aside_with_it(tmp_path: Path) -> 
 
         store.commit(plan)
         assert [sent.id] == room.quarantined()
+
+
+def test_the_number_of_a_damaged_letter_is_never_given_again(tmp_path: Path) -> None:
+    path = tmp_path / "room.db"
+    with postroom.open(path) as room:
+        ann, bob = room.mailbox("ann"), room.mailbox("bob")
+        first = ann.send("bob", "first")
+        before = room.cursor()
+        damage(path, "UPDATE letters SET body = 'junk'")
+        assert [] == bob.check(peek=True)
+        assert room.cursor().number > before.number
+        second = ann.send("bob", "second")
+        letter = bob.wait(0, since=before, peek=True)
+        assert letter is not None and "second" == letter.text
+        damage(path, "UPDATE letters SET body = 'junk'")
+        assert [] == bob.check(peek=True)
+        assert [first.id, second.id] == room.quarantined()

@@ -8,8 +8,11 @@ line and the wire) only parses, calls and prints.
     authorize  who may do what: the table
     given      numbers and lists as callers say them
     compose    from what a caller says to a checked letter
+    files      files enclosed in letters
     sending    send, reply, forward, broadcast, handoff
     reading    check, read, counts, wait
+    waiting    look, sleep until a bell rings, look again
+    moving     find, step, commit; what time did to deliveries
     holding    claim, renew, ack, fail, release
     dead       dead letters
     bouncing   notices to the sender of a letter that died

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -65,6 +66,17 @@ class Draft(Struct, kw_only=True):
     id: Any = None  # only for letters that came from outside with one
     exclude: Any = ()  # of a broadcast
     relays: Any = False  # it passes on the letter it answers
+
+
+# What a caller may say of a letter by name; the rest is filled in by the verbs.
+FIELDS = tuple(n for n in Draft.__struct_fields__ if n not in {"sender", "to", "body", "exclude", "relays"})
+
+
+def check_fields(fields: Mapping[str, Any]) -> None:
+    """Refuse a field no letter has, before anything is made of it."""
+    unknown = fields.keys() - set(FIELDS) if fields else ()
+    if unknown:
+        raise Invalid("a letter has no such field", field=min(unknown), hint=", ".join(FIELDS))
 
 
 def compose(office: Office, draft: Draft, now: datetime) -> Message:

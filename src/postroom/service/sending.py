@@ -44,6 +44,11 @@ class Receipt(Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         return self.message.id
 
+    @property
+    def thread(self) -> str:
+        """Where the answer will be: `wait(thread=receipt.thread)`."""
+        return self.message.thread
+
 
 def send(office: Office, caller: Principal, drafts: Sequence[Draft]) -> list[Receipt]:
     """Send letters, all in one commit. A temporary error carries the key with which to try again."""

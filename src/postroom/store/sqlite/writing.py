@@ -247,7 +247,12 @@ def _repeat_of_memory(message: Message, memory: bytes, field: str) -> Posted:
 
 
 def quarantine(database: apsw.Connection, number: int) -> None:
-    """Keep what is left of a damaged letter where nobody stumbles over it."""
-    keep = "INSERT OR IGNORE INTO quarantine SELECT number, id, body FROM letters WHERE number = ?"
-    for statement in (keep, "DELETE FROM letters WHERE number = ?", "DELETE FROM deliveries WHERE number = ?"):
-        database.execute(statement, (number,))
+    """Keep what is left of a damaged letter where nobody stumbles over it, and never give its number again."""
+    id = database.execute("SELECT id FROM letters WHERE number = ?", (number,)).get
+    if id is None:
+        return  # another process was quicker
+    change = database.execute(NEXT_NUMBER).get
+    database.execute("INSERT INTO quarantine SELECT number, id, body FROM letters WHERE number = ?", (number,))
+    database.execute("DELETE FROM letters WHERE number = ?", (number,))
+    database.execute("DELETE FROM deliveries WHERE number = ?", (number,))
+    database.execute(INSERT_CHANGE, (change, "forgot", None, None, None, None, id))
