@@ -189,6 +189,32 @@ def test_every_other_verb_reaches_the_same_room(play: Callable[[Scene], None]) -
     play(scene)
 
 
+def test_threads_conversations_and_the_rest_are_awaited_too(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        boss, worker = room.mailbox("boss"), room.mailbox("worker")
+        sent = await boss.send("worker", "plan", thread_tag="q3")
+        letter = await worker.wait(timeout=5, thread=sent.thread)
+        assert letter is not None
+        reply = await letter.reply("done")
+        assert [sent.id, reply.id] == [m.id for m in await boss.reply_chain(reply.id)]
+        assert [sent.id, reply.id] == [m.id for m in await boss.tagged("q3")]
+        (thread,) = await boss.threads()
+        (conversation,) = await boss.conversations()
+        assert (2, 2) == (thread.count, (await boss.conversation(conversation.id)).turns)
+        assert ["boss", "worker"] == [turn.participant for turn in await boss.turns(conversation.id)]
+        assert letter.cursor.number < room.room.cursor().number
+        await worker.register()
+        assert "worker" == (await room.agent("worker")).card.id
+        assert (await worker.leave()).presence.status == "offline"
+        await letter.reject("no")
+        assert 1 == await worker.purge(letter.id)
+        batch = await boss.claim(2)
+        assert 2 == len(batch.unsettled)
+        await batch.release()
+
+    play(scene)
+
+
 def test_without_inotify_waiting_still_works(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(bells, "open_inotify", lambda: None)
 
