@@ -104,23 +104,32 @@ class Writing:
         if earlier is not None:
             return earlier
         sender, _ = self._mailbox(message.sender, "sender", known=True)
-        mailboxes = [self._mailbox(delivery.mailbox, "to") for delivery in post.deliveries]
-        copies = [self._mailbox(copy, "to") for copy in post.copies]
-        names = [*(delivery.mailbox for delivery in post.deliveries), *post.copies]
-        holders = mailboxes + copies
-        unknown = tuple(name for name, (_, known) in zip(names, holders, strict=True) if not known)
+        names = [delivery.mailbox for delivery in post.deliveries]
+        names += post.copies
+        places, unknown = self._places(names)
         if unknown and post.known_only:
             raise UnknownAgent(f"nobody here is called {unknown[0]!r}", field="to", hint="register it first")
-        if post.quota is not None:
-            self._check_quota(names, [mailbox for mailbox, _ in holders], post.quota)
+        # No inbox can hold more letters than the room ever took: young rooms need no counting.
+        if post.quota is not None and self._number > post.quota:
+            self._check_quota(names, places, post.quota)
         number = self._take_number()
         self._execute(INSERT_LETTER, letter_row(message, number, sender, post.encoded or encode(message)))
-        rows = [delivery_row(d, number, m) for d, (m, _) in zip(post.deliveries, mailboxes, strict=True)]
-        for row in rows:
-            self._execute(INSERT_DELIVERY, row)
-        if copies:
-            self._execute(COPY_DELIVERY, (encode([mailbox for mailbox, _ in copies]), number, mailboxes[0][0]))
+        for delivery, place in zip(post.deliveries, places, strict=False):
+            self._execute(INSERT_DELIVERY, delivery_row(delivery, number, place))
+        if post.copies:
+            further = places[len(post.deliveries) :]
+            self._execute(COPY_DELIVERY, (encode(further), number, places[0]))
         return Posted(message_id=message.id, number=number, unknown=unknown)
+
+    def _places(self, names: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
+        """The numbers of these mailboxes, and which of them nobody has heard from."""
+        places, unknown = [], []
+        for name in names:
+            place, known = self._mailbox(name, "to")
+            places.append(place)
+            if not known:
+                unknown.append(name)
+        return places, tuple(unknown)
 
     def _earlier(self, message: Message) -> Posted | None:
         """The letter this one repeats, if any; IdTaken when it says something else."""
@@ -144,9 +153,6 @@ class Writing:
         return self._execute(BY_KEY, (fold(sender), sender, key)).fetchall()
 
     def _check_quota(self, names: Sequence[str], mailboxes: Sequence[int], quota: int) -> None:
-        # No inbox can hold more letters than the room ever took: young rooms need no counting.
-        if self._number <= quota:
-            return
         for name, mailbox in zip(names, mailboxes, strict=True):
             if sum(count for (count,) in self._execute(WAITING, (mailbox, quota))) >= quota:
                 raise QuotaFull(f"the inbox of {name!r} is full ({quota} letters)", field="to")
