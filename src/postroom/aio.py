@@ -13,6 +13,7 @@ import asyncio
 import builtins
 import functools
 import os
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from . import room as sync
+from .errors import BadStore
 from .letter import Batch, Letter, LetterView, Work
 from .mailbox import Fields, Filters, Mailbox, Wanted
 from .model.card import Agent
@@ -53,6 +55,7 @@ class Ears:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._watch: Watch | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: dict[str, set[asyncio.Event]] = {}
         self._poll: asyncio.TimerHandle | None = None
 
@@ -60,38 +63,46 @@ class Ears:
     def listen(self, mailboxes: Sequence[str]) -> Iterator[asyncio.Event]:
         """An event that is set whenever one of these mailboxes rings."""
         bell = asyncio.Event()
+        watch = self._open()
         for mailbox in mailboxes:
             if mailbox not in self._listeners:
-                self._open().add(mailbox)
+                watch.add(mailbox)
             self._listeners.setdefault(mailbox, set()).add(bell)
         try:
             yield bell
         finally:
             for mailbox in mailboxes:
-                self._listeners[mailbox].discard(bell)
+                self._listeners.get(mailbox, set()).discard(bell)
 
     def close(self) -> None:
+        """Stop listening. Whoever still waits is woken, to find the room closed."""
+        for bell in {bell for bells in self._listeners.values() for bell in bells}:
+            bell.set()
+        self._listeners.clear()
         if self._poll is not None:
             self._poll.cancel()
         if self._watch is not None:
-            if self._watch.fileno() >= 0:
-                asyncio.get_running_loop().remove_reader(self._watch.fileno())
+            if self._watch.fileno() >= 0 and self._loop is not None and not self._loop.is_closed():
+                self._loop.remove_reader(self._watch.fileno())
             self._watch.close()
             self._watch = None
 
     def _open(self) -> Watch:
+        loop = asyncio.get_running_loop()
+        if self._watch is not None and self._loop is not loop:  # a room may outlive an event loop
+            self.close()
         if self._watch is None:
-            self._watch = self._store.watch(())
+            self._loop, self._watch = loop, self._store.watch(())
             if self._watch.fileno() >= 0:
-                asyncio.get_running_loop().add_reader(self._watch.fileno(), self._hear)
+                loop.add_reader(self._watch.fileno(), self._hear)
             else:
-                self._look_again()
+                self._look_again(loop)
         return self._watch
 
-    def _look_again(self) -> None:
+    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
         """Where nothing becomes readable, look at the bells now and then."""
         self._hear()
-        self._poll = asyncio.get_running_loop().call_later(POLL, self._look_again)
+        self._poll = loop.call_later(POLL, self._look_again, loop)
 
     def _hear(self) -> None:
         if self._watch is not None:
@@ -107,6 +118,7 @@ class AsyncRoom:
         self.room = room  # the same room, for calls that may block
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="postroom")
         self._ears = Ears(room._office.store)
+        self._closed = False
 
     def mailbox(self, name: str) -> AsyncMailbox:
         return AsyncMailbox(self, self.room.mailbox(name))
@@ -136,6 +148,8 @@ class AsyncRoom:
 
         What was started is finished even if the task is cancelled: a letter is never half sent.
         """
+        if self._closed:
+            raise BadStore("the room is closed", field="room")
         call = functools.partial(function, *args, **kwargs)
         running = asyncio.get_running_loop().run_in_executor(self._threads, call)
         try:
@@ -145,6 +159,8 @@ class AsyncRoom:
             raise
 
     async def close(self) -> None:
+        """Let go of threads and files. Tasks that still wait are told."""
+        self._closed = True
         self._ears.close()
         await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
         self.room.close()
@@ -353,7 +369,11 @@ class AsyncMailbox:
             claimed = await self.claim(batch, lease=lease, timeout=wait, **filters)
             if not claimed and timeout is not None:
                 return
+            held_since = time.monotonic()
             for place, work in enumerate(claimed):
+                if time.monotonic() - held_since > (lease or self.mailbox._office.limits.lease) / 2:
+                    await claimed._hold_on(place, lease)
+                    held_since = time.monotonic()
                 try:
                     yield work
                 except (GeneratorExit, asyncio.CancelledError):
@@ -455,6 +475,9 @@ class AsyncBatch(list[AsyncWork]):
 
     async def renew(self, lease: float | None = None) -> None:
         await self._settle(functools.partial(self._batch.renew, lease))
+
+    async def _hold_on(self, place: int, lease: float | None) -> None:
+        await self._settle(functools.partial(self._batch._hold_on, place, lease))
 
     async def _leave_at(self, place: int) -> None:
         await self._settle(functools.partial(self._batch._leave_at, place))

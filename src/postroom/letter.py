@@ -123,7 +123,11 @@ class Letter(LetterView):
     @property
     def cursor(self) -> Cursor:
         """Up to and with this letter: `wait(since=letter.cursor)` goes on after it."""
-        return replace(self._mailbox.room.cursor(), number=self.delivery.arrived or self.delivery.number)
+        return replace(
+            self._mailbox.room.cursor(),
+            number=self.delivery.arrived or self.delivery.number,
+            mailbox=self.delivery.mailbox,
+        )
 
     def to_markdown(self) -> str:
         """For a prompt: the content stands in a fence that it cannot break."""
@@ -206,6 +210,11 @@ class Batch(list[Work]):
 
     def renew(self, lease: float | None = None) -> None:
         self._mailbox._renew(self.unsettled, lease)
+
+    def _hold_on(self, place: int, lease: float | None) -> None:
+        """In the middle of a slow loop: what is behind is done, what is ahead is held for longer."""
+        self._mailbox._ack([work for work in self[:place] if not work.is_settled], archive=True)
+        self._mailbox._renew([work for work in self[place:] if not work.is_settled], lease)
 
     def _leave_at(self, place: int) -> None:
         """A loop over these was left at `place`: done before it, a failed try there, untouched behind it."""

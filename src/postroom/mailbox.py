@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, overload
@@ -247,16 +248,21 @@ class Mailbox:
     ) -> Generator[Work, None, None]:
         """A worker loop: claims letters and hands them out, for ever, or until none came for `timeout` seconds.
 
-        Going on to the next letter acknowledges the last one (with a batch: all of it, in one commit, when it
-        is through). Leaving the loop early, or by an error, counts a failed try for the letter in hand, if it is
-        not settled; those before it are done, and those behind it go back.
+        Going on to the next letter acknowledges the last one. With a batch: all of it, in one commit, when it is
+        through, or when half the lease is over; then the rest is held for longer. Leaving the loop early, or by
+        an error, counts a failed try for the letter in hand, if it is not settled; those before it are done, and
+        those behind it go back.
         """
         wait = 3600.0 if timeout is None else timeout
         while True:
             claimed = self.claim(batch, lease=lease, timeout=wait, **filters)
             if not claimed and timeout is not None:
                 return
+            held_since = time.monotonic()
             for place, work in enumerate(claimed):
+                if time.monotonic() - held_since > (lease or self._office.limits.lease) / 2:
+                    claimed._hold_on(place, lease)
+                    held_since = time.monotonic()
                 try:
                     yield work
                 except GeneratorExit:
@@ -341,9 +347,11 @@ class Mailbox:
 
     def _own(self, drafts: Sequence[Draft]) -> list[Draft]:
         """Copies, signed by this mailbox: a draft may be sent again, and from elsewhere."""
-        for one in drafts if isinstance(drafts, (list, tuple)) else (drafts,):
+        if not isinstance(drafts, (list, tuple)):
+            raise Invalid(f"must be a list of drafts, not {type(drafts).__name__}", field="drafts")
+        for one in drafts:
             if not isinstance(one, Draft):
-                raise Invalid(f"must be a list of drafts, not {type(one).__name__}", field="drafts")
+                raise Invalid(f"must be a list of drafts, not of {type(one).__name__}", field="drafts")
         return [replace(one, sender=self.name) for one in drafts]
 
     def _send(self, drafts: Sequence[Draft]) -> list[Receipt]:

@@ -173,8 +173,11 @@ class Room:
         )
 
     def close(self) -> None:
-        """Let go of files. Nothing needs to be saved."""
+        """Let go of files. Nothing needs to be saved. A room that is used again opens itself again."""
         self._office.store.close()
+
+    def __repr__(self) -> str:
+        return f"<Room {self.settings.store or default_room()}>"
 
     def __enter__(self) -> Self:
         return self

@@ -28,6 +28,9 @@ class Settings(Limits, frozen=True, kw_only=True):
     busy_timeout: Seconds = 30.0  # seconds to wait for another process before StoreBusy
 
 
+_WORDS = {"durability": "power or process", "unknown": "accept or refuse"}
+
+
 def load_settings(
     arguments: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
 ) -> Settings:
@@ -73,9 +76,10 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def _checked(given: dict[str, Any]) -> Settings:
     for name in given:
         if name not in Settings.__struct_fields__:
-            raise Invalid("there is no such setting", field=name, hint="see docs/reference.md")
+            raise Invalid("there is no such setting", field=name, hint=", ".join(Settings.__struct_fields__))
     try:
         return msgspec.convert(given, Settings, strict=False)
     except msgspec.ValidationError as broken:
         what, _, name = str(broken).partition(" - at `$.")
-        raise Invalid(what, field=name.strip("`") or "settings", hint="see docs/reference.md") from None
+        field = name.strip("`") or "settings"
+        raise Invalid(what, field=field, hint=_WORDS.get(field, "docs/reference.md lists the settings")) from None

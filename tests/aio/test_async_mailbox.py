@@ -227,3 +227,47 @@ def test_without_inotify_waiting_still_works(monkeypatch: pytest.MonkeyPatch, tm
             assert letter is not None and "hello" == letter.text
 
     asyncio.run(scene())
+
+
+def test_a_room_may_be_used_in_one_event_loop_after_another(tmp_path: Path) -> None:
+    room = aio.open(tmp_path / "room.db")
+
+    async def scene() -> None:
+        waiting = asyncio.create_task(room.mailbox("b").wait(timeout=9))
+        await until_listening(room, 1)
+        await room.mailbox("a").send("b", "hello")
+        async with asyncio.timeout(5):
+            letter = await waiting
+        assert letter is not None
+        await letter.ack()
+
+    asyncio.run(scene())
+    asyncio.run(scene())
+    asyncio.run(room.close())
+
+
+def test_who_waits_when_the_room_is_closed_is_told(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        waiting = asyncio.create_task(room.mailbox("b").wait(timeout=9))
+        await until_listening(room, 1)
+        await room.close()
+        with pytest.raises(postroom.BadStore, match="closed"):
+            await waiting
+
+    play(scene)
+
+
+def test_two_spellings_at_one_bell_both_hear_it(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with aio.open(tmp_path / "room.db") as room, asyncio.timeout(9):
+            first = asyncio.create_task(room.mailbox("coder").wait(timeout=8))
+            await until_listening(room, 1)
+            second = asyncio.create_task(room.mailbox("Coder").wait(timeout=8))
+            await until_listening(room, 2)
+            await room.mailbox("a").send("coder", "hello")
+            letter = await first
+            assert letter is not None
+            with pytest.raises(postroom.LookAlike):
+                await second
+
+    asyncio.run(scene())

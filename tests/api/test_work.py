@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from postroom import Batch, LeaseLost, Room, State, Work, draft
@@ -204,3 +206,17 @@ def test_a_loop_takes_the_filters_of_a_claim(room: Room) -> None:
     room.mailbox("ann").send("bob", "task", kind="task")
     assert [work.text for work in room.mailbox("bob").work(timeout=0, kinds="task", lease=5)] == ["task"]
     assert texts(room.mailbox("bob").check()) == ["note"]
+
+
+def test_a_slow_loop_over_a_batch_keeps_its_letters(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is behind is done in good time, and the rest is held for longer."""
+    fill(room, 4)
+    passed = iter(range(0, 10_000, 40))
+    monkeypatch.setattr("postroom.mailbox.time", SimpleNamespace(monotonic=lambda: next(passed)))
+    bob = room.mailbox("bob")
+    for number, work in enumerate(bob.work(batch=4, timeout=0)):
+        assert work.text == str(number)
+        if number == 3:
+            assert [letter.text for letter in bob.check(unread_only=False, peek=True)] == []
+            break
+    assert bob.claim() is None

@@ -145,7 +145,8 @@ def test_a_cursor_comes_through_text_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a:b", "a:b:c", "a:b:-1", "a:b:1:2", "a:b:", "a:b:\u0663", "a:b:1.5", 7, None, "a/b:c:1"]
+    "text",
+    ["", "a:b", "a:b:c", "a:b:-1", "a:b:1:..", "a:b:1:c:d", "a:b:", "a:b:\u0663", "a:b:1.5", 7, "a/b:c:1"],
 )
 def test_what_is_no_cursor_is_refused(text: Any) -> None:
     with pytest.raises(Invalid) as refused:

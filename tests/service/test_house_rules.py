@@ -80,3 +80,15 @@ def test_a_reply_is_repeated_though_its_parent_is_gone(room: Room) -> None:
     assert bob.purge(parent.id) == 1
     again = bob.send("ann", "answer", in_reply_to=parent.id, key="k")
     assert (again.id, again.repeated, again.thread) == (first.id, True, parent.id)
+
+
+def test_a_key_is_answered_though_its_letter_was_deleted_and_is_over(room: Room, clock: FakeClock) -> None:
+    ann, bob = room.mailbox("ann"), room.mailbox("bob")
+    parent = ann.send("bob", "question")
+    first = bob.send("ann", "answer", in_reply_to=parent.id, key="k", expires=5)
+    for box, id in ((ann, first.id), (bob, parent.id)):
+        box.read(id).reject("done with it")
+        assert box.purge(id) == 1
+    clock.advance(10)
+    again = bob.send("ann", "answer", in_reply_to=parent.id, key="k", expires=-5)
+    assert (again.id, again.repeated) == (first.id, True)

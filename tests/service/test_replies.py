@@ -240,3 +240,16 @@ def test_an_answer_to_thousands_takes_no_time(room: Room) -> None:
     answer = room.mailbox("ann").reply(sent.id, "a")
     assert len(answer.message.recipients) == len(names)
     assert spoken(room.thread(sent.id)) == ["q", "a"]
+
+
+def test_a_batch_keeps_the_pace_of_its_thread_too(house: House) -> None:
+    room = house.room(thread_rate=5)
+    sent = room.mailbox("ann").send("bob", "question")
+    bob = room.mailbox("bob")
+    answers = [postroom.draft("ann", "x", in_reply_to=sent.id)]
+    bob.send_many(answers * 4)
+    with pytest.raises(TooFast):
+        bob.send_many(answers * 2)
+    with pytest.raises(TooFast):
+        bob.send_many(answers * 6)
+    bob.send_many(answers)

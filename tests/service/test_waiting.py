@@ -12,7 +12,8 @@ from typing import TypeVar
 
 import pytest
 
-from postroom import Cursor, Resync, Room
+from postroom import Cursor, LookAlike, Mailbox, Resync, Room
+from postroom.model.query import Found, Query
 from postroom.settings import Settings
 from tests.contract.stores import Kind
 from tests.rooms import FakeClock, House, texts
@@ -239,3 +240,55 @@ def test_changes_tell_what_happened_since_a_cursor(room: Room) -> None:
     assert {change.message_id for change in changes} == {sent}
     assert room.changes(after) == ([], after)
     assert len(room.changes(cursor, 1)[0]) == 1
+
+
+def read_on(room: Room, names: list[str], since: Cursor) -> list[tuple[str, str]]:
+    """Everything a reader gets who goes on from letter to letter."""
+    got = []
+    while letter := room.wait(names, 0, since=since, peek=True):
+        got.append((letter.delivery.mailbox, letter.text))
+        since = Cursor.parse(str(letter.cursor))
+    return got
+
+
+def test_a_cursor_from_the_very_beginning_misses_nothing(room: Room, clock: FakeClock) -> None:
+    since = room.cursor()
+    ann = room.mailbox("ann")
+    ann.send("bob", "later", at=5)
+    ann.send("bob", "now")
+    clock.advance(10)
+    assert read_on(room, ["bob"], since) == [("bob", "now"), ("bob", "later")]
+
+
+def test_a_cursor_goes_through_every_mailbox_a_letter_went_to(room: Room) -> None:
+    since = room.cursor()
+    ann = room.mailbox("ann")
+    ann.send(["x", "team/y"], "both")
+    ann.send("team/y", "second")
+    expected = [("team/y", "both"), ("x", "both"), ("team/y", "second")]
+    assert read_on(room, ["x", "team/y"], since) == expected
+
+
+def test_what_comes_between_two_looks_does_not_overtake(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    since, ann, store = room.cursor(), room.mailbox("ann"), room._office.store
+    find = store.find
+    sent: list[bool] = []
+
+    def find_and_send(query: Query) -> list[Found]:
+        found = find(query)
+        if query.mailbox == "x" and not sent:
+            sent.append(True)
+            ann.send("x", "first")
+            ann.send("y", "second")
+        return found
+
+    monkeypatch.setattr(store, "find", find_and_send)
+    assert room.wait(["x", "y"], 0, since=since, peek=True) is None
+    assert read_on(room, ["x", "y"], since) == [("x", "first"), ("y", "second")]
+
+
+def test_whoever_reads_under_another_spelling_is_told(room: Room) -> None:
+    room.mailbox("ann").send("bob", "hello")
+    for look in (Mailbox.check, Mailbox.claim, lambda box: box.wait(0), lambda box: list(box.work(timeout=0))):
+        with pytest.raises(LookAlike, match="write 'bob'"):
+            look(room.mailbox("Bob"))

@@ -93,7 +93,7 @@ def test_an_overflowing_ear_hears_everyone(doors: DoorBells) -> None:
     """When too many bells rang at once the system says so; then it may have been any of them."""
     with closing(doors.watch(["bob", "cleo"])) as watch:
         assert isinstance(watch, InotifyWatch)
-        watch._mailboxes = {number + 1000: name for number, name in enumerate(("bob", "cleo"))}
+        watch._mailboxes = {number + 1000: {name} for number, name in enumerate(("bob", "cleo"))}
         ring(doors, "dan")
         ring(doors, "bob")
         assert watch.rung() == {"bob", "cleo"}

@@ -155,7 +155,7 @@ def test_a_log_that_somebody_deleted_is_noticed(tmp_path: Path) -> None:
         send(store, "m1")
         Path(f"{store.path}-wal").unlink()
 
-        with pytest.raises(StoreFailing, match="cannot be reached"):
+        with pytest.raises(StoreFailing, match="replaced or deleted"):
             send(store, "m2")
 
 

@@ -43,7 +43,8 @@ class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
     thread_tag: str | None = None
     tag: str | None = None
     scope: str | None = None
-    after: int = 0  # came after this number; then the answer is in order of coming
+    after: int | None = None  # came after this number; then the answer is in order of coming
+    until: int | None = None  # and not after this one
     since: datetime | None = None  # created at or after
     offered_at: datetime | None = None  # not expired at this time
     due_at: datetime | None = None  # and not waiting for a later try

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from ..errors import Invalid, TooLarge, UnknownMessage
 from ..model import delivery as moves
@@ -61,14 +62,25 @@ def purge_dead(office: Office, caller: Principal, mailbox: str, ids: Sequence[st
 
 def forget(office: Office, letters: Sequence[Message], now: datetime) -> list[Write]:
     """Delete letters, and remember that their ids and keys are spent. Part of a plan: it looks first."""
-    memories: dict[tuple[str, str], dict[str, str]] = {}
+    memories: dict[tuple[str, str], dict[str, Any]] = {}
     for letter in letters:
-        memory = {"id": letter.id, "digest": digest(letter), "at": now.isoformat()}
+        memory = {"id": letter.id, "digest": digest(letter), "at": now.isoformat(), "way": way_of(letter)}
         memories[FORGOTTEN, letter.id] = memory
         # One letter's id may be another's key: what is remembered already stays.
         memories.setdefault((SPENT, spent_key(letter.sender, letter.key or letter.id)), memory)
     new = [Record(kind=at[0], key=at[1], value=v) for at, v in memories.items() if not office.store.records(*at)]
     return [*(Forget(letter.id) for letter in letters), *(Put(record=record) for record in new)]
+
+
+def way_of(message: Message) -> dict[str, Any]:
+    """What a letter has from the one it answers: needed to tell whether another says the same."""
+    return {
+        "thread_id": message.thread_id,
+        "thread_tag": message.thread_tag,
+        "conversation_id": message.conversation_id,
+        "hops": message.hops,
+        "trace": message.trace,
+    }
 
 
 def _dead(office: Office, mailbox: str, ids: Sequence[str]) -> list[Found]:

@@ -25,8 +25,8 @@ from .compose import Draft
 from .given import check_count, check_seconds
 from .moving import let_time_pass, move_found
 from .office import Office
-from .reading import NO_FILTER, Filter, narrow
-from .sending import Receipt, commit_posts, prepare
+from .reading import NO_FILTER, Filter, check_spelling, narrow
+from .sending import Receipt, commit_posts, prepare_all
 
 Settle = Callable[[Delivery], tuple[Delivery, str]]
 LONGEST_REASON = 2000
@@ -62,7 +62,10 @@ def claim(
         boot=moment.boot,
     )
     let_time_pass(office, moment, (mailbox,))
-    return move_found(office, query, "claim", lambda delivery: moves.claim(delivery, taken))
+    found = move_found(office, query, "claim", lambda delivery: moves.claim(delivery, taken))
+    if not found:
+        check_spelling(office, mailbox)
+    return found
 
 
 def _check_lease(office: Office, seconds: Any) -> float:
@@ -162,7 +165,7 @@ def _settle(
     have been done before.
     """
     authorize(caller, "settle", mailbox)
-    posts = [prepare(office, caller, draft, moment.wall) for draft in drafts]
+    posts = prepare_all(office, caller, drafts, moment.wall)
     after: list[Found] = []
     writes: list[Write] = []
 

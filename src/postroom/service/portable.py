@@ -40,6 +40,7 @@ class Memory(Struct):
     id: str
     digest: str
     at: datetime
+    way: dict[str, Any]
 
 
 _VALUES: dict[str, Any] = {

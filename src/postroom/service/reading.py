@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import Resync, UnknownMessage
+from ..errors import LookAlike, Resync, UnknownMessage
 from ..model import delivery as moves
 from ..model.change import Cursor
 from ..model.delivery import State
@@ -72,11 +72,20 @@ def check(
     moment = office.now()
     let_time_pass(office, moment, (mailbox,))
     query = narrow(_offered(mailbox, moment, unread_only=unread_only, limit=check_limit(limit)), filter)
-    if peek:
-        return office.store.find(query)
-    if unread_only:
-        return move_found(office, query, "read", lambda delivery: moves.read(delivery, moment.wall))
-    return _stamp(office, office.store.find(query), moment)
+    if unread_only and not peek:
+        found = move_found(office, query, "read", lambda delivery: moves.read(delivery, moment.wall))
+    else:
+        found = office.store.find(query)
+    if not found:
+        check_spelling(office, mailbox)
+    return found if peek or unread_only else _stamp(office, found, moment)
+
+
+def check_spelling(office: Office, mailbox: str) -> None:
+    """Where nothing is found: is it because the name is spelt otherwise here?"""
+    held = office.store.spelling(mailbox)
+    if held is not None and held != mailbox:
+        raise LookAlike(f"{mailbox!r} reads like {held!r}", field="mailbox", hint=f"write {held!r}")
 
 
 def read(office: Office, caller: Principal, mailbox: str, id: str) -> Found:
@@ -117,10 +126,13 @@ def look(
     for mailbox in mailboxes:
         authorize(caller, "wait", mailbox)
     let_time_pass(office, moment, mailboxes)
-    found = [first for mailbox in mailboxes for first in _first(office, mailbox, moment, since, filter)]
+    until = office.store.cursor().number if since else None  # what comes while we look must not overtake
+    found = [first for name in mailboxes for first in _first(office, name, moment, since, until, filter)]
     if not found:
+        for mailbox in mailboxes:
+            check_spelling(office, mailbox)
         return None
-    best = min(found, key=_by_age if since else _by_priority)
+    best = min(found, key=_by_coming if since else _by_priority)
     return best if peek else _stamp(office, [best], moment)[0]
 
 
@@ -172,11 +184,14 @@ def _offered(mailbox: str, moment: Moment, *, unread_only: bool, limit: int | No
     )
 
 
-def _first(office: Office, mailbox: str, moment: Moment, since: Cursor | None, filter: Filter) -> list[Found]:
+def _first(
+    office: Office, mailbox: str, moment: Moment, since: Cursor | None, until: int | None, filter: Filter
+) -> list[Found]:
     if since is None:
         return office.store.find(narrow(_offered(mailbox, moment, unread_only=True, limit=1), filter))
     delivered = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
-    query = Query(mailbox=mailbox, states=delivered, after=since.number, order="age", limit=1)
+    after = since.number_for(mailbox)
+    query = Query(mailbox=mailbox, states=delivered, after=after, until=until, order="age", limit=1)
     return office.store.find(narrow(query, filter))
 
 
@@ -199,5 +214,5 @@ def _by_priority(found: Found) -> tuple[int, int]:
     return -found.delivery.priority, found.delivery.number
 
 
-def _by_age(found: Found) -> int:
-    return found.delivery.arrived or found.delivery.number
+def _by_coming(found: Found) -> tuple[int, str]:
+    return found.delivery.arrived or found.delivery.number, found.delivery.mailbox

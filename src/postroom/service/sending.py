@@ -5,7 +5,8 @@ Hops, trace, allow lists, quotas and pace are enforced here, on every path; no c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,12 +20,13 @@ from ..model.handoff import Handoff
 from ..model.message import Message, is_broadcast
 from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
-from ..model.record import GUARD, MEMBER
+from ..model.record import GUARD, MEMBER, SPENT, spent_key
 from ..policy.admission import check_allowed, check_expiry, check_pace
 from ..policy.hops import relay, without_letter
 from ..store.base import Plan, Post, Posted, Write
 from .authorize import Principal, authorize
 from .compose import Draft, check_when, compose, pieces, seal
+from .dead import way_of
 from .given import listed
 from .office import Office
 from .present import handoff_text
@@ -52,9 +54,18 @@ class Receipt(Struct, frozen=True, kw_only=True):
 
 def send(office: Office, caller: Principal, drafts: Sequence[Draft]) -> list[Receipt]:
     """Send letters, all in one commit. A temporary error carries the key with which to try again."""
-    now = office.now().wall
-    posts = [prepare(office, caller, draft, now) for draft in drafts]
+    posts = prepare_all(office, caller, drafts, office.now().wall)
     return commit_posts(office, posts, posts)
+
+
+def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now: datetime) -> list[Post]:
+    """Letters ready to be committed together; those of one thread count towards its pace."""
+    ahead: Counter[str] = Counter()
+    posts = []
+    for draft in drafts:
+        posts.append(prepare(office, caller, draft, now, ahead))
+        ahead[posts[-1].message.thread] += 1
+    return posts
 
 
 def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
@@ -75,20 +86,21 @@ def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] 
     return [_receipt(office, p.message, outcome) for p, outcome in zip(posts, ours, strict=True)]
 
 
-def prepare(office: Office, caller: Principal, draft: Draft, now: datetime) -> Post:
-    """A letter ready to be committed, or the reason why not."""
+def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahead: Mapping[str, int]) -> Post:
+    """A letter ready to be committed, or the reason why not. `ahead`: how many go before it, by thread."""
     authorize(caller, "send", check_agent(draft.sender, "sender"))
     message = compose(office, draft, now)
     if message.is_automatic:
         raise Invalid(f"only the house writes a {message.kind!r}", field="kind")
-    earlier = None if message.key is None else office.store.sent(message.sender, message.key)
-    if earlier is not None:
-        return _repeat(office, message, earlier.message)
+    way = None if message.key is None else _way_of_first(office, message.sender, message.key)
+    if way is not None:
+        return _repeat(office, message, way)
     check_expiry(message.expires_at, now)
     first, others = _mailboxes(office, message, draft)
     names = [name for name, _ in first] + others
     if message.in_reply_to is not None:
         message = _follow(office, message, names, relays=draft.relays)
+        _check_pace(office, message, ahead.get(message.thread, 0))
     due_at = check_when(draft.at, "at", now)
     due_at = None if due_at is None or due_at <= now else due_at
     return Post(
@@ -101,18 +113,24 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime) -> P
     )
 
 
-def _repeat(office: Office, message: Message, earlier: Message) -> Post:
+def _way_of_first(office: Office, sender: str, key: str) -> dict[str, Any] | None:
+    """How the letter that used this key before found its way, even if it is deleted by now."""
+    sent = office.store.sent(sender, key)
+    if sent is not None:
+        return way_of(sent.message)
+    spent = office.store.records(SPENT, spent_key(sender, key))
+    return spent[0].value["way"] if spent else None
+
+
+def _repeat(office: Office, message: Message, way: dict[str, Any]) -> Post:
     """A letter with a key that was used before. What held for the first is not asked again; whether it says
     the same, the store decides.
     """
-    followed = replace(
-        message,
-        thread_id=earlier.thread_id,
-        thread_tag=message.thread_tag or earlier.thread_tag,
-        conversation_id=message.conversation_id or earlier.conversation_id,
-        hops=earlier.hops,
-        trace=earlier.trace,
-    )
+    said = {
+        "thread_tag": message.thread_tag or way["thread_tag"],
+        "conversation_id": message.conversation_id or way["conversation_id"],
+    }
+    followed = replace(message, **(way | said | {"trace": tuple(way["trace"])}))
     return Post(message=followed, encoded=seal(followed, office.limits), deliveries=())
 
 
@@ -131,7 +149,7 @@ def reply_draft(
         "scope": letter.scope,
         "callback": letter.callback,
     }
-    return Draft(sender=mailbox, in_reply_to=letter.id, body=body, **(kept | more))
+    return Draft(**(kept | more | {"sender": mailbox, "in_reply_to": letter.id, "body": body}))
 
 
 def forward_draft(
@@ -151,7 +169,8 @@ def forward_draft(
         "metadata": letter.metadata | {"forwarded": {"id": letter.id, "sender": letter.sender}},
     }
     parts = [*pieces(body), *letter.parts]
-    return Draft(sender=mailbox, to=to, in_reply_to=letter.id, relays=True, body=parts, **(kept | more))
+    own = {"sender": mailbox, "to": to, "in_reply_to": letter.id, "relays": True, "body": parts}
+    return Draft(**(kept | more | own))
 
 
 def broadcast_draft(mailbox: str, scope: Any, /, body: Any, **more: Any) -> Draft:
@@ -211,7 +230,6 @@ def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relay
     if passed_to:
         reached = mailboxes if any(map(is_broadcast, passed_to)) else passed_to
         hops, trace = relay(parent, message.sender, reached)
-    _check_pace(office, message, parent.thread)
     return replace(
         message,
         thread_id=parent.thread,
@@ -222,12 +240,17 @@ def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relay
     )
 
 
-def _check_pace(office: Office, message: Message, thread: str) -> None:
+def _check_pace(office: Office, message: Message, ahead: int) -> None:
     rate = office.limits.thread_rate
-    if rate:
-        query = LetterQuery(replies_in=thread, sender=message.sender, order="newest", skip=rate - 1, limit=1)
-        earlier = office.store.letters(query)
-        check_pace(rate, earlier[0].message.created_at if earlier else None, message.created_at)
+    if not rate:
+        return
+    if ahead >= rate:
+        check_pace(rate, message.created_at, message.created_at)
+    query = LetterQuery(
+        replies_in=message.thread, sender=message.sender, order="newest", skip=rate - 1 - ahead, limit=1
+    )
+    earlier = office.store.letters(query)
+    check_pace(rate, earlier[0].message.created_at if earlier else None, message.created_at)
 
 
 def _mailboxes(office: Office, message: Message, draft: Draft) -> tuple[list[tuple[str, Any]], list[str]]:

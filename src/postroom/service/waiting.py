@@ -23,8 +23,9 @@ def wait_until(office: Office, mailboxes: Sequence[str], timeout: float, look: C
     if found or seconds == 0:
         return found
     end = time.monotonic() + seconds
-    watch = office.store.watch(mailboxes)
+    watch = None
     try:
+        watch = office.store.watch(mailboxes)
         while True:
             found = look()
             left = end - time.monotonic()
@@ -32,7 +33,8 @@ def wait_until(office: Office, mailboxes: Sequence[str], timeout: float, look: C
                 return found
             watch.wait(min(left, seconds_to_sleep(office, mailboxes)))
     finally:
-        watch.close()
+        if watch is not None:
+            watch.close()
 
 
 def seconds_to_sleep(office: Office, mailboxes: Sequence[str]) -> float:

@@ -137,6 +137,10 @@ class Store(Protocol):
         """The ids of letters that were found damaged and set aside; they block nobody."""
         ...
 
+    def spelling(self, name: str) -> str | None:
+        """How the agent that counts as `name` is spelt here; None if there is none."""
+        ...
+
     def mailboxes(self) -> list[str]:
         """Every name that was ever written to, wrote, or registered."""
         ...

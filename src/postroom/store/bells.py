@@ -16,10 +16,12 @@ import threading
 import time
 from collections.abc import Iterable
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 
 EVERYONE = "+everyone"  # one bell for broadcasts, heard at every mailbox; no agent can have this name
 MANY = 16  # with more recipients than this, the bell for everyone is rung instead of each one's own
+LONGEST_NAME = 200  # of a bell's file; longer ones are hashed
 KEPT_EARS = 8  # inotify descriptors kept open for the next who waits
 POLL = 0.02  # seconds between looks where the system has no inotify (macOS), or no more of it
 _TO_RING = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -133,14 +135,21 @@ class DoorBells:
 
     def path(self, mailbox: str) -> Path:
         """A mailbox's bell. Names are safe already; the slash of `swarm/agent` becomes `+`, which no name has."""
-        return self._folder / (mailbox.lower().replace("/", "+") + ".bell")
+        name = mailbox.lower().replace("/", "+")
+        if len(name) > LONGEST_NAME:
+            name = blake2b(name.encode(), digest_size=20).hexdigest() + "+"
+        return self._folder / f"{name}.bell"
 
     def watch(self, mailboxes: Iterable[str]) -> InotifyWatch | PollWatch:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         descriptor = self._take_ear()
         watch = PollWatch(self) if descriptor is None else InotifyWatch(self, descriptor)
-        for mailbox in (EVERYONE, *mailboxes):
-            watch.add(mailbox)
+        try:
+            for mailbox in (EVERYONE, *mailboxes):
+                watch.add(mailbox)
+        except BaseException:
+            watch.close()
+            raise
         return watch
 
     def _take_ear(self) -> int | None:
@@ -173,14 +182,14 @@ class InotifyWatch:
     def __init__(self, bells: DoorBells, descriptor: int) -> None:
         self._bells = bells
         self._descriptor = descriptor
-        self._mailboxes: dict[int, str] = {}
+        self._mailboxes: dict[int, set[str]] = {}  # two spellings share a bell
 
     def add(self, mailbox: str) -> None:
         path = os.fsencode(self._bells.hang(mailbox))
         watch = _libc().inotify_add_watch(self._descriptor, path, _IN_MODIFY)
         if watch < 0:
             raise OSError(ctypes.get_errno(), "cannot watch", os.fsdecode(path))
-        self._mailboxes[watch] = mailbox
+        self._mailboxes.setdefault(watch, set()).add(mailbox)
 
     def wait(self, timeout: float) -> bool:
         return _readable(self._descriptor, timeout) and bool(self.rung())
@@ -200,8 +209,8 @@ class InotifyWatch:
             at += _EVENT.size + length
             if mask & _IN_IGNORED:  # of a watch that was taken away
                 continue
-            heard = self._mailboxes.get(watch, EVERYONE)  # an overflow (-1) may be about anyone
-            rung |= set(self._mailboxes.values()) if heard == EVERYONE else {heard}
+            heard = self._mailboxes.get(watch, {EVERYONE})  # an overflow (-1) may be about anyone
+            rung |= set().union(*self._mailboxes.values()) if EVERYONE in heard else heard
         return rung - {EVERYONE}
 
     def close(self) -> None:

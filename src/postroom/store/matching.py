@@ -18,7 +18,8 @@ def fits(delivery: Delivery, query: Query) -> bool:
         and (not query.message_ids or delivery.message_id in query.message_ids)
         and not (query.unread_only and delivery.read_at is not None)
         and delivery.priority >= query.min_priority
-        and (delivery.arrived or delivery.number) > query.after
+        and (query.after is None or (delivery.arrived or delivery.number) > query.after)
+        and (query.until is None or (delivery.arrived or delivery.number) <= query.until)
         and _fits_time(delivery, query)
     )
 

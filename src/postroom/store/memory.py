@@ -245,7 +245,7 @@ class MemoryStore:
     def find(self, query: Query) -> list[Found]:
         with self._lock:
             found = list(self._matching(query))
-        found.sort(key=by_arrival if query.after else SORT[query.order])
+        found.sort(key=by_arrival if query.after is not None else SORT[query.order])
         return found[: query.limit]
 
     def count(self, query: Query) -> dict[Priority, int]:
@@ -305,6 +305,10 @@ class MemoryStore:
 
     def quarantined(self) -> list[str]:
         return []
+
+    def spelling(self, name: str) -> str | None:
+        with self._lock:
+            return self._names.get(fold(name), (None, False))[0]
 
     def mailboxes(self) -> list[str]:
         with self._lock:

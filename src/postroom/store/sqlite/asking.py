@@ -41,7 +41,7 @@ def find(query: Query, *, seen: int | None = None) -> Statement:
 
 def find_late(query: Query) -> Statement:
     """Those accepted before `query.after` that came only after it."""
-    where, values = _conditions(replace(query, after=0))
+    where, values = _conditions(replace(query, after=None))
     limit, more = _limit(query.limit)
     late = f" AND d.arrived > ? ORDER BY d.arrived{limit}"
     return f"{_LETTERS_AT}{where}{late}", [*values, query.after, *more]
@@ -163,8 +163,10 @@ def _pieces(query: Query) -> Iterator[tuple[str, list[Any]]]:
         yield "d.seen = 0", []
     if query.min_priority > 1:
         yield "d.rank <= ?", [RANK[query.min_priority]]
-    if query.after:
-        yield "d.number > ?", [query.after]
+    if query.after is not None:
+        yield "d.arrived IS NULL AND d.number > ?", [query.after]
+    if query.until is not None:
+        yield "coalesce(d.arrived, d.number) <= ?", [query.until]
     if query.thread is not None:
         yield f"d.number {_THREAD}", [query.thread, query.thread]
     yield from _pieces_of_letter(query)

@@ -16,7 +16,7 @@ from ...errors import BadStore, Damaged, PostroomError, StoreBusy, StoreFailing
 from . import ground
 from .lock import WriterLock
 from .schema import bring_up, version_of
-from .wal import Log
+from .wal import REPLACED, Log
 
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
 OLDEST_SQLITE = (3, 51, 3)  # before it, a write racing a checkpoint could lose committed data
@@ -35,6 +35,8 @@ class Connection:
             with translated(path), self.lock:
                 ground.create(path)
                 self.database = apsw.Connection(str(path), flags=_FLAGS)
+                self._at = ground.FileAt(path)
+                self._inode = self._at.inode()
                 _prepare(self.database, path, busy_timeout)
                 bring_up(self.database, path)
                 self.log = Log(self.database, path)
@@ -50,7 +52,18 @@ class Connection:
             raise
 
     def mend(self) -> None:
-        """Under the lock, before anything is written: after a failed sync the log is made whole."""
+        """Under the lock, before anything is written: it is the same room still, nothing is left of an
+        interrupted commit, and after a failed sync the log is made whole.
+        """
+        try:
+            same = self._at.inode() == self._inode
+            self.log.check()
+        except OSError:
+            same = False
+        if not same:
+            raise StoreFailing("the room's file was replaced or deleted", hint=REPLACED)
+        if self.database.in_transaction:
+            self.database.execute("ROLLBACK")
         if self.lock.warned:
             self.log.make_whole(self.lock)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+import weakref
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -21,17 +22,29 @@ _PID_WIDTH = 20  # the holder's pid stands at the start of the file
 _WARNING_AT = _PID_WIDTH  # then one byte: "!" after a failed sync
 
 
+_LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
+
+
 class WriterLock:
     """One descriptor; not for two threads at once."""
 
     def __init__(self, path: Path, timeout: float) -> None:
         self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self._turns = open_turns(self._descriptor)
+        _LOCKS.add(self)
         self._timeout = timeout
         self.warned = False  # did a sync fail since the log was last made whole? Known once the lock is held
         self._name = str(os.getpid()).ljust(_PID_WIDTH).encode()
 
     def __enter__(self) -> None:
+        try:
+            self.take()
+        except BaseException:  # an interrupt may come at any moment: nobody must be left standing outside
+            self.leave()
+            raise
+
+    def take(self) -> None:
+        """Stand in line and get in. Whatever happens meanwhile, call `leave` afterwards."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -45,7 +58,15 @@ class WriterLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        self.leave()
+
+    def leave(self) -> None:
+        """Let the next one in. Harmless for one who is not in."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        except BaseException:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            raise
         self._turns.tap()
 
     def warn(self) -> None:
@@ -76,3 +97,14 @@ class WriterLock:
     def _complaint(self) -> str:
         holder = os.pread(self._descriptor, _PID_WIDTH, 0).decode("ascii", "replace").strip() or "unknown"
         return f"the room is held by process {holder} for more than {self._timeout:g} s"
+
+
+def _let_go() -> None:
+    """In a forked child: a lock belongs to all who have its descriptor, so a child that keeps one would keep the
+    room locked after its parent was killed.
+    """
+    for lock in list(_LOCKS):
+        lock.close()
+
+
+os.register_at_fork(after_in_child=_let_go)

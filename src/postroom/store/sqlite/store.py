@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
-from ...errors import Resync, Unreadable
+from ...errors import Resync, StoreFailing, Unreadable
 from ...model.change import Change, Cursor
 from ...model.message import Priority
 from ...model.names import fold
@@ -54,14 +54,20 @@ class SqliteStore:
             return ()
         here = self._here()
         try:
-            with here.lock:
-                here.mend()
-                writes, posted = self._transact(here.database, writes)
-                if not writes:
-                    return ()
+            here.lock.take()
+            here.mend()
+            writes, posted = self._transact(here.database, writes)
+            if writes:
                 here.log.tend(here.lock)
+        except StoreFailing:
+            self._drop(here)  # the next try finds the room anew
+            raise
         except apsw.Error as error:
             raise translate(error, self.path) from error
+        finally:
+            here.lock.leave()
+        if not writes:
+            return ()
         bells = self._grasp(rung_by(writes))
         try:
             if self._durable and any(map(must_last, writes)):
@@ -82,8 +88,8 @@ class SqliteStore:
     def _transact(
         self, database: apsw.Connection, writes: Sequence[Write] | Plan
     ) -> tuple[Sequence[Write], tuple[Posted, ...]]:
-        database.execute("BEGIN IMMEDIATE")
         try:
+            database.execute("BEGIN IMMEDIATE")
             planned = writes() if callable(writes) else writes
             writing = Writing(database, self._names)
             posted = writing.apply(planned)
@@ -113,7 +119,7 @@ class SqliteStore:
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
             return self._find_by_priority(query)[: query.limit]
-        if not query.after:
+        if query.after is None:
             return self._sound(rows.found, asking.find(query))
         found = self._sound(rows.found, asking.find(query), asking.find_late(query))
         return sorted(found, key=lambda f: f.delivery.arrived or f.delivery.number)[: query.limit]
@@ -168,6 +174,10 @@ class SqliteStore:
 
     def quarantined(self) -> list[str]:
         return [id for (id,) in self._ask("SELECT id FROM quarantine ORDER BY number", [])]
+
+    def spelling(self, name: str) -> str | None:
+        found = self._ask("SELECT name FROM mailboxes WHERE folded = ?", [fold(name)])
+        return found[0][0] if found else None
 
     def mailboxes(self) -> list[str]:
         return sorted(name for (name,) in self._ask("SELECT name FROM mailboxes", []))
@@ -240,6 +250,11 @@ class SqliteStore:
             self._local.connection = connection
             self._open.add(connection)
         return connection
+
+    def _drop(self, here: Connection) -> None:
+        """Forget this thread's connection; closed when nobody uses it any more."""
+        if getattr(self._local, "connection", None) is here:
+            del self._local.connection
 
     def _ask(self, sql: str, values: list[Any]) -> list[rows.Row]:
         """All rows at once: nothing holds a view of the room open while anyone thinks or waits."""

@@ -19,6 +19,7 @@ PAGE = 4096
 FRAME = PAGE + 24
 CHECKPOINT_PAGES = 2000  # about 8 MB of log
 STEP = 512 * 1024  # how much the log is filled ahead, until it is as large as it gets
+REPLACED = "the room was deleted or moved while it was open; try again"
 LARGEST = 32 + FRAME * (CHECKPOINT_PAGES + 64)
 
 
@@ -39,13 +40,15 @@ class Log:
         self.pages = pages
         return apsw.SQLITE_OK
 
+    def check(self) -> None:
+        """Under the lock, before anything is written: is the log still the file that SQLite writes to?"""
+        if self._descriptor >= 0 and self._at.inode() != self._inode:
+            raise StoreFailing(f"{self._path} was replaced by another file", hint=REPLACED)
+
     def tend(self, lock: WriterLock) -> None:
-        """After a commit, under the lock: same file? fill ahead; checkpoint when it is full."""
-        try:
-            if self._at.inode() != self._inode:
-                self._reopen()
-        except OSError as lost:
-            raise StoreFailing(f"the log {self._path} cannot be reached: {lost.strerror}") from None
+        """After a commit, under the lock: fill ahead; checkpoint when it is full."""
+        if self._descriptor < 0:
+            self._open()
         size = os.lseek(self._descriptor, 0, os.SEEK_END)
         used = 32 + FRAME * self.pages
         if used + STEP // 2 > size and size < LARGEST:
@@ -73,7 +76,7 @@ class Log:
         """
         try:
             self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            self._reopen()
+            self._open()
             os.fsync(self._descriptor)
         except (apsw.Error, OSError) as failed:
             raise StoreFailing(f"an earlier sync failed and the log cannot be mended yet: {failed}") from None
@@ -84,7 +87,7 @@ class Log:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _reopen(self) -> None:
+    def _open(self) -> None:
         self.close()
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         self._inode = self._at.inode()

@@ -1,0 +1,148 @@
+"""An interrupt may come at any moment, a parent may fork and be killed, a room may be taken away."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+import postroom
+from postroom.store.sqlite.lock import WriterLock
+from tests.store.helpers import descriptors
+
+
+class Alarm(BaseException):
+    """As Ctrl-C: from nowhere, and no Exception."""
+
+
+@contextmanager
+def alarms() -> Iterator[None]:
+    def ring(_number: int, _frame: object) -> None:
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def send_interrupted(box: postroom.Mailbox, seconds: float) -> bool:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        box.send("b", "x")
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except Alarm:
+        return True
+    return False
+
+
+def test_interrupts_in_the_middle_of_sending_leave_the_room_open_to_all(tmp_path: Path) -> None:
+    path = tmp_path / "room.db"
+    with postroom.open(path, busy_timeout=5) as room, alarms():
+        box = room.mailbox("a")
+        struck = 0
+        for _ in range(400):
+            with suppress(Alarm):
+                struck += send_interrupted(box, random.uniform(2e-5, 1e-3))
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        assert struck > 20
+        other = WriterLock(Path(f"{path}.lock"), timeout=5)
+        with other:
+            pass
+        other.close()
+        before = room.mailbox("b").counts()["total"]
+        box.send("b", "works")
+        assert before + 1 == room.mailbox("b").counts()["total"]
+
+
+FORKS = """
+import os, sys, time, postroom
+room = postroom.open(sys.argv[1])
+box = room.mailbox("a")
+box.send("b", "x")
+child = os.fork()
+if child == 0:
+    os.close(1)
+    time.sleep(60)
+print(child, flush=True)
+room._office.store._here().lock.take()
+print("holding", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_forked_child_does_not_keep_the_lock_of_its_killed_parent(tmp_path: Path) -> None:
+    path = tmp_path / "room.db"
+    parent = subprocess.Popen([sys.executable, "-c", FORKS, str(path)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    try:
+        assert "holding" == parent.stdout.readline().strip()
+        parent.kill()
+        parent.wait()
+        with postroom.open(path, busy_timeout=5) as room:
+            room.mailbox("a").send("b", "still open")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        parent.stdout.close()
+
+
+@pytest.mark.parametrize("gone", ["", "-wal"])
+def test_a_room_that_is_taken_away_takes_no_letters(tmp_path: Path, gone: str) -> None:
+    path = tmp_path / "room.db"
+    room = postroom.open(path)
+    room.mailbox("a").send("b", "before")
+    for file in tmp_path.glob("room.db*"):
+        if file.is_file() and (not gone or file.name.endswith(gone)):
+            file.unlink()
+    with pytest.raises(postroom.StoreFailing, match="replaced or deleted"):
+        room.mailbox("a").send("b", "into nothing")
+    room.close()
+
+
+def test_a_room_that_was_replaced_is_found_anew_at_the_next_try(tmp_path: Path) -> None:
+    path = tmp_path / "room.db"
+    room = postroom.open(path)
+    room.mailbox("a").send("b", "old")
+    for file in tmp_path.glob("room.db*"):
+        if file.is_file():
+            file.unlink()
+    with postroom.open(path) as new:
+        new.mailbox("c").send("b", "new")
+        with pytest.raises(postroom.StoreFailing):
+            room.mailbox("a").send("b", "into nothing")
+        room.mailbox("a").send("b", "again")
+        assert ["new", "again"] == [letter.text for letter in new.mailbox("b").check()]
+    room.close()
+
+
+def test_interrupted_waits_leave_no_descriptors_behind(tmp_path: Path) -> None:
+    with postroom.open(tmp_path / "room.db") as room, alarms():
+        room.mailbox("b").wait(0.001)
+        before = descriptors()
+        for _ in range(200):
+            with suppress(Alarm):
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 2e-3))
+                room.mailbox("b").wait(0.01)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        assert descriptors() <= before + 16
+
+
+def test_a_name_as_long_as_names_may_be_can_be_waited_for(tmp_path: Path) -> None:
+    name = "x" * 128 + "/" + "y" * 128
+    with postroom.open(tmp_path / "room.db") as room:
+        sender = threading.Timer(0.05, room.mailbox("a").send, [name, "hello"])
+        sender.start()
+        letter = room.mailbox(name).wait(10)
+        assert letter is not None and "hello" == letter.text
+        sender.join()
