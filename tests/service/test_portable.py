@@ -227,3 +227,10 @@ def test_an_export_may_run_while_letters_go(house: House) -> None:
     room.mailbox("bob").purge(*(letter.id for letter in room.mailbox("bob").dead()))
     exported = [json.loads(line) for line in lines]
     assert all(line["deliveries"] for line in exported if "letter" in line)
+
+
+def test_what_is_no_list_of_lines_is_refused(house: House) -> None:
+    for nothing in (None, 5):
+        with pytest.raises(Invalid) as refused:
+            house.room().load(nothing)  # type: ignore[arg-type]
+        assert refused.value.field == "lines"

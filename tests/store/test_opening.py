@@ -57,6 +57,8 @@ def test_a_tilde_is_the_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "/tmp/a\nb.db",
         "room",
         "redis:x",
+        "~nobody-of-this-name/a.db",
+        "sqlite:/tmp/\ud800.db",
     ],
 )
 def test_what_names_no_store_is_refused(address: Any) -> None:

@@ -83,6 +83,8 @@ def export_room(office: Office, caller: Principal) -> Iterator[bytes]:
 def import_room(office: Office, caller: Principal, lines: Iterable[bytes | str]) -> Imported:
     """Fill an empty room. If it is cut off, the same import again goes on where it stopped."""
     authorize(caller, "import")
+    if not isinstance(lines, Iterable):
+        raise Invalid(f"must be lines, not {type(lines).__name__}", field="lines")
     source = iter(lines)
     _begin(office, _header(office, next(source, b"")))
     letters = records = 0

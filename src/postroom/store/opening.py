@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from pathlib import Path
 
@@ -39,4 +40,9 @@ def _open_sqlite(path: str, address: str, *, boot: str, durable: bool, busy_time
     path = path.removeprefix("//")
     if not path or path.endswith("/") or "?" in path or "\n" in path:
         raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE)
-    return SqliteStore(Path(path).expanduser(), boot=boot, durable=durable, busy_timeout=busy_timeout)
+    try:
+        place = Path(path).expanduser()
+        os.fsencode(place)
+    except (RuntimeError, UnicodeEncodeError):  # a user nobody knows; half a character
+        raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE) from None
+    return SqliteStore(place, boot=boot, durable=durable, busy_timeout=busy_timeout)
