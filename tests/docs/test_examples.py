@@ -19,6 +19,13 @@ from tests.docs.pages import HOME, PAGES, Block, blocks, name_of, prose
 PATIENCE = 60.0  # seconds; a bound, not a pace
 PLAYED = [page for page in PAGES if any(block.language == "python" for block in blocks(page))]
 TUTORIAL = HOME / "docs" / "tutorial.md"
+HOWTO = HOME / "docs" / "howto.md"
+
+
+def recipes(page: Path) -> dict[str, str]:
+    """Each section by its title, after the opening lines of its page."""
+    opening, *sections = re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {section.splitlines()[0]: f"{opening}## {section}" for section in sections}
 
 
 @pytest.fixture
@@ -33,18 +40,32 @@ def elsewhere(tmp_path: Path) -> dict[str, str]:
     return kept | home | {"PYTHONPATH": str(HOME)}
 
 
-@pytest.mark.parametrize("page", PLAYED, ids=name_of)
-def test_the_examples_of_a_page_run_as_they_stand(page: Path, elsewhere: dict[str, str], tmp_path: Path) -> None:
+def play(page: Path, folder: Path, environment: dict[str, str]) -> None:
+    command = [sys.executable, "-W", "error", "-m", "tests.docs.play", str(page)]
     played = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.docs.play", str(page)],
-        cwd=tmp_path,
-        env=elsewhere,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert (0, "") == (played.returncode, played.stderr), played.stderr + played.stdout
+
+
+@pytest.mark.parametrize("page", PLAYED, ids=name_of)
+def test_the_examples_of_a_page_run_as_they_stand(page: Path, elsewhere: dict[str, str], tmp_path: Path) -> None:
+    play(page, tmp_path, elsewhere)
+
+
+def test_the_examples_are_right_again_in_a_room_that_has_seen_them(
+    elsewhere: dict[str, str], tmp_path: Path
+) -> None:
+    again = [page for page in PLAYED if page != TUTORIAL]  # which begins in an empty folder
+    for page in (*again, *again):
+        play(page, tmp_path, elsewhere)
+
+
+@pytest.mark.parametrize("title", recipes(HOWTO))
+def test_each_recipe_stands_alone(title: str, elsewhere: dict[str, str], tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(recipes(HOWTO)[title], encoding="utf-8")
+    play(page, tmp_path, elsewhere)
 
 
 def test_an_example_that_is_wrong_is_found(elsewhere: dict[str, str], tmp_path: Path) -> None:

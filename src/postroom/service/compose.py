@@ -21,7 +21,7 @@ from ..model.message import (
     is_broadcast,
 )
 from ..model.names import BROADCAST, check_agent, check_id, check_kind, check_scope, fold
-from ..model.parts import Part, check_part
+from ..model.parts import Part, check_part, text
 from ..model.task import check_state
 from ..model.thread import general_scope
 from ..model.values import check_json, check_label, check_line, check_object, check_text, check_time
@@ -89,9 +89,9 @@ def compose(office: Office, draft: Draft, now: datetime) -> Message:
         recipients=check_recipients(draft, limits),
         created_at=now,
         kind="message" if draft.kind == "message" else check_kind(draft.kind, "kind"),
-        subject="" if draft.subject is None else check_line(draft.subject, "subject", LONGEST_SUBJECT),
+        subject=check_line(draft.subject, "subject", LONGEST_SUBJECT) if draft.subject else _empty(draft.subject),
         parts=_parts(office, draft),
-        priority=check_priority(draft.priority),
+        priority=draft.priority if type(draft.priority) is Priority else check_priority(draft.priority),
         scope=DEFAULT_SCOPE if draft.scope is None else check_scope(draft.scope, "scope"),
         expires_at=check_when(draft.expires, "expires", now),
         thread_tag=None if draft.thread_tag is None else check_label(draft.thread_tag, "thread_tag", 200),
@@ -186,6 +186,8 @@ def _address(address: Any, field: RecipientKind) -> str:
 
 def _parts(office: Office, draft: Draft) -> tuple[Part, ...]:
     limits = office.limits
+    if type(draft.body) is str and draft.data is None:  # most letters
+        return (text(check_text(draft.body, "body[0]")),)
     given = pieces(draft.body)
     if draft.data is not None:
         given.append({"type": "data", "data": check_json(draft.data, "data", limits.max_depth - 1)})
@@ -222,6 +224,11 @@ def _conversation(value: Any) -> str:
     if general_scope(id) is not None:
         raise Invalid(f"{id!a} is a scope's catch-all, which needs no naming", field="conversation_id")
     return id
+
+
+def _empty(subject: Any) -> str:
+    """None or "" is no subject; any other empty thing is not text."""
+    return "" if subject is None else check_text(subject, "subject")
 
 
 def _id(value: Any, field: str) -> str | None:

@@ -17,7 +17,7 @@ from ..errors import Invalid, PostroomError, TooLarge, UnknownAgent
 from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
 from ..model.handoff import Handoff
-from ..model.message import Message, is_broadcast
+from ..model.message import Message, RecipientKind, is_broadcast
 from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
 from ..model.record import GUARD, MEMBER, SPENT, spent_key
@@ -253,10 +253,17 @@ def _check_pace(office: Office, message: Message, ahead: int) -> None:
     check_pace(rate, earlier[0].message.created_at if earlier else None, message.created_at)
 
 
-def _mailboxes(office: Office, message: Message, draft: Draft) -> tuple[list[tuple[str, Any]], list[str]]:
+def _mailboxes(
+    office: Office, message: Message, draft: Draft
+) -> tuple[list[tuple[str, RecipientKind]], list[str]]:
     """Where the letter goes: named mailboxes with their kind, and further ones that get the same as the first."""
-    named = [(r.address, r.kind) for r in message.recipients if not is_broadcast(r.address)]
-    scopes = [r.address.removeprefix(BROADCAST) for r in message.recipients if is_broadcast(r.address)]
+    named: list[tuple[str, RecipientKind]] = []
+    scopes: list[str] = []
+    for recipient in message.recipients:
+        if is_broadcast(recipient.address):
+            scopes.append(recipient.address.removeprefix(BROADCAST))
+        else:
+            named.append((recipient.address, recipient.kind))
     if not scopes and not draft.exclude:
         return named, []
     if not scopes:
@@ -272,7 +279,8 @@ def _mailboxes(office: Office, message: Message, draft: Draft) -> tuple[list[tup
     if len(named) + len(members) > office.limits.max_recipients:
         raise TooLarge(f"more than {office.limits.max_recipients} recipients", field="to")
     if not named or named[0][1] != "to":
-        named = [(name, "to") for name in members[:1]] + named
+        first: list[tuple[str, RecipientKind]] = [(name, "to") for name in members[:1]]
+        named = first + named
         members = members[1:]
     return named, members
 

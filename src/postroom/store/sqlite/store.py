@@ -27,6 +27,8 @@ from .connection import Connection, translate
 from .writing import BY_KEY, NEXT_NUMBER, Names, Writing, quarantine
 
 T = TypeVar("T")
+RECORD = "SELECT key, revision, value FROM records WHERE kind = ? AND key = ?"
+RECORDS = "SELECT key, revision, value FROM records WHERE kind = ? ORDER BY key"
 LOG = logging.getLogger("postroom")
 
 _ABANDONED: list[object] = []  # connections of a parent process: never touched, so never closed, after a fork
@@ -161,12 +163,7 @@ class SqliteStore:
         return min(waits, default=None)
 
     def records(self, kind: str, key: str | None = None) -> list[Record]:
-        sql = "SELECT key, revision, value FROM records WHERE kind = ?"
-        found = (
-            self._ask(f"{sql} ORDER BY key", [kind])
-            if key is None
-            else self._ask(f"{sql} AND key = ?", [kind, key])
-        )
+        found = self._ask(RECORDS, [kind]) if key is None else self._ask(RECORD, [kind, key])
         return [Record(kind=kind, key=k, revision=r, value=msgspec.json.decode(v)) for k, r, v in found]
 
     def keys(self, kind: str) -> list[str]:
