@@ -289,6 +289,12 @@ def test_what_comes_between_two_looks_does_not_overtake(room: Room, monkeypatch:
 
 def test_whoever_reads_under_another_spelling_is_told(room: Room) -> None:
     room.mailbox("ann").send("bob", "hello")
-    for look in (Mailbox.check, Mailbox.claim, lambda box: box.wait(0), lambda box: list(box.work(timeout=0))):
+    for look in (
+        Mailbox.check,
+        Mailbox.claim,
+        Mailbox.counts,
+        lambda box: box.wait(0),
+        lambda box: list(box.work(timeout=0)),
+    ):
         with pytest.raises(LookAlike, match="write 'bob'"):
             look(room.mailbox("Bob"))

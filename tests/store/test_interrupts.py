@@ -126,6 +126,27 @@ def test_a_room_that_was_replaced_is_found_anew_at_the_next_try(tmp_path: Path) 
     room.close()
 
 
+def test_a_replaced_room_has_other_mailboxes_under_the_same_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "room.db"
+    room = postroom.open(path)
+    for name in ("a", "b"):
+        room.mailbox(name).register()
+    room.mailbox("a").send("b", "old")
+    for file in tmp_path.glob("room.db*"):
+        if file.is_file():
+            file.unlink()
+    with postroom.open(path) as new:
+        for name in ("c", "d"):
+            new.mailbox(name).register()
+        with pytest.raises(postroom.StoreFailing):
+            room.mailbox("a").send("b", "into nothing")
+        room.mailbox("a").send("b", "for b alone")
+        assert ["for b alone"] == [letter.text for letter in new.mailbox("b").check()]
+        assert [] == new.mailbox("d").check()
+        assert ["a", "b", "c", "d"] == new.mailboxes()
+    room.close()
+
+
 def test_interrupted_waits_leave_no_descriptors_behind(tmp_path: Path) -> None:
     with postroom.open(tmp_path / "room.db") as room, alarms():
         room.mailbox("b").wait(0.001)

@@ -109,7 +109,10 @@ def counts(office: Office, caller: Principal, mailbox: str) -> dict[Priority, in
     authorize(caller, "count", mailbox)
     moment = office.now()
     let_time_pass(office, moment, (mailbox,))
-    return office.store.count(_offered(mailbox, moment, unread_only=True))
+    counted = office.store.count(_offered(mailbox, moment, unread_only=True))
+    if not any(counted.values()):
+        check_spelling(office, mailbox)
+    return counted
 
 
 def look(

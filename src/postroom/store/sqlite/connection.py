@@ -17,6 +17,7 @@ from . import ground
 from .lock import WriterLock
 from .schema import bring_up, version_of
 from .wal import REPLACED, Log
+from .writing import Names
 
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
 OLDEST_SQLITE = (3, 51, 3)  # before it, a write racing a checkpoint could lose committed data
@@ -35,6 +36,7 @@ class Connection:
             with translated(path), self.lock:
                 ground.create(path)
                 self.database = apsw.Connection(str(path), flags=_FLAGS)
+                self.names = Names()  # the numbers of this room's mailboxes, and of no other's
                 self._at = ground.FileAt(path)
                 self._inode = self._at.inode()
                 _prepare(self.database, path, busy_timeout)

@@ -24,7 +24,7 @@ from ..base import Letter, Plan, Posted, Watch, Write, must_last, rung_by
 from ..bells import EVERYONE, MANY, DoorBells
 from . import asking, ground, rows
 from .connection import Connection, translate
-from .writing import BY_KEY, NEXT_NUMBER, Names, Writing, quarantine
+from .writing import BY_KEY, NEXT_NUMBER, Writing, quarantine
 
 T = TypeVar("T")
 RECORD = "SELECT key, revision, value FROM records WHERE kind = ? AND key = ?"
@@ -42,7 +42,6 @@ class SqliteStore:
         self._boot = boot
         self._durable = durable
         self._busy_timeout = busy_timeout
-        self._names = Names()
         self._bells = DoorBells(Path(f"{self.path}.bells"))
         self._local = threading.local()
         self._open: weakref.WeakSet[Connection] = weakref.WeakSet()  # one goes when its thread ends
@@ -58,7 +57,7 @@ class SqliteStore:
         try:
             here.lock.take()
             here.mend()
-            writes, posted = self._transact(here.database, writes)
+            writes, posted = self._transact(here, writes)
             if writes:
                 here.log.tend(here.lock)
         except StoreFailing:
@@ -88,12 +87,13 @@ class SqliteStore:
             here.log.sync(here.lock)
 
     def _transact(
-        self, database: apsw.Connection, writes: Sequence[Write] | Plan
+        self, here: Connection, writes: Sequence[Write] | Plan
     ) -> tuple[Sequence[Write], tuple[Posted, ...]]:
+        database = here.database
         try:
             database.execute("BEGIN IMMEDIATE")
             planned = writes() if callable(writes) else writes
-            writing = Writing(database, self._names)
+            writing = Writing(database, here.names)
             posted = writing.apply(planned)
             database.execute("COMMIT")
         except BaseException:
@@ -285,7 +285,8 @@ class SqliteStore:
             quarantine(here.database, number)
 
     def _numbers(self, mailboxes: Sequence[str]) -> list[int]:
-        known = [held[0] for name in mailboxes if (held := self._names.committed.get(name))]
+        here = self._here()
+        known = [held[0] for name in mailboxes if (held := here.names.committed.get(name))]
         if len(known) == len(mailboxes):
             return known
         marks = ", ".join("?" * len(mailboxes))

@@ -61,7 +61,7 @@ UNION ALL SELECT count(*) FROM deliveries WHERE mailbox = ?1 AND state = 2 AND s
 
 
 class Names:
-    """Mailbox names ⇄ numbers, remembered once committed. Shared by a store's threads; only ever grows."""
+    """Mailbox names ⇄ numbers, remembered once committed; for as long as one connection lasts."""
 
     def __init__(self) -> None:
         self.committed: dict[str, tuple[int, bool]] = {}
