@@ -31,12 +31,19 @@ _ORDER = {
 }
 
 
-def find(query: Query, *, seen: int | None = None) -> Statement:
-    """`seen` narrows to read (1) or unread (0) mail, which the index holds apart."""
+def find(query: Query) -> Statement:
     where, values = _conditions(query)
-    where += "" if seen is None else f" AND d.seen = {seen}"
     limit, more = _limit(query.limit)
     return f"{_LETTERS_AT}{where} ORDER BY {_ORDER[query.order]}{limit}", values + more
+
+
+def find_apart(query: Query) -> tuple[Statement, Statement]:
+    """Unread mail, and mail that was looked at: the index holds them apart."""
+    where, values = _conditions(query)
+    limit, more = _limit(query.limit)
+    tail = f" ORDER BY {_ORDER[query.order]}{limit}"
+    unread, seen = (f"{_LETTERS_AT}{where} AND d.seen = {flag}{tail}" for flag in (0, 1))
+    return (unread, values + more), (seen, values + more)
 
 
 def find_late(query: Query) -> Statement:

@@ -128,7 +128,7 @@ class SqliteStore:
 
     def _find_by_priority(self, query: Query) -> list[Found]:
         """The index holds read and unread mail apart: the top of each, merged, is far cheaper than one sort."""
-        halves = self._sound(rows.found, asking.find(query, seen=0), asking.find(query, seen=1))
+        halves = self._sound(rows.found, *asking.find_apart(query))
         found = {f.delivery.number: f for f in halves}  # what was read in between counts once
         return sorted(found.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))
 

@@ -124,8 +124,10 @@ class Writing:
     def _places(self, names: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
         """The numbers of these mailboxes, and which of them nobody has heard from."""
         places, unknown = [], []
+        remembered = self._names.committed
         for name in names:
-            place, known = self._mailbox(name, "to")
+            held = remembered.get(name)  # a broadcast asks for thousands: those we know cost nothing
+            place, known = held if held is not None and held[1] else self._mailbox(name, "to")
             places.append(place)
             if not known:
                 unknown.append(name)
