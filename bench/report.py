@@ -155,15 +155,16 @@ is on.
 
 ## Where a goal is missed, and why
 
-- A send is about 350,000 instructions (counted with callgrind): more than half of them Python, a fifth SQLite. It
-  takes some 115 µs where only the process must survive it. Right after a sync the same steps take 1.6 times as long,
-  each of them alike, because the processor comes back from sleep. That, and not the disk, is what stands between the
-  measured ratio and 2.
-- Eight processes on two processors are bound by the same work. Both processors are busy all the time, and each send
-  costs about three times the processor time it costs alone. A plain file takes as many syncs from eight processes as
-  it takes from one, and more. The naive design has less to do per letter, and it lets one process keep the room for
-  itself (see the line on the slowest and the fastest).
-- Tried without gain: pages of 1 and 2 KiB, a blocking lock, spinning before sleeping, waking the next writer early.
+- A send is about 350,000 instructions (counted with callgrind): more than half of them Python, a fifth SQLite.
+  It takes some 115 µs where only the process must survive it. Right after a sync the same steps take 1.6 times
+  as long, each of them alike, because the processor comes back from sleep. That, and not the disk, is what
+  stands between the measured ratio and 2.
+- Eight processes on two processors are bound by the same work. Both processors are busy all the time, and each
+  send costs two to three times the processor time it costs alone. A plain file takes as many syncs from eight
+  processes as from one, and more. The naive design has less to do per letter, and it lets one process keep the
+  room for itself (see the line on the slowest and the fastest).
+- Tried without gain: pages of 1 and 2 KiB, a blocking lock, spinning before sleeping, waking the next writer
+  early.
 
 ## What it does not show
 
