@@ -37,7 +37,7 @@ def main() -> None:
     for name, command in STEPS:
         print(f"== {name}", flush=True)
         began = time.monotonic()
-        code = subprocess.run(command, check=False).returncode
+        code = subprocess.run(command, check=False, timeout=1200).returncode
         spent.append((name, time.monotonic() - began))
         if code:
             report(spent)
