@@ -109,9 +109,7 @@ def test_every_attribute_of_an_async_twin_is_in_its_section(title: str) -> None:
 
 
 def test_the_async_door_is_in_the_reference() -> None:
-    own = {
-        n for n, v in vars(aio).items() if getattr(v, "__module__", "") == aio.__name__ and n.startswith("Async")
-    }
+    own = {name for name in aio.__all__ if name.startswith("Async")}
     assert own == set(TWINS)
     assert "`postroom.aio.open(store=None, **settings)`" in REFERENCE
 
