@@ -18,7 +18,7 @@ from typing import Protocol
 from .model.query import Moment
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]  # ten bits at a time
+_DIGITS = bytes(ord(_CROCKFORD[byte % 32]) for byte in range(256))  # five bits of any byte, as a digit
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -47,15 +47,12 @@ class RandomIds:
     def message(self) -> str:
         now = time.time_ns() // 1_000_000
         if now != self._last[0]:
-            self._last = (now, _crockford(now, 50))
-        return self._last[1] + _crockford(random.getrandbits(80), 80)  # reseeded in a forked child
+            self._last = (now, "".join([_CROCKFORD[(now >> shift) & 31] for shift in range(45, -5, -5)]))
+        chance = random.getrandbits(128).to_bytes(16, "little")  # reseeded in a forked child
+        return self._last[1] + chance.translate(_DIGITS).decode()
 
     def token(self) -> str:
         return secrets.token_hex(16)
-
-
-def _crockford(number: int, bits: int) -> str:
-    return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(bits - 10, -10, -10)])
 
 
 @cache

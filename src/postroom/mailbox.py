@@ -8,8 +8,6 @@ from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
-from msgspec.structs import replace
-
 from .errors import Invalid
 from .letter import Batch, Letter, Work
 from .model.card import Agent
@@ -352,7 +350,7 @@ class Mailbox:
         for one in drafts:
             if not isinstance(one, Draft):
                 raise Invalid(f"must be a list of drafts, not of {type(one).__name__}", field="drafts")
-        return [replace(one, sender=self.name) for one in drafts]
+        return [one.but(sender=self.name) for one in drafts]
 
     def _send(self, drafts: Sequence[Draft]) -> list[Receipt]:
         return sending.send(self._office, self._caller, drafts)

@@ -92,7 +92,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def seen_by(self, mailbox: str | None) -> Message:
         """This letter as `mailbox` may see it: bcc is shown to the sender and to that recipient alone."""
-        if mailbox == self.sender or not any(r.kind == "bcc" for r in self.recipients):
+        if mailbox == self.sender or "bcc" not in [recipient.kind for recipient in self.recipients]:
             return self
         shown = tuple(r for r in self.recipients if r.kind != "bcc" or r.address == mailbox)
         return replace(self, recipients=shown)

@@ -98,7 +98,7 @@ def check_part(value: Any, field: str, depth: int) -> Part:
 
 
 def part_from_json(fields: dict[str, Any]) -> Part:
-    """A part as it was stored; already checked when it was accepted."""
-    part = Part(fields["type"])
-    part._fields = {name: value for name, value in fields.items() if name != "type"}
+    """A part as it was stored, made of the fields handed in; already checked when it was accepted."""
+    part = Part(fields.pop("type"))
+    part._fields = fields
     return part

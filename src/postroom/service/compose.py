@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from ..errors import Invalid, TooLarge
 from ..model.codec import convert, encode, to_plain
@@ -37,76 +36,69 @@ _PRIORITIES: dict[str | int, Priority] = {
 }
 
 
-class Draft(Struct, kw_only=True):
+class Draft:
     """What a caller said. Nothing in it is checked yet."""
 
-    sender: Any = None  # filled in by the mailbox it is sent from
-    to: Any = ()
-    cc: Any = ()
-    bcc: Any = ()
-    body: Any = None  # text, a part, or a list of them
-    data: Any = None  # becomes a data part after the body
-    subject: Any = ""
-    kind: Any = "message"
-    priority: Any = Priority.NORMAL
-    scope: Any = None
-    expires: Any = None  # a time, a timedelta, or seconds from now
-    at: Any = None  # deliver later: a time, a timedelta, or seconds from now
-    thread_tag: Any = None
-    conversation_id: Any = None
-    in_reply_to: Any = None
-    task: Any = None
-    callback: Any = None
-    context: Any = None
-    attachments: Any = ()
-    tags: Any = ()
-    metadata: Any = None
-    extra: Any = None
-    key: Any = None
-    id: Any = None  # only for letters that came from outside with one
-    exclude: Any = ()  # of a broadcast
-    relays: Any = False  # it passes on the letter it answers
+    __slots__ = ("body", "exclude", "fields", "relays", "sender", "to")
 
+    def __init__(
+        self,
+        *,
+        to: Any = (),
+        body: Any = None,
+        sender: Any = None,
+        exclude: Any = (),
+        relays: Any = False,
+        **fields: Any,
+    ) -> None:
+        self.to = to
+        self.body = body  # text, a part, or a list of them
+        self.sender = sender  # filled in by the mailbox it is sent from
+        self.exclude = exclude  # of a broadcast
+        self.relays = relays  # it passes on the letter it answers
+        self.fields = fields  # those of FIELDS that were named; nobody pays for the others
 
-# What a caller may say of a letter by name; the rest is filled in by the verbs.
-FIELDS = tuple(n for n in Draft.__struct_fields__ if n not in {"sender", "to", "body", "exclude", "relays"})
+    def but(self, *, sender: Any = None, **fields: Any) -> Draft:
+        """A copy that says this instead."""
+        sender = self.sender if sender is None else sender
+        return Draft(
+            to=self.to,
+            body=self.body,
+            sender=sender,
+            exclude=self.exclude,
+            relays=self.relays,
+            **(self.fields | fields),
+        )
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:
     """Refuse a field no letter has, before anything is made of it."""
-    unknown = fields.keys() - set(FIELDS) if fields else ()
-    if unknown:
-        raise Invalid("a letter has no such field", field=min(unknown), hint=", ".join(FIELDS))
+    for field in fields:
+        if field not in FIELDS:
+            unknown = min(name for name in fields if name not in FIELDS)
+            raise Invalid("a letter has no such field", field=unknown, hint=", ".join(FIELDS))
 
 
 def compose(office: Office, draft: Draft, now: datetime) -> Message:
-    """A sound letter, or an error that names the field."""
-    limits, depth = office.limits, office.limits.max_depth
-    sender = check_agent(draft.sender, "sender")
+    """A sound letter, or an error that names the field. Its sender is checked already."""
+    said: dict[str, Any] = {}
+    depth = office.limits.max_depth
+    for field, value in draft.fields.items():
+        check = CHECKS.get(field)
+        if check is not None:
+            said[field] = check(value, field, depth)
+    if draft.fields.get("expires") is not None:
+        said["expires_at"] = check_when(draft.fields["expires"], "expires", now)
+    if said.get("id") is None:
+        said["id"] = office.ids.message()
     return Message(
-        id=office.ids.message() if draft.id is None else check_id(draft.id, "id"),
-        sender=sender,
-        recipients=check_recipients(draft, limits),
+        sender=draft.sender,
+        recipients=check_recipients(draft, office.limits),
         created_at=now,
-        kind="message" if draft.kind == "message" else check_kind(draft.kind, "kind"),
-        subject=check_line(draft.subject, "subject", LONGEST_SUBJECT) if draft.subject else _empty(draft.subject),
         parts=_parts(office, draft),
-        priority=draft.priority if type(draft.priority) is Priority else check_priority(draft.priority),
-        scope=DEFAULT_SCOPE if draft.scope is None else check_scope(draft.scope, "scope"),
-        expires_at=check_when(draft.expires, "expires", now),
-        thread_tag=None if draft.thread_tag is None else check_label(draft.thread_tag, "thread_tag", 200),
-        conversation_id=None if draft.conversation_id is None else _conversation(draft.conversation_id),
-        in_reply_to=_id(draft.in_reply_to, "in_reply_to"),
-        hops=limits.hops,
-        trace=(sender,),
-        task=None if draft.task is None else check_task(draft.task, depth),
-        callback=None if draft.callback is None else check_object(draft.callback, "callback", depth),
-        context=None if draft.context is None else check_object(draft.context, "context", depth),
-        attachments=() if draft.attachments == () else _texts(draft.attachments, "attachments", 4096),
-        tags=() if draft.tags == () else _texts(draft.tags, "tags", 128),
-        metadata={} if draft.metadata is None else check_object(draft.metadata, "metadata", depth),
-        extra={} if draft.extra is None else check_object(draft.extra, "extra", depth),
-        key=None if draft.key is None else check_label(draft.key, "key", 200),
+        hops=office.limits.hops,
+        trace=(draft.sender,),
+        **said,
     )
 
 
@@ -121,11 +113,12 @@ def seal(message: Message, limits: Limits) -> bytes:
 
 def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
     """Everyone once, under the most open of the ways they are named: to, then cc, then bcc."""
+    cc, bcc = draft.fields.get("cc", ()), draft.fields.get("bcc", ())
+    if type(draft.to) is str and cc == bcc == ():  # most letters
+        return (Recipient(_address(draft.to, "to")),)
     recipients: dict[str, Recipient] = {}
-    named: tuple[tuple[RecipientKind, Any], ...] = (("to", draft.to), ("cc", draft.cc), ("bcc", draft.bcc))
+    named: tuple[tuple[RecipientKind, Any], ...] = (("to", draft.to), ("cc", cc), ("bcc", bcc))
     for kind, addresses in named:
-        if addresses == ():
-            continue
         for address in listed(addresses, kind):
             checked = _address(address, kind)
             recipients.setdefault(checked, Recipient(checked, kind))
@@ -174,7 +167,7 @@ def check_task(value: Any, depth: int) -> TaskNote:
 
 
 def _address(address: Any, field: RecipientKind) -> str:
-    if isinstance(address, str) and is_broadcast(address):
+    if type(address) is str and ":" in address and is_broadcast(address):
         if field == "bcc":
             raise Invalid("a broadcast cannot be hidden", field=field)
         return BROADCAST + check_scope(address.removeprefix(BROADCAST), field)
@@ -185,12 +178,12 @@ def _address(address: Any, field: RecipientKind) -> str:
 
 
 def _parts(office: Office, draft: Draft) -> tuple[Part, ...]:
-    limits = office.limits
-    if type(draft.body) is str and draft.data is None:  # most letters
+    limits, data = office.limits, draft.fields.get("data")
+    if type(draft.body) is str and data is None:  # most letters
         return (text(check_text(draft.body, "body[0]")),)
     given = pieces(draft.body)
-    if draft.data is not None:
-        given.append({"type": "data", "data": check_json(draft.data, "data", limits.max_depth - 1)})
+    if data is not None:
+        given.append({"type": "data", "data": check_json(data, "data", limits.max_depth - 1)})
     if len(given) > limits.max_parts:
         raise TooLarge(f"{len(given)} parts, the limit is {limits.max_parts}", field="body")
     checked = [check_part(part, f"body[{i}]", limits.max_depth) for i, part in enumerate(given)]
@@ -219,17 +212,36 @@ def _texts(value: Any, field: str, longest: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check(item, field, longest) for item in texts))
 
 
-def _conversation(value: Any) -> str:
-    id = check_id(value, "conversation_id")
+def _conversation(value: Any, field: str) -> str:
+    id = check_id(value, field)
     if general_scope(id) is not None:
-        raise Invalid(f"{id!a} is a scope's catch-all, which needs no naming", field="conversation_id")
+        raise Invalid(f"{id!a} is a scope's catch-all, which needs no naming", field=field)
     return id
 
 
-def _empty(subject: Any) -> str:
+def _subject(value: Any, field: str) -> str:
     """None or "" is no subject; any other empty thing is not text."""
-    return "" if subject is None else check_text(subject, "subject")
+    return "" if value is None else check_line(value, field, LONGEST_SUBJECT)
 
 
-def _id(value: Any, field: str) -> str | None:
-    return None if value is None else check_id(value, field)
+# How each field of a letter is checked: (value, field, how deep JSON may go) -> what the letter holds.
+CHECKS: dict[str, Callable[[Any, str, int], Any]] = {
+    "id": lambda value, field, _: None if value is None else check_id(value, field),
+    "subject": lambda value, field, _: _subject(value, field),
+    "kind": lambda value, field, _: check_kind(value, field),
+    "priority": lambda value, field, _: check_priority(value, field),
+    "scope": lambda value, field, _: DEFAULT_SCOPE if value is None else check_scope(value, field),
+    "thread_tag": lambda value, field, _: None if value is None else check_label(value, field, 200),
+    "conversation_id": lambda value, field, _: None if value is None else _conversation(value, field),
+    "in_reply_to": lambda value, field, _: None if value is None else check_id(value, field),
+    "task": lambda value, _, depth: None if value is None else check_task(value, depth),
+    "callback": lambda value, field, depth: None if value is None else check_object(value, field, depth),
+    "context": lambda value, field, depth: None if value is None else check_object(value, field, depth),
+    "attachments": lambda value, field, _: _texts(value, field, 4096),
+    "tags": lambda value, field, _: _texts(value, field, 128),
+    "metadata": lambda value, field, depth: {} if value is None else check_object(value, field, depth),
+    "extra": lambda value, field, depth: {} if value is None else check_object(value, field, depth),
+    "key": lambda value, field, _: None if value is None else check_label(value, field, 200),
+}
+# All that a caller may say of a letter by name; the rest is filled in by the verbs.
+FIELDS = ("cc", "bcc", "data", *CHECKS, "expires", "at")

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from ..errors import LeaseLost, StaleRevision, UnknownMessage
 from ..model import delivery as moves
 from ..model.delivery import Attempt, Delivery, Lease, State
@@ -145,9 +143,9 @@ def _acknowledge(moment: Moment, *, archive: bool) -> Settle:
 def _with_key(draft: Draft, held: Sequence[Found], number: int) -> Draft:
     """The draft under a key of this lease on this letter. A batch shares one token; a draft may be used twice."""
     first = held[0].delivery if held else None
-    if draft.key is not None or first is None or first.lease is None:
+    if draft.fields.get("key") is not None or first is None or first.lease is None:
         return draft
-    return replace(draft, key=f"ack-{first.lease.token}-{first.number}-{number}")
+    return draft.but(key=f"ack-{first.lease.token}-{first.number}-{number}")
 
 
 def _settle(

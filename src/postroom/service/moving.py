@@ -18,25 +18,21 @@ SLICE = 200  # deliveries moved in one commit when time has caught up with many
 
 def move_found(office: Office, query: Query, action: str, step: Step) -> list[Found]:
     """Find deliveries and move each by `step`, in one commit. Returns them as they are afterwards."""
-    found = office.store.find(query)
-    if not found:
-        return []
-    try:
-        office.store.commit([Move(f.delivery, step(f.delivery), action) for f in found])
-    except (StaleRevision, UnknownMessage):  # somebody was quicker: look again, with the door closed
-        found = _move_behind_closed_door(office, query, action, step)
-    return [Found(f.message, step(f.delivery)) for f in found]
-
-
-def _move_behind_closed_door(office: Office, query: Query, action: str, step: Step) -> list[Found]:
-    found: list[Found] = []
+    after: list[Found] = []
 
     def plan() -> Sequence[Write]:
-        found[:] = office.store.find(query)
-        return [Move(f.delivery, step(f.delivery), action) for f in found]
+        found = office.store.find(query)
+        after[:] = [Found(f.message, step(f.delivery)) for f in found]
+        return [Move(was.delivery, now.delivery, action) for was, now in zip(found, after, strict=True)]
 
-    office.store.commit(plan)
-    return found
+    moves = plan()
+    if not moves:
+        return []
+    try:
+        office.store.commit(moves)
+    except (StaleRevision, UnknownMessage):  # somebody was quicker: look again, with the door closed
+        office.store.commit(plan)
+    return after
 
 
 def let_time_pass(office: Office, moment: Moment, mailboxes: Sequence[str] | None) -> dict[str, int]:

@@ -24,7 +24,7 @@ from ..model.record import BEAT, CARD, FORGOTTEN, GUARD, MEMBER, SPENT, Record
 from ..model.values import check_time, read_json
 from ..store.base import Post, Put, Write
 from .authorize import Principal, authorize
-from .compose import Draft, compose, seal
+from .compose import CHECKS, Draft, compose, seal
 from .directory import check_card
 from .given import check_count, quoted
 from .office import Office
@@ -51,7 +51,7 @@ _VALUES: dict[str, Any] = {
     FORGOTTEN: Memory,
     SPENT: Memory,
 }
-_SAID = set(Draft.__struct_fields__) & set(Message.__struct_fields__)
+_SAID = ("sender", *CHECKS)
 _CARD_SAYS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
 
 
@@ -147,6 +147,7 @@ def _write(office: Office, line: bytes | str, field: str) -> Post | Put:
 def _post(office: Office, message: Message, deliveries: tuple[Delivery, ...]) -> Post:
     """A letter that could have been sent here, with deliveries that could have come of it."""
     now = check_time(message.created_at, "created_at")
+    check_agent(message.sender, "sender")
     on_its_way = {"thread_id": message.thread_id, "hops": message.hops, "trace": message.trace}
     if replace(compose(office, _draft(message), now), **on_its_way) != message:
         raise Invalid("is not written as a letter is written here", field="letter")
@@ -163,8 +164,10 @@ def _post(office: Office, message: Message, deliveries: tuple[Delivery, ...]) ->
 
 def _draft(message: Message) -> Draft:
     """What its sender said."""
-    same = {name: getattr(message, name) for name in _SAID}
-    named = {kind: [r.address for r in message.recipients if r.kind == kind] for kind in ("to", "cc", "bcc")}
+    same: dict[str, Any] = {name: getattr(message, name) for name in _SAID}
+    named: dict[str, Any] = {
+        kind: [r.address for r in message.recipients if r.kind == kind] for kind in ("to", "cc", "bcc")
+    }
     return Draft(body=list(message.parts), expires=message.expires_at, **same, **named)
 
 

@@ -5,9 +5,9 @@ Hops, trace, allow lists, quotas and pace are enforced here, on every path; no c
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, ValidationError
@@ -20,7 +20,7 @@ from ..model.handoff import Handoff
 from ..model.message import Message, RecipientKind, is_broadcast
 from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
-from ..model.record import GUARD, MEMBER, SPENT, spent_key
+from ..model.record import MEMBER, SPENT, spent_key
 from ..policy.admission import check_allowed, check_expiry, check_pace
 from ..policy.hops import relay, without_letter
 from ..store.base import Plan, Post, Posted, Write
@@ -31,8 +31,6 @@ from .given import listed
 from .office import Office
 from .present import handoff_text
 from .reading import received
-
-FEW = 8  # up to so many recipients are looked up one by one
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
@@ -60,24 +58,19 @@ def send(office: Office, caller: Principal, drafts: Sequence[Draft]) -> list[Rec
 
 def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now: datetime) -> list[Post]:
     """Letters ready to be committed together; those of one thread count towards its pace."""
-    ahead: Counter[str] = Counter()
+    ahead: dict[str, int] = {}
     posts = []
     for draft in drafts:
-        posts.append(prepare(office, caller, draft, now, ahead))
-        ahead[posts[-1].message.thread] += 1
+        post = prepare(office, caller, draft, now, ahead)
+        posts.append(post)
+        ahead[post.message.thread] = ahead.get(post.message.thread, 0) + 1
     return posts
 
 
 def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
-    """Commit `writes`, which end with these letters. Allow lists are read in the same commit."""
-
-    def plan() -> Sequence[Write]:
-        for post in posts:
-            _check_guards(office, post)
-        return writes() if callable(writes) else writes
-
+    """Commit `writes`, which end with these letters."""
     try:
-        posted = office.store.commit(plan if posts else writes)
+        posted = office.store.commit(writes)
     except PostroomError as error:
         if error.temporary:
             error.keys = tuple(post.message.key or post.message.id for post in posts)
@@ -97,19 +90,20 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahea
         return _repeat(office, message, way)
     check_expiry(message.expires_at, now)
     first, others = _mailboxes(office, message, draft)
-    names = [name for name, _ in first] + others
     if message.in_reply_to is not None:
+        names = [name for name, _ in first] + others
         message = _follow(office, message, names, relays=draft.relays)
         _check_pace(office, message, ahead.get(message.thread, 0))
-    due_at = check_when(draft.at, "at", now)
+    due_at = check_when(draft.fields.get("at"), "at", now)
     due_at = None if due_at is None or due_at <= now else due_at
     return Post(
         message=message,
         encoded=seal(message, office.limits),
-        deliveries=tuple(open_delivery(message, name, kind, now, due_at) for name, kind in first),
+        deliveries=tuple([open_delivery(message, name, kind, now, due_at) for name, kind in first]),
         copies=tuple(others),
         quota=office.limits.inbox_quota,
         known_only=office.limits.unknown == "refuse",
+        admit=partial(check_allowed, message.sender),
     )
 
 
@@ -141,7 +135,7 @@ def reply_draft(
     authorize(caller, "send", mailbox)
     letter = known_letter(office, mailbox, id)
     to, cc = _answer_to(letter, mailbox, to_all=to_all)
-    kept = {
+    kept: dict[str, Any] = {
         "to": to,
         "cc": cc,
         "subject": _marked("Re:", letter.subject),
@@ -158,7 +152,7 @@ def forward_draft(
     """The letter passed on, after a word of one's own. One hop less; never back along its way."""
     authorize(caller, "send", mailbox)
     letter = known_letter(office, mailbox, id)
-    kept = {
+    kept: dict[str, Any] = {
         "subject": _marked("Fwd:", letter.subject),
         "kind": letter.kind,
         "priority": letter.priority,
@@ -283,17 +277,6 @@ def _mailboxes(
         named = first + named
         members = members[1:]
     return named, members
-
-
-def _check_guards(office: Office, post: Post) -> None:
-    """Allow lists exist only where somebody set one, so mostly there is nothing to read."""
-    mailboxes = [*(delivery.mailbox for delivery in post.deliveries), *post.copies]
-    if len(mailboxes) > FEW:
-        guards = set(office.store.keys(GUARD))
-        mailboxes = [name for name in mailboxes if name in guards] if guards else []
-    for mailbox in mailboxes:
-        for guard in office.store.records(GUARD, mailbox):
-            check_allowed(post.message.sender, mailbox, guard.value)
 
 
 def _receipt(office: Office, message: Message, posted: Posted) -> Receipt:

@@ -8,7 +8,7 @@ looks first and then says what to write, with nobody in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -17,6 +17,11 @@ from ..model.delivery import DURABLE, Delivery, State
 from ..model.message import Message, Priority
 from ..model.query import Found, LetterQuery, Moment, Query
 from ..model.record import Record
+
+Admit: TypeAlias = Callable[[str, Any], None]  # a mailbox and its guard's value; raises if the letter may not come
+
+
+FEW = 8  # up to so many recipients are looked up one by one
 
 
 class Post(Struct, frozen=True, kw_only=True):
@@ -28,6 +33,7 @@ class Post(Struct, frozen=True, kw_only=True):
     copies: tuple[str, ...] = ()  # further mailboxes, each with a delivery like the first
     quota: int | None = None  # refuse when an inbox holds this many unread letters
     known_only: bool = False  # refuse a recipient nobody has heard of
+    admit: Admit | None = None  # asked about every recipient that has a guard, inside the commit
 
 
 class Move(Struct, frozen=True):

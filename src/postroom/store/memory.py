@@ -28,7 +28,7 @@ from ..model.delivery import OPEN, SETTLED, Delivery, State
 from ..model.message import Message, Priority
 from ..model.names import fold
 from ..model.query import Found, LetterQuery, Moment, Query
-from ..model.record import CARD, FORGOTTEN, SPENT, Record, spent_key
+from ..model.record import CARD, FORGOTTEN, GUARD, SPENT, Record, spent_key
 from ..model.thread import conversation_of
 from .base import Forget, Letter, Move, Plan, Post, Posted, Put, Write, rung_by
 from .bells import HouseBells, HouseWatch
@@ -118,8 +118,9 @@ class MemoryStore:
         earlier = self._earlier(message)
         if earlier is not None:
             return earlier
-        self._name(message.sender, "sender", journal, known=True)
         deliveries = [*post.deliveries, *(replace(post.deliveries[0], mailbox=copy) for copy in post.copies)]
+        self._check_guards(post, [delivery.mailbox for delivery in deliveries])
+        self._name(message.sender, "sender", journal, known=True)
         unknown = [d.mailbox for d in deliveries if not self._name(d.mailbox, "to", journal)]
         if unknown and post.known_only:
             raise UnknownAgent(f"nobody here is called {unknown[0]!r}", field="to", hint="register it first")
@@ -163,6 +164,12 @@ class MemoryStore:
             return None
         first = decode_message(self._letters[number])
         return number if first.sender == sender and first.key is None else None
+
+    def _check_guards(self, post: Post, mailboxes: Iterable[str]) -> None:
+        for mailbox in mailboxes:
+            guard = self._records.get((GUARD, mailbox))
+            if guard is not None and post.admit is not None:
+                post.admit(mailbox, _shown(guard).value)
 
     def _check_quota(self, deliveries: Iterable[Delivery], quota: int) -> None:
         for mailbox in {delivery.mailbox for delivery in deliveries}:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from msgspec.structs import replace
@@ -101,16 +102,21 @@ def overdue(moment: Moment, mailboxes: Sequence[int] | None, limit: int) -> Stat
 
     Keys alone, and maybe one twice: asked for at every claim, it must cost nothing when there is nothing.
     """
-    now = micros(moment.wall)
-    at = "" if mailboxes is None else f" AND mailbox IN ({', '.join('?' * len(mailboxes))})"
-    ids = [] if mailboxes is None else list(mailboxes)
-    pieces: list[tuple[str, list[Any]]] = [
-        ("state = 2 AND lease_until <= ?", [moment.steady]),  # leases of an earlier boot end at 0
-        ("state = 0 AND due_at <= ?", [now]),
-        ("state < 2 AND expires_at IS NOT NULL AND expires_at <= ?", [now]),
-    ]
-    keys = " UNION ALL ".join(f"SELECT number, mailbox FROM deliveries WHERE {piece}{at}" for piece, _ in pieces)
-    return f"{keys} LIMIT ?", [*(value for _, held in pieces for value in (*held, *ids)), limit]
+    now, ids = micros(moment.wall), () if mailboxes is None else mailboxes
+    sql = _overdue_at(None if mailboxes is None else len(mailboxes))
+    return sql, [moment.steady, *ids, now, *ids, now, *ids, limit]
+
+
+@cache
+def _overdue_at(mailboxes: int | None) -> str:
+    at = "" if mailboxes is None else f" AND mailbox IN ({', '.join('?' * mailboxes)})"
+    pieces = (
+        "state = 2 AND lease_until <= ?",  # leases of an earlier boot end at 0
+        "state = 0 AND due_at <= ?",
+        "state < 2 AND expires_at IS NOT NULL AND expires_at <= ?",
+    )
+    keys = " UNION ALL ".join(f"SELECT number, mailbox FROM deliveries WHERE {piece}{at}" for piece in pieces)
+    return f"{keys} LIMIT ?"
 
 
 ONE = f"{_LETTERS_AT} WHERE d.number = ? AND d.mailbox = ?"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import apsw
 import msgspec
@@ -21,9 +21,9 @@ from ...errors import (
 from ...model.codec import decode_message, digest, encode
 from ...model.message import Message
 from ...model.names import fold
-from ...model.record import CARD, FORGOTTEN, SPENT, spent_key
-from ..base import Forget, Move, Post, Posted, Put, Write
-from .rows import STATE_NUMBER, delivery_row, letter_row
+from ...model.record import CARD, FORGOTTEN, GUARD, SPENT, spent_key
+from ..base import FEW, Admit, Forget, Move, Post, Posted, Put, Write
+from .rows import CHANGED, COLUMNS, STATE_NUMBER, Row, delivery_row, letter_row
 
 NEXT_NUMBER = """
 SELECT max(coalesce((SELECT max(number) FROM letters), 0), coalesce((SELECT max(number) FROM changes), 0)) + 1"""
@@ -32,7 +32,8 @@ BEFORE_POST = f"""
 SELECT (SELECT value FROM records WHERE kind = '{FORGOTTEN}' AND key = ?1),
        (SELECT value FROM records WHERE kind = '{SPENT}' AND key = ?2),
        (SELECT body FROM letters WHERE id = ?1),
-       CASE WHEN ?3 THEN ({NEXT_NUMBER}) END"""
+       CASE WHEN ?3 THEN ({NEXT_NUMBER}) END,
+       EXISTS (SELECT 1 FROM records WHERE kind = '{GUARD}')"""
 # A letter by its key, or, if it was sent without one, by its id.
 BY_KEY = """
 SELECT l.number, l.sum, l.body FROM mailboxes m JOIN letters l ON l.sender = m.id
@@ -41,23 +42,25 @@ UNION ALL
 SELECT l.number, l.sum, l.body FROM letters l JOIN mailboxes m ON m.id = l.sender
 WHERE l.id = ?3 AND l.key IS NULL AND m.name = ?2"""
 INSERT_LETTER = "INSERT INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-INSERT_DELIVERY = "INSERT INTO deliveries VALUES (" + ", ".join("?" * 22) + ")"
-COPY_DELIVERY = """
-INSERT INTO deliveries
-SELECT d.number, j.value, d.kind, d.state, d.seen, d.rank, d.revision, d.attempts, d.delivered_at, d.read_at,
-    d.acked_at, d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,
-    d.lease_boot, d.reason, d.history, d.arrived
+INSERT_DELIVERY = f"INSERT INTO deliveries VALUES ({', '.join('?' * len(COLUMNS))})"
+COPY_DELIVERY = f"""
+INSERT INTO deliveries SELECT d.number, j.value, {", ".join(f"d.{column}" for column in COLUMNS[2:])}
 FROM json_each(?) j CROSS JOIN deliveries d WHERE d.number = ? AND d.mailbox = ?"""
-UPDATE_DELIVERY = """
-UPDATE deliveries SET kind = ?, state = ?, seen = ?, rank = ?, revision = ?, attempts = ?, delivered_at = ?,
-    read_at = ?, acked_at = ?, dead_at = ?, due_at = ?, archived_at = ?, expires_at = ?, lease_token = ?,
-    lease_holder = ?, lease_until = ?, lease_boot = ?, reason = ?, history = ?, arrived = ?
-WHERE number = ? AND mailbox = ? AND revision = ?"""
-INSERT_CHANGE = "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)"
+INSERT_CHANGE = "INSERT INTO changes (number, what, kind, key) VALUES (?, ?, ?, ?)"
+INSERT_MOVED = "INSERT INTO changes (number, what, letter, mailbox, state) VALUES (?, 'moved', ?, ?, ?)"
 WAITING = """
 SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE mailbox = ?1 AND state = 1 AND seen = 0 LIMIT ?2)
 UNION ALL SELECT count(*) FROM deliveries WHERE mailbox = ?1 AND state = 0
 UNION ALL SELECT count(*) FROM deliveries WHERE mailbox = ?1 AND state = 2 AND seen = 0"""
+
+
+def _update(columns: Sequence[str]) -> str:
+    values = ", ".join(f"{column} = ?" for column in columns)
+    return f"UPDATE deliveries SET {values} WHERE number = ? AND mailbox = ? AND revision = ?"
+
+
+UPDATE = {action: (_update(columns), values) for action, (columns, values) in CHANGED.items()}
+UPDATE_ALL = (_update(COLUMNS[2:]), lambda delivery: delivery_row(delivery, 0, 0)[2:])
 
 
 class Names:
@@ -65,6 +68,7 @@ class Names:
 
     def __init__(self) -> None:
         self.committed: dict[str, tuple[int, bool]] = {}
+        self.as_of = 0  # while this is the next number, nobody else has written since, and all of it holds
 
 
 class Writing:
@@ -76,25 +80,35 @@ class Writing:
         self._names = names
         self._fresh: dict[str, tuple[int, bool]] = {}
         self._number = 0  # the next one; asked for when first needed
+        self._guarded = False  # does any mailbox here have a guard? Known once a letter is looked at
 
     def apply(self, writes: Iterable[Write]) -> tuple[Posted, ...]:
-        outcomes = [self._apply(write) for write in writes]
-        return tuple(posted for posted in outcomes if posted is not None)
+        posted: list[Posted] = []
+        moves: list[Move] = []
+        for write in writes:
+            if isinstance(write, Move) and (not moves or moves[0].action == write.action):
+                moves.append(write)
+                continue
+            if moves:
+                self._move(moves)
+                moves = []
+            if isinstance(write, Post):
+                posted.append(self._post(write))
+            elif isinstance(write, Move):
+                moves.append(write)
+            elif isinstance(write, Put):
+                self._put(write)
+            else:
+                self._forget(write)
+        if moves:
+            self._move(moves)
+        return tuple(posted)
 
     def remember(self) -> None:
         """Call once the transaction is committed."""
         self._names.committed.update(self._fresh)
-
-    def _apply(self, write: Write) -> Posted | None:
-        if isinstance(write, Post):
-            return self._post(write)
-        if isinstance(write, Move):
-            self._move(write)
-        elif isinstance(write, Put):
-            self._put(write)
-        else:
-            self._forget(write)
-        return None
+        if self._number:
+            self._names.as_of = self._number
 
     # -- letters
 
@@ -103,9 +117,11 @@ class Writing:
         earlier = self._earlier(message)
         if earlier is not None:
             return earlier
-        sender, _ = self._mailbox(message.sender, "sender", known=True)
         names = [delivery.mailbox for delivery in post.deliveries]
         names += post.copies
+        if self._guarded and post.admit is not None:
+            self._check_guards(names, post.admit)
+        sender, _ = self._mailbox(message.sender, "sender", known=True)
         places, unknown = self._places(names)
         if unknown and post.known_only:
             raise UnknownAgent(f"nobody here is called {unknown[0]!r}", field="to", hint="register it first")
@@ -125,9 +141,10 @@ class Writing:
         """The numbers of these mailboxes, and which of them nobody has heard from."""
         places, unknown = [], []
         remembered = self._names.committed
+        alone = self._names.as_of == self._number  # else somebody may have got to be known since
         for name in names:
             held = remembered.get(name)  # a broadcast asks for thousands: those we know cost nothing
-            place, known = held if held is not None and held[1] else self._mailbox(name, "to")
+            place, known = held if held is not None and (held[1] or alone) else self._mailbox(name, "to")
             places.append(place)
             if not known:
                 unknown.append(name)
@@ -138,8 +155,9 @@ class Writing:
         spent = spent_key(message.sender, message.key or message.id)
         bound = (message.id, spent, None if self._number else 1)
         known: tuple[Any, ...] = self._execute(BEFORE_POST, bound).fetchall()[0]
-        forgotten, spent_before, body, number = known
+        forgotten, spent_before, body, number, guarded = known
         self._number = self._number or number
+        self._guarded = guarded == 1
         for memory, field in ((forgotten, "id"), (spent_before, "key")):
             if memory is not None:
                 return _repeat_of_memory(message, memory, field)
@@ -153,6 +171,16 @@ class Writing:
 
     def _by_key(self, sender: str, key: str) -> Sequence[tuple[Any, ...]]:
         return self._execute(BY_KEY, (fold(sender), sender, key)).fetchall()
+
+    def _check_guards(self, names: Sequence[str], admit: Admit) -> None:
+        guards = f"SELECT key, value FROM records WHERE kind = '{GUARD}'"
+        if len(names) <= FEW:
+            found = [row for name in names for row in self._execute(f"{guards} AND key = ?", (name,))]
+        else:
+            named = set(names)
+            found = [row for row in self._execute(guards) if row[0] in named]
+        for name, value in found:
+            admit(name, msgspec.json.decode(value))
 
     def _check_quota(self, names: Sequence[str], mailboxes: Sequence[int], quota: int) -> None:
         for name, mailbox in zip(names, mailboxes, strict=True):
@@ -171,18 +199,32 @@ class Writing:
 
     # -- deliveries
 
-    def _move(self, move: Move) -> None:
-        mailbox, _ = self._mailbox(move.after.mailbox, "mailbox")
-        change = self._take_number()
-        after = replace(move.after, arrived=change) if move.action == "deliver" else move.after
-        row = delivery_row(after, after.number, mailbox)
-        self._execute(UPDATE_DELIVERY, (*row[2:], move.before.number, mailbox, move.before.revision))
-        if self._database.changes() == 0:
-            where = (move.before.number, mailbox)
-            held = self._execute("SELECT 1 FROM deliveries WHERE number = ? AND mailbox = ?", where).get
-            raise StaleRevision if held else UnknownMessage
-        state = STATE_NUMBER[after.state]
-        self._execute(INSERT_CHANGE, (change, "moved", after.number, mailbox, state, None, None))
+    def _move(self, moves: Sequence[Move]) -> None:
+        """Moves of one kind, all at once."""
+        action = moves[0].action
+        update, values = UPDATE.get(action) or UPDATE_ALL
+        committed = self._names.committed
+        steps, changes = [], []
+        for move in moves:
+            before, after, change = move.before, move.after, self._take_number()
+            mailbox, _ = committed.get(before.mailbox) or self._mailbox(before.mailbox, "mailbox")
+            if action == "deliver":
+                after = replace(after, arrived=change)
+            steps.append((*values(after), before.number, mailbox, before.revision))
+            changes.append((change, before.number, mailbox, STATE_NUMBER[after.state]))
+        changed = self._database.total_changes()
+        self._database.executemany(update, steps)
+        if self._database.total_changes() != changed + len(steps):
+            self._complain(steps)
+        self._database.executemany(INSERT_MOVED, changes)
+
+    def _complain(self, steps: Sequence[Row]) -> NoReturn:
+        """One of these deliveries is not what it was, or not there at all."""
+        for *_, number, mailbox, _revision in steps:
+            where = (number, mailbox)
+            if not self._execute("SELECT 1 FROM deliveries WHERE number = ? AND mailbox = ?", where).get:
+                raise UnknownMessage
+        raise StaleRevision
 
     # -- records and names
 
@@ -236,7 +278,7 @@ class Writing:
         return self._number - 1
 
     def _note(self, what: str, *, kind: str | None = None, key: str | None = None) -> None:
-        self._execute(INSERT_CHANGE, (self._take_number(), what, None, None, None, kind, key))
+        self._execute(INSERT_CHANGE, (self._take_number(), what, kind, key))
 
 
 def _repeat_of_letter(message: Message, body: bytes, field: str) -> Posted:
@@ -263,4 +305,4 @@ def quarantine(database: apsw.Connection, number: int) -> None:
     database.execute("INSERT INTO quarantine SELECT number, id, body FROM letters WHERE number = ?", (number,))
     database.execute("DELETE FROM letters WHERE number = ?", (number,))
     database.execute("DELETE FROM deliveries WHERE number = ?", (number,))
-    database.execute(INSERT_CHANGE, (change, "forgot", None, None, None, None, id))
+    database.execute(INSERT_CHANGE, (change, "forgot", None, id))
