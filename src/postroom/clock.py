@@ -18,6 +18,7 @@ from typing import Protocol
 from .model.query import Moment
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]  # ten bits at a time
 _DIGITS = bytes(ord(_CROCKFORD[byte % 32]) for byte in range(256))  # five bits of any byte, as a digit
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -42,14 +43,16 @@ class RandomIds:
     """ULIDs for letters; 128 random bits for leases."""
 
     def __init__(self) -> None:
-        self._last = (-1, "")  # the millisecond of the last id, and how it is written
+        self._last = (-1, "")  # the second of the last id, more or less, and how it is written
 
     def message(self) -> str:
-        now = time.time_ns() // 1_000_000
-        if now != self._last[0]:
-            self._last = (now, "".join([_CROCKFORD[(now >> shift) & 31] for shift in range(45, -5, -5)]))
+        seconds, rest = divmod(time.time_ns() // 1_000_000, 1024)
+        last, written = self._last
+        if seconds != last:
+            written = "".join([_PAIRS[(seconds >> shift) & 1023] for shift in range(30, -10, -10)])
+            self._last = (seconds, written)
         chance = random.getrandbits(128).to_bytes(16, "little")  # reseeded in a forked child
-        return self._last[1] + chance.translate(_DIGITS).decode()
+        return written + _PAIRS[rest] + chance.translate(_DIGITS).decode()
 
     def token(self) -> str:
         return secrets.token_hex(16)

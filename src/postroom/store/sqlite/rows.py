@@ -66,13 +66,13 @@ def delivery_row(delivery: Delivery, number: int, mailbox: int) -> Row:
         RANK[delivery.priority],
         delivery.revision,
         delivery.attempts,
-        _stamp(delivery.delivered_at),
-        _stamp(delivery.read_at),
-        _stamp(delivery.acked_at),
-        _stamp(delivery.dead_at),
-        _stamp(delivery.due_at),
-        _stamp(delivery.archived_at),
-        _stamp(delivery.expires_at),
+        delivery.delivered_at and micros(delivery.delivered_at),
+        delivery.read_at and micros(delivery.read_at),
+        delivery.acked_at and micros(delivery.acked_at),
+        delivery.dead_at and micros(delivery.dead_at),
+        delivery.due_at and micros(delivery.due_at),
+        delivery.archived_at and micros(delivery.archived_at),
+        delivery.expires_at and micros(delivery.expires_at),
         *_lease(delivery.lease),
         delivery.reason,
         encode(delivery.history) if delivery.history else None,
@@ -83,10 +83,10 @@ def delivery_row(delivery: Delivery, number: int, mailbox: int) -> Row:
 # What the frequent moves change, and its values. SQLite looks after every index that a changed column is in, so
 # the other columns are left alone; a move that is not here may change any of them.
 CHANGED: dict[str, tuple[tuple[str, ...], Callable[[Delivery], Row]]] = {
-    "read": (("seen", "revision", "read_at"), lambda d: (True, d.revision, _stamp(d.read_at))),
+    "read": (("seen", "revision", "read_at"), lambda d: (True, d.revision, d.read_at and micros(d.read_at))),
     "claim": (
         ("state", "revision", "due_at", "lease_token", "lease_holder", "lease_until", "lease_boot"),
-        lambda d: (STATE_NUMBER[d.state], d.revision, _stamp(d.due_at), *_lease(d.lease)),
+        lambda d: (STATE_NUMBER[d.state], d.revision, d.due_at and micros(d.due_at), *_lease(d.lease)),
     ),
     "ack": (
         ("state", "revision", "seen", "read_at", "acked_at", "due_at", "archived_at"),
@@ -94,17 +94,13 @@ CHANGED: dict[str, tuple[tuple[str, ...], Callable[[Delivery], Row]]] = {
             STATE_NUMBER[d.state],
             d.revision,
             d.read_at is not None,
-            _stamp(d.read_at),
-            _stamp(d.acked_at),
-            _stamp(d.due_at),
-            _stamp(d.archived_at),
+            d.read_at and micros(d.read_at),
+            d.acked_at and micros(d.acked_at),
+            d.due_at and micros(d.due_at),
+            d.archived_at and micros(d.archived_at),
         ),
     ),
 }
-
-
-def _stamp(time: datetime | None) -> int | None:
-    return None if time is None else micros(time)
 
 
 def _lease(lease: Lease | None) -> Row:

@@ -75,7 +75,9 @@ class Writing:
     """One transaction. Numbers are given in the order of writing; that is the order of acceptance."""
 
     def __init__(self, database: apsw.Connection, names: Names) -> None:
-        self._execute = database.execute
+        cursor = database.cursor()  # one for all: each answer is read to its end before the next question
+        self._execute = cursor.execute
+        self._execute_many = cursor.executemany
         self._database = database
         self._names = names
         self._fresh: dict[str, tuple[int, bool]] = {}
@@ -158,9 +160,10 @@ class Writing:
         forgotten, spent_before, body, number, guarded = known
         self._number = self._number or number
         self._guarded = guarded == 1
-        for memory, field in ((forgotten, "id"), (spent_before, "key")):
-            if memory is not None:
-                return _repeat_of_memory(message, memory, field)
+        if forgotten is not None:
+            return _repeat_of_memory(message, forgotten, "id")
+        if spent_before is not None:
+            return _repeat_of_memory(message, spent_before, "key")
         if body is not None:
             return _repeat_of_letter(message, body, "id")
         if message.key is not None:
@@ -213,10 +216,10 @@ class Writing:
             steps.append((*values(after), before.number, mailbox, before.revision))
             changes.append((change, before.number, mailbox, STATE_NUMBER[after.state]))
         changed = self._database.total_changes()
-        self._database.executemany(update, steps)
+        self._execute_many(update, steps)
         if self._database.total_changes() != changed + len(steps):
             self._complain(steps)
-        self._database.executemany(INSERT_MOVED, changes)
+        self._execute_many(INSERT_MOVED, changes)
 
     def _complain(self, steps: Sequence[Row]) -> NoReturn:
         """One of these deliveries is not what it was, or not there at all."""
