@@ -20,7 +20,7 @@ from postroom.model.message import Message, Recipient
 from postroom.model.parts import text
 from postroom.store.sqlite.rows import delivery_row, letter_row
 from postroom.store.sqlite.schema import STEPS
-from postroom.store.sqlite.writing import INSERT_CHANGE, INSERT_DELIVERY, INSERT_LETTER, NEXT_NUMBER
+from postroom.store.sqlite.writing import INSERT_DELIVERY, INSERT_LETTER, INSERT_MOVED, NEXT_NUMBER
 
 from .measure import LETTER
 
@@ -106,7 +106,7 @@ class Naive:
             "UPDATE deliveries SET state = ?, revision = revision + 1 WHERE number = ? AND mailbox = ?", where
         )
         following = self._database.execute(NEXT_NUMBER).get
-        self._database.execute(INSERT_CHANGE, (following, "moved", number, self._mailbox, state, None, None))
+        self._database.execute(INSERT_MOVED, (following, number, self._mailbox, state))
 
     def _number_of(self, name: str) -> int:
         self._database.execute("INSERT OR IGNORE INTO mailboxes (folded, name, known) VALUES (?1, ?1, 1)", (name,))
