@@ -54,7 +54,7 @@ MOVES: dict[tuple[State, str], State] = {
 DURABLE = frozenset({"ack", "bury", "expire", "revive"})
 
 
-class Lease(Struct, frozen=True, kw_only=True):
+class Lease(Struct, frozen=True, gc=False, kw_only=True):
     """Who holds a delivery. The token is random and is the only proof; the clock is the machine's uptime."""
 
     token: str
@@ -63,7 +63,7 @@ class Lease(Struct, frozen=True, kw_only=True):
     boot: str  # of which boot; a lease never outlives it
 
 
-class Attempt(Struct, frozen=True, kw_only=True):
+class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     """A try at this delivery that failed."""
 
     at: datetime
@@ -71,7 +71,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Delivery(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Delivery(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One letter at one mailbox."""
 
     message_id: str

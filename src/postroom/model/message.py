@@ -31,7 +31,7 @@ class Priority(IntEnum):
     URGENT = 4
 
 
-class Recipient(Struct, frozen=True, order=True):
+class Recipient(Struct, frozen=True, gc=False, order=True):
     """Whom a letter is addressed to, as its sender wrote it."""
 
     address: str  # an agent's name, or broadcast:<scope>
@@ -47,7 +47,7 @@ class TaskNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
 
 
-class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Message(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A letter."""
 
     id: str  # a ULID, or the id it came with from outside

@@ -14,7 +14,7 @@ from .message import Message, Priority
 Order = Literal["inbox", "priority", "age", "newest"]
 
 
-class Moment(Struct, frozen=True, kw_only=True):
+class Moment(Struct, frozen=True, gc=False, kw_only=True):
     """Now, by both clocks: the wall's for what people agreed on, the machine's uptime for leases."""
 
     wall: datetime
@@ -22,14 +22,14 @@ class Moment(Struct, frozen=True, kw_only=True):
     boot: str
 
 
-class Found(Struct, frozen=True):
+class Found(Struct, frozen=True, gc=False):
     """A letter at a mailbox."""
 
     message: Message
     delivery: Delivery
 
 
-class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Query(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Deliveries. Every field narrows; the default asks for all."""
 
     mailbox: str | None = None

@@ -33,7 +33,7 @@ from .present import handoff_text
 from .reading import received
 
 
-class Receipt(Struct, frozen=True, kw_only=True):
+class Receipt(Struct, frozen=True, gc=False, kw_only=True):
     """What became of a letter that was sent."""
 
     message: Message

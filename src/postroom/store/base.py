@@ -24,7 +24,7 @@ Admit: TypeAlias = Callable[[str, Any], None]  # a mailbox and its guard's value
 FEW = 8  # up to so many recipients are looked up one by one
 
 
-class Post(Struct, frozen=True, kw_only=True):
+class Post(Struct, frozen=True, gc=False, kw_only=True):
     """Accept a letter. Its id must be new; the same letter again (by id or key) changes nothing."""
 
     message: Message
@@ -36,7 +36,7 @@ class Post(Struct, frozen=True, kw_only=True):
     admit: Admit | None = None  # asked about every recipient that has a guard, inside the commit
 
 
-class Move(Struct, frozen=True):
+class Move(Struct, frozen=True, gc=False):
     """Change a delivery, if it still is what it was."""
 
     before: Delivery
@@ -44,7 +44,7 @@ class Move(Struct, frozen=True):
     action: str  # the word of the transition table
 
 
-class Put(Struct, frozen=True, kw_only=True):
+class Put(Struct, frozen=True, gc=False, kw_only=True):
     """Write a record, if it still is at the revision it was read at."""
 
     record: Record
@@ -61,7 +61,7 @@ Write: TypeAlias = Post | Move | Put | Forget
 Plan: TypeAlias = Callable[[], Sequence[Write]]  # quick, and waits for nothing: everyone else stands in line
 
 
-class Posted(Struct, frozen=True, kw_only=True):
+class Posted(Struct, frozen=True, gc=False, kw_only=True):
     """What became of a Post."""
 
     message_id: str  # the first letter's id when this one repeats it
@@ -70,7 +70,7 @@ class Posted(Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...] = ()  # recipients that never registered nor wrote
 
 
-class Letter(Struct, frozen=True):
+class Letter(Struct, frozen=True, gc=False):
     """A letter and its acceptance number."""
 
     number: int
