@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from . import room as sync
+from .aio_errands import AsyncErrands
 from .aio_letter import AsyncBatch, AsyncLetter, AsyncWork
 from .errors import BadStore
 from .letter import Batch
@@ -196,7 +197,7 @@ class AsyncRoom:
                 await _wait_for_bell(bell, min(left, nap))
 
 
-class AsyncMailbox:
+class AsyncMailbox(AsyncErrands):
     """One agent's mailbox; every verb of `Mailbox`, awaited."""
 
     def __init__(self, room: AsyncRoom, mailbox: Mailbox) -> None:

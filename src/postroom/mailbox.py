@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, overload
 
 from msgspec.structs import replace
 
+from .errands import Errands
 from .errors import Invalid
 from .letter import Batch, Letter, Work
 from .model.card import Agent
@@ -84,7 +85,7 @@ def draft(to: Any, body: Any = None, **fields: Unpack[Fields]) -> Draft:
     return Draft(to=to, body=body, **fields)
 
 
-class Mailbox:
+class Mailbox(Errands):
     """One agent's mailbox in a room. Cheap to make; making one writes nothing."""
 
     def __init__(self, room: Room, name: str) -> None:

@@ -36,6 +36,7 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
     "dead": [lambda box: box.dead()],
     "revive": [lambda box: box.revive("known")],
     "purge": [lambda box: box.purge("known")],
+    "unsend": [lambda box: box.unsend("known")],
     "threads": [
         lambda box: box.threads(),
         lambda box: box.thread("known"),

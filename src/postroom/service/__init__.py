@@ -15,6 +15,7 @@ line and the wire) only parses, calls and prints.
     moving     find, step, commit; what time did to deliveries
     holding    claim, renew, ack, fail, release
     dead       dead letters
+    unsending  taking a letter back before somebody works on it
     bouncing   notices to the sender of a letter that died
     threads    threads, conversations, turns
     directory  cards, heartbeats, presence

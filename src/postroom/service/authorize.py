@@ -28,6 +28,7 @@ RULES: dict[str, Rule] = {
     "dead": "own",
     "revive": "own",
     "purge": "own",
+    "unsend": "own",
     "threads": "own",
     "register": "own",
     "heartbeat": "own",

@@ -98,7 +98,7 @@ def read(office: Office, caller: Principal, mailbox: str, id: str) -> Found:
 
 def received(office: Office, mailbox: str, id: Any, field: str = "id") -> Found:
     """A letter as it lies in this mailbox. What is not there, and what is another's, is equally unknown."""
-    found = office.store.find(Query(mailbox=mailbox, message_ids=(check_id(id, field),)))
+    found = office.store.find(Query(mailbox=mailbox, message_ids=(check_id(id, field),), shown_only=True))
     if not found or found[0].delivery.state is State.QUEUED:
         raise UnknownMessage(f"no letter {id!r} in {mailbox!r}", field=field)
     return found[0]
@@ -194,7 +194,9 @@ def _first(
         return office.store.find(narrow(_offered(mailbox, moment, unread_only=True, limit=1), filter))
     delivered = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
     after = since.number_for(mailbox)
-    query = Query(mailbox=mailbox, states=delivered, after=after, until=until, order="age", limit=1)
+    query = Query(
+        mailbox=mailbox, states=delivered, shown_only=True, after=after, until=until, order="age", limit=1
+    )
     return office.store.find(narrow(query, filter))
 
 

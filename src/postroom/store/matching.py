@@ -17,6 +17,7 @@ def fits(delivery: Delivery, query: Query) -> bool:
         and (not query.states or delivery.state in query.states)
         and (not query.message_ids or delivery.message_id in query.message_ids)
         and not (query.unread_only and delivery.read_at is not None)
+        and not (query.shown_only and delivery.is_hidden)
         and delivery.priority >= query.min_priority
         and (query.after is None or (delivery.arrived or delivery.number) > query.after)
         and (query.until is None or (delivery.arrived or delivery.number) <= query.until)

@@ -363,7 +363,8 @@ class MemoryStore:
     def _suits(self, letter: Letter, query: LetterQuery) -> bool:
         message = letter.message
         deliveries = [d for (number, _), d in self._deliveries.items() if number == letter.number]
-        party = {message.sender, *(d.mailbox for d in deliveries if d.state is not State.QUEUED)}
+        came = (d for d in deliveries if d.state is not State.QUEUED and not d.is_hidden)
+        party = {message.sender, *(d.mailbox for d in came)}
         settled = [d.acked_at or d.dead_at for d in deliveries if d.state in SETTLED]
         return (
             (query.thread is None or message.thread == query.thread)
