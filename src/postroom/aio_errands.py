@@ -22,3 +22,12 @@ class AsyncErrands:
 
     async def unsend(self, id: str) -> Message:
         return await self.room.run(self.mailbox.unsend, id)
+
+    async def block(self, name: str) -> list[str]:
+        return await self.room.run(self.mailbox.block, name)
+
+    async def unblock(self, name: str) -> list[str]:
+        return await self.room.run(self.mailbox.unblock, name)
+
+    async def blocked(self) -> list[str]:
+        return await self.room.run(self.mailbox.blocked)

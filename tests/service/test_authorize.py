@@ -36,6 +36,7 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
     "dead": [lambda box: box.dead()],
     "revive": [lambda box: box.revive("known")],
     "purge": [lambda box: box.purge("known")],
+    "block": [lambda box: box.block("zoe"), lambda box: box.unblock("zoe"), lambda box: box.blocked()],
     "unsend": [lambda box: box.unsend("known")],
     "threads": [
         lambda box: box.threads(),

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 CARD = "card"  # an agent's card
 BEAT = "beat"  # its last sign of life
-GUARD = "guard"  # its allow list, only where there is one
+GUARD = "guard"  # whose mail it takes and whose not, only where it is not everybody's
 MEMBER = "member:"  # and a scope: one record per agent in it
 FORGOTTEN = "forgotten"  # a purged letter's id and digest, so that it cannot come back
 SPENT = "spent"  # a purged letter's idempotency key

@@ -7,9 +7,16 @@ from datetime import datetime, timedelta
 
 from ..errors import DeadlinePassed, NotAllowed, TooFast
 from ..model.card import EVERYONE
+from ..model.guard import Guard
 from ..model.message import same_name
 
 _MINUTE = timedelta(minutes=1)
+
+
+def check_guard(sender: str, recipient: str, guard: Guard) -> None:
+    """Refuse a sender that the recipient has blocked, or that is not on its allow list."""
+    check_not_blocked(sender, recipient, guard.block)
+    check_allowed(sender, recipient, guard.allow)
 
 
 def check_allowed(sender: str, recipient: str, allow_from: Sequence[str]) -> None:
@@ -18,6 +25,12 @@ def check_allowed(sender: str, recipient: str, allow_from: Sequence[str]) -> Non
         return
     if not any(same_name(sender, allowed) for allowed in allow_from):
         raise NotAllowed(f"{recipient!r} takes no mail from {sender!r}", field="to", hint="ask its owner")
+
+
+def check_not_blocked(sender: str, recipient: str, blocked: Sequence[str]) -> None:
+    """Refuse a sender that the recipient has blocked."""
+    if any(same_name(sender, name) for name in blocked):
+        raise NotAllowed(f"{recipient!r} takes no mail from {sender!r}", field="to", hint="it has blocked you")
 
 
 def check_expiry(expires_at: datetime | None, now: datetime) -> None:

@@ -7,6 +7,7 @@ line and the wire) only parses, calls and prints.
     office     what every verb needs
     authorize  who may do what: the table
     given      numbers and lists as callers say them
+    records    find a small record, write it as it was found
     compose    from what a caller says to a checked letter
     files      files enclosed in letters
     sending    send, reply, forward, broadcast, handoff
@@ -18,6 +19,7 @@ line and the wire) only parses, calls and prints.
     unsending  taking a letter back before somebody works on it
     bouncing   notices to the sender of a letter that died
     threads    threads, conversations, turns
+    guarding   allow lists, and names whose mail is refused
     directory  cards, heartbeats, presence
     janitor    what time does when nobody looks: leases, expiry, archive, retention
     portable   a whole room as JSON lines

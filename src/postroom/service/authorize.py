@@ -30,6 +30,7 @@ RULES: dict[str, Rule] = {
     "purge": "own",
     "unsend": "own",
     "threads": "own",
+    "block": "own",
     "register": "own",
     "heartbeat": "own",
     "agents": "anyone",

@@ -17,6 +17,7 @@ from ..errors import Conflict, Invalid
 from ..model.card import Beat, Card
 from ..model.codec import convert, encode
 from ..model.delivery import Delivery, State
+from ..model.guard import Guard
 from ..model.message import Message
 from ..model.names import check_agent, check_id, check_scope
 from ..model.query import LetterQuery, Query
@@ -46,7 +47,7 @@ class Memory(Struct):
 _VALUES: dict[str, Any] = {
     CARD: Card,
     BEAT: Beat,
-    GUARD: tuple[str, ...],
+    GUARD: tuple[str, ...] | Guard,
     MEMBER: Literal[True],
     FORGOTTEN: Memory,
     SPENT: Memory,

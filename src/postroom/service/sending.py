@@ -16,12 +16,13 @@ from msgspec.structs import asdict, replace
 from ..errors import Invalid, PostroomError, TooLarge, UnknownAgent
 from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
+from ..model.guard import guard_from
 from ..model.handoff import Handoff
 from ..model.message import Message, RecipientKind, is_broadcast
 from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
 from ..model.record import GUARD, MEMBER, SPENT, spent_key
-from ..policy.admission import check_allowed, check_expiry, check_pace
+from ..policy.admission import check_expiry, check_guard, check_pace
 from ..policy.hops import relay, without_letter
 from ..store.base import Plan, Post, Posted, Write
 from .authorize import Principal, authorize
@@ -69,7 +70,7 @@ def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now:
 
 
 def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
-    """Commit `writes`, which end with these letters. Allow lists are read in the same commit."""
+    """Commit `writes`, which end with these letters. Guards are asked in the same commit."""
 
     def plan() -> Sequence[Write]:
         for post in posts:
@@ -286,14 +287,14 @@ def _mailboxes(
 
 
 def _check_guards(office: Office, post: Post) -> None:
-    """Allow lists exist only where somebody set one, so mostly there is nothing to read."""
+    """Guards stand only where somebody set one, so mostly there is nothing to read."""
     mailboxes = [*(delivery.mailbox for delivery in post.deliveries), *post.copies]
     if len(mailboxes) > FEW:
         guards = set(office.store.keys(GUARD))
         mailboxes = [name for name in mailboxes if name in guards] if guards else []
     for mailbox in mailboxes:
         for guard in office.store.records(GUARD, mailbox):
-            check_allowed(post.message.sender, mailbox, guard.value)
+            check_guard(post.message.sender, mailbox, guard_from(guard.value))
 
 
 def _receipt(office: Office, message: Message, posted: Posted) -> Receipt:
