@@ -34,7 +34,7 @@ def test_the_public_door_is_pinned() -> None:
         Delivery Draft Handoff HopsSpent IdTaken IllegalMove Imported Invalid LeaseLost Letter LookAlike
         LoopDetected Mailbox Message Missing NameTaken NotAllowed Part PostroomError Presence Priority
         QuotaFull Receipt Recipient Refused Resync Room SchemaTooNew StaleRevision State StoreBusy
-        StoreFailing Sweep Thread TooFast TooLarge Turn UnknownAgent UnknownMessage Unreadable Work
+        StoreFailing Sweep Template Thread TooFast TooLarge Turn UnknownAgent UnknownMessage Unreadable Work
         __version__ aio data draft event file open reference text
     """.split()
     assert expected == sorted(postroom.__all__)

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .model.handoff import Handoff
     from .model.message import Message, Priority, Recipient
     from .model.parts import Part, data, event, file, reference, text
+    from .model.template import Template
     from .model.thread import Conversation, Thread, Turn
     from .room import Room, open
     from .service.compose import Draft
@@ -107,6 +108,7 @@ __all__ = [
     "StoreBusy",
     "StoreFailing",
     "Sweep",
+    "Template",
     "Thread",
     "TooFast",
     "TooLarge",
@@ -140,6 +142,7 @@ _HOMES = {
     "model.handoff": "Handoff",
     "model.message": "Message Priority Recipient",
     "model.parts": "Part data event file reference text",
+    "model.template": "Template",
     "model.thread": "Conversation Thread Turn",
     "room": "Room open",
     "service.compose": "Draft",

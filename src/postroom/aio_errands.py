@@ -5,13 +5,17 @@ They run in the threads of the room, as the daily ones do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from .model.message import Message
+from .service.sending import Receipt
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from .aio import AsyncRoom
-    from .mailbox import Mailbox
+    from .mailbox import Fields, Mailbox
 
 
 class AsyncErrands:
@@ -22,6 +26,11 @@ class AsyncErrands:
 
     async def unsend(self, id: str) -> Message:
         return await self.room.run(self.mailbox.unsend, id)
+
+    async def send_template(
+        self, to: Any, name: str, values: Mapping[str, Any] | None = None, **fields: Unpack[Fields]
+    ) -> Receipt:
+        return await self.room.run(self.mailbox.send_template, to, name, values, **fields)
 
     async def block(self, name: str) -> list[str]:
         return await self.room.run(self.mailbox.block, name)

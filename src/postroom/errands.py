@@ -1,4 +1,4 @@
-"""What a mailbox does besides its daily mail: take a letter back, refuse somebody's mail.
+"""What a mailbox does besides its daily mail: send from a template, take a letter back, refuse somebody's mail.
 Decides nothing: calls the service.
 
 `Mailbox` has all of these verbs; they stand here so that both files can be read in one sitting.
@@ -6,10 +6,20 @@ Decides nothing: calls the service.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from .model.message import Message
-from .service import guarding, unsending
+from .service import guarding, sending, templates, unsending
 from .service.authorize import Principal
+from .service.compose import check_fields
 from .service.office import Office
+from .service.sending import Receipt
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .mailbox import Fields
 
 
 class Errands:
@@ -24,6 +34,14 @@ class Errands:
         settled it. Gives the letter, to be mended and sent anew.
         """
         return unsending.unsend(self._office, self._caller, self.name, id)
+
+    def send_template(
+        self, to: Any, name: str, values: Mapping[str, Any] | None = None, **fields: Unpack[Fields]
+    ) -> Receipt:
+        """Send a letter made from a template of the room, with a value for each of its places."""
+        check_fields(fields)
+        draft = templates.template_draft(self._office, self._caller, self.name, to, name, values, **fields)
+        return sending.send(self._office, self._caller, [draft])[0]
 
     # -- whose mail is refused
 

@@ -23,8 +23,9 @@ from .model.card import Agent
 from .model.change import Change, Cursor
 from .model.message import Message
 from .model.names import check_agent
+from .model.template import Template
 from .model.thread import Conversation, Thread, Turn
-from .service import directory, janitor, portable, present, reading, threads
+from .service import directory, janitor, portable, present, reading, templates, threads
 from .service.authorize import OWNER, Principal, authorize
 from .service.given import check_count, listed
 from .service.janitor import Sweep
@@ -112,6 +113,22 @@ class Room:
 
     def agent(self, name: str) -> Agent:
         return directory.agent(self._office, self._principal, check_agent(name, "id"))
+
+    # -- templates
+
+    def save_template(self, name: str, **said: Any) -> Template:
+        """Keep a recurring letter: body, subject, kind, priority, tags, with `{places}` in the text."""
+        return templates.save(self._office, self._principal, name, **said)
+
+    def template(self, name: str) -> Template:
+        return templates.get(self._office, self._principal, name)
+
+    def templates(self) -> list[Template]:
+        """All templates, by name."""
+        return templates.everyone(self._office, self._principal)
+
+    def delete_template(self, name: str) -> None:
+        templates.delete(self._office, self._principal, name)
 
     # -- the operator's view
 

@@ -158,6 +158,7 @@ VALUES: list[type] = [
     postroom.Presence,
     postroom.Recipient,
     postroom.Sweep,
+    postroom.Template,
     postroom.Thread,
     postroom.Turn,
 ]

@@ -26,6 +26,7 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
         lambda box: box.forward("known", "zoe"),
         lambda box: box.broadcast("team", "x"),
         lambda box: box.handoff("ann", Handoff(work_completed="x")),
+        lambda box: box.send_template("ann", "known"),
     ],
     "check": [lambda box: box.check(), lambda box: box.digest()],
     "read": [lambda box: box.read("known")],
@@ -61,6 +62,8 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
         lambda room: room.turns("c"),
         lambda room: room.changes(room.cursor()),
     ],
+    "template": [lambda room: room.templates(), lambda room: room.template("known")],
+    "templates": [lambda room: room.save_template("new"), lambda room: room.delete_template("known")],
     "janitor": [lambda room: room.sweep()],
     "export": [lambda room: list(room.export())],
     "import": [lambda room: room.load([b'{"postroom": 1, "room": "x"}'])],
@@ -76,6 +79,7 @@ def filled(house: House) -> House:
         room.mailbox(name).register(scopes=["team"])
     house.clock.advance(10_000)  # so that nobody holds a name
     room.mailbox("ann").send(["bob", "carol"], "x", id="known")
+    room.save_template("known", body="x")
     return house
 
 

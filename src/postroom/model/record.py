@@ -10,6 +10,7 @@ CARD = "card"  # an agent's card
 BEAT = "beat"  # its last sign of life
 GUARD = "guard"  # whose mail it takes and whose not, only where it is not everybody's
 MEMBER = "member:"  # and a scope: one record per agent in it
+TEMPLATE = "template"  # a letter written beforehand
 FORGOTTEN = "forgotten"  # a purged letter's id and digest, so that it cannot come back
 SPENT = "spent"  # a purged letter's idempotency key
 

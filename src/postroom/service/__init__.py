@@ -23,5 +23,6 @@ line and the wire) only parses, calls and prints.
     directory  cards, heartbeats, presence
     janitor    what time does when nobody looks: leases, expiry, archive, retention
     portable   a whole room as JSON lines
+    templates  letters written beforehand, with places for values
     present    letters as text for prompts
 """

@@ -34,6 +34,8 @@ RULES: dict[str, Rule] = {
     "register": "own",
     "heartbeat": "own",
     "agents": "anyone",
+    "template": "anyone",
+    "templates": "operator",
     "room": "operator",
     "janitor": "operator",
     "export": "operator",

@@ -21,7 +21,8 @@ from ..model.guard import Guard
 from ..model.message import Message
 from ..model.names import check_agent, check_id, check_scope
 from ..model.query import LetterQuery, Query
-from ..model.record import BEAT, CARD, FORGOTTEN, GUARD, MEMBER, SPENT, Record
+from ..model.record import BEAT, CARD, FORGOTTEN, GUARD, MEMBER, SPENT, TEMPLATE, Record
+from ..model.template import Template
 from ..model.values import check_time, read_json
 from ..store.base import Post, Put, Write
 from .authorize import Principal, authorize
@@ -29,6 +30,7 @@ from .compose import Draft, compose, seal
 from .directory import check_card
 from .given import check_count, quoted
 from .office import Office
+from .templates import check_template
 
 FORMAT = 1
 SLICE = 500
@@ -49,10 +51,12 @@ _VALUES: dict[str, Any] = {
     BEAT: Beat,
     GUARD: tuple[str, ...] | Guard,
     MEMBER: Literal[True],
+    TEMPLATE: Template,
     FORGOTTEN: Memory,
     SPENT: Memory,
 }
 _SAID = set(Draft.__struct_fields__) & set(Message.__struct_fields__)
+_TEMPLATE_SAYS = set(Template.__struct_fields__) - {"name"}
 _CARD_SAYS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
 
 
@@ -66,7 +70,7 @@ def export_room(office: Office, caller: Principal) -> Iterator[bytes]:
     authorize(caller, "export")
     yield encode({"postroom": FORMAT, "room": office.store.cursor().store})
     members = {MEMBER + scope for card in office.store.records(CARD) for scope in card.value.get("scopes", ())}
-    for kind in (CARD, BEAT, GUARD, *sorted(members), FORGOTTEN, SPENT):
+    for kind in (CARD, BEAT, GUARD, *sorted(members), TEMPLATE, FORGOTTEN, SPENT):
         for record in office.store.records(kind):
             yield encode({"record": record})
     after = 0
@@ -193,6 +197,10 @@ def _record(office: Office, record: Record) -> Put:
         said = {name: getattr(value, name) for name in _CARD_SAYS}
         if check_card(office, record.key, office.now(), said).id != value.id:
             raise Invalid("is the card of another", field="value")
+    if isinstance(value, Template):
+        said = {name: getattr(value, name) for name in _TEMPLATE_SAYS}
+        if check_template(office, record.key, said).name != value.name:
+            raise Invalid("is another template's", field="value")
     if kind == MEMBER:
         check_scope(record.kind.removeprefix(MEMBER), "kind")
     if kind not in {FORGOTTEN, SPENT}:
