@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .names import BROADCAST, fold
+from .names import ANY, BROADCAST, fold
 from .parts import Part
 
 FIRST_HOPS = 3  # A→B→C→D is the longest chain of relays
@@ -34,7 +34,7 @@ class Priority(IntEnum):
 class Recipient(Struct, frozen=True, order=True):
     """Whom a letter is addressed to, as its sender wrote it."""
 
-    address: str  # an agent's name, or broadcast:<scope>
+    address: str  # an agent's name, broadcast:<scope>, or any:<capability>
     kind: RecipientKind = "to"
 
 
@@ -100,6 +100,10 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def is_broadcast(address: str) -> bool:
     return address.startswith(BROADCAST)
+
+
+def is_any(address: str) -> bool:
+    return address.startswith(ANY)
 
 
 def same_name(first: str, second: str) -> bool:

@@ -10,6 +10,7 @@ line and the wire) only parses, calls and prints.
     records    find a small record, write it as it was found
     compose    from what a caller says to a checked letter
     files      files enclosed in letters
+    addressing who gets a letter: whoever can do it, and the guards at the doors
     sending    send, reply, forward, broadcast, handoff
     reading    check, read, counts, wait
     waiting    look, sleep until a bell rings, look again

@@ -89,7 +89,7 @@ def agent(office: Office, caller: Principal, name: str) -> Agent:
     record = find_record(office, CARD, name)
     if record is None:
         raise UnknownAgent(f"{name!r} is not registered", field="id")
-    return _agent(office, record, office.now())
+    return agent_of(office, record, office.now())
 
 
 def agents(
@@ -98,7 +98,7 @@ def agents(
     """Everyone registered, by name; those gone too: mail for them waits."""
     authorize(caller, "agents")
     moment = office.now()
-    everyone = [_agent(office, record, moment) for record in office.store.records(CARD)]
+    everyone = [agent_of(office, record, moment) for record in office.store.records(CARD)]
     return [
         agent
         for agent in everyone
@@ -107,7 +107,8 @@ def agents(
     ]
 
 
-def _agent(office: Office, record: Record, moment: Moment) -> Agent:
+def agent_of(office: Office, record: Record, moment: Moment) -> Agent:
+    """The agent whose card this record is."""
     card = convert(record.value, Card)
     return Agent(card=card, presence=presence(_last_beat(office, record.key), moment, office.limits))
 

@@ -16,15 +16,15 @@ from msgspec.structs import asdict, replace
 from ..errors import Invalid, PostroomError, TooLarge, UnknownAgent
 from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
-from ..model.guard import guard_from
 from ..model.handoff import Handoff
-from ..model.message import Message, RecipientKind, is_broadcast
+from ..model.message import Message, RecipientKind, is_any, is_broadcast
 from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
-from ..model.record import GUARD, MEMBER, SPENT, spent_key
-from ..policy.admission import check_expiry, check_guard, check_pace
+from ..model.record import MEMBER, SPENT, spent_key
+from ..policy.admission import check_expiry, check_pace
 from ..policy.hops import relay, without_letter
 from ..store.base import Plan, Post, Posted, Write
+from .addressing import addressed, routed_to
 from .authorize import Principal, authorize
 from .compose import Draft, check_when, compose, pieces, seal
 from .dead import way_of
@@ -33,8 +33,6 @@ from .office import Office
 from .present import handoff_text
 from .reading import received
 
-FEW = 8  # up to so many recipients are looked up one by one
-
 
 class Receipt(Struct, frozen=True, kw_only=True):
     """What became of a letter that was sent."""
@@ -42,6 +40,7 @@ class Receipt(Struct, frozen=True, kw_only=True):
     message: Message
     repeated: bool = False  # it had been sent before, with the same key
     unknown: tuple[str, ...] = ()  # recipients nobody here has heard from: a new mailbox, or a typing error
+    routed: tuple[str, ...] = ()  # who was chosen for `any:` addresses
 
     @property
     def id(self) -> str:
@@ -70,12 +69,15 @@ def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now:
 
 
 def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
-    """Commit `writes`, which end with these letters. Guards are asked in the same commit."""
+    """Commit `writes`, which end with these letters. Who gets them is decided in the same commit."""
+    ready = posts
 
     def plan() -> Sequence[Write]:
-        for post in posts:
-            _check_guards(office, post)
-        return writes() if callable(writes) else writes
+        nonlocal ready
+        chosen: Counter[str] = Counter()
+        ready = [addressed(office, post, chosen) for post in posts]
+        planned = writes() if callable(writes) else writes
+        return [*planned[: len(planned) - len(posts)], *ready]
 
     try:
         posted = office.store.commit(plan if posts else writes)
@@ -84,7 +86,8 @@ def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] 
             error.keys = tuple(post.message.key or post.message.id for post in posts)
         raise
     ours = posted[len(posted) - len(posts) :]  # before them may stand bounces
-    return [_receipt(office, p.message, outcome) for p, outcome in zip(posts, ours, strict=True)]
+    receipts = [_receipt(office, post.message, outcome) for post, outcome in zip(posts, ours, strict=True)]
+    return [_with_routes(*known) for known in zip(receipts, posts, ready, strict=True)]
 
 
 def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahead: Mapping[str, int]) -> Post:
@@ -140,7 +143,7 @@ def reply_draft(
 ) -> Draft:
     """An answer: thread, scope, priority, conversation and callback kept, "Re:" once."""
     authorize(caller, "send", mailbox)
-    letter = known_letter(office, mailbox, id)
+    letter = routed_to(office, known_letter(office, mailbox, id))
     to, cc = _answer_to(letter, mailbox, to_all=to_all)
     kept = {
         "to": to,
@@ -224,7 +227,7 @@ def _answer_to(letter: Message, mailbox: str, *, to_all: bool) -> tuple[tuple[st
 
 def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relays: bool) -> Message:
     """Thread, conversation, hops and trace from the letter this one answers or passes on."""
-    parent = known_letter(office, message.sender, message.in_reply_to, "in_reply_to")
+    parent = routed_to(office, known_letter(office, message.sender, message.in_reply_to, "in_reply_to"))
     targets = [recipient.address for recipient in message.recipients]
     passed_to = targets if relays else without_letter(parent, targets)
     hops, trace = message.hops, message.trace
@@ -286,23 +289,19 @@ def _mailboxes(
     return named, members
 
 
-def _check_guards(office: Office, post: Post) -> None:
-    """Guards stand only where somebody set one, so mostly there is nothing to read."""
-    mailboxes = [*(delivery.mailbox for delivery in post.deliveries), *post.copies]
-    if len(mailboxes) > FEW:
-        guards = set(office.store.keys(GUARD))
-        mailboxes = [name for name in mailboxes if name in guards] if guards else []
-    for mailbox in mailboxes:
-        for guard in office.store.records(GUARD, mailbox):
-            check_guard(post.message.sender, mailbox, guard_from(guard.value))
-
-
 def _receipt(office: Office, message: Message, posted: Posted) -> Receipt:
     if not posted.repeated:
         return Receipt(message=message, unknown=posted.unknown)
     first = office.store.get((posted.message_id,)).get(posted.message_id)
     kept = replace(message, id=posted.message_id) if first is None else first.message
     return Receipt(message=kept, repeated=True)
+
+
+def _with_routes(receipt: Receipt, asked: Post, ready: Post) -> Receipt:
+    if receipt.repeated or asked is ready:
+        return receipt
+    pairs = zip(asked.deliveries, ready.deliveries, strict=True)
+    return replace(receipt, routed=tuple(got.mailbox for was, got in pairs if is_any(was.mailbox)))
 
 
 def _marked(mark: str, subject: str) -> str:
