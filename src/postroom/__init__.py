@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .model.card import Agent, Card, Presence
     from .model.change import Change, Cursor
     from .model.delivery import Delivery, State
+    from .model.escalation import Escalation
     from .model.handoff import Handoff
     from .model.message import Message, Priority, Recipient
     from .model.parts import Part, data, event, file, reference, text
@@ -77,6 +78,7 @@ __all__ = [
     "DeadlinePassed",
     "Delivery",
     "Draft",
+    "Escalation",
     "Handoff",
     "HopsSpent",
     "IdTaken",
@@ -139,6 +141,7 @@ _HOMES = {
     "model.card": "Agent Card Presence",
     "model.change": "Change Cursor",
     "model.delivery": "Delivery State",
+    "model.escalation": "Escalation",
     "model.handoff": "Handoff",
     "model.message": "Message Priority Recipient",
     "model.parts": "Part data event file reference text",

@@ -1,4 +1,4 @@
-"""What a mailbox does besides its daily mail: send from a template, take a letter back, refuse somebody's mail.
+"""What a mailbox does besides its daily mail: send from a template, take a letter back, escalate, refuse mail.
 Decides nothing: calls the service.
 
 `Mailbox` has all of these verbs; they stand here so that both files can be read in one sitting.
@@ -6,11 +6,12 @@ Decides nothing: calls the service.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .model.escalation import Escalation
 from .model.message import Message
-from .service import guarding, sending, templates, unsending
+from .service import escalating, guarding, sending, templates, unsending
 from .service.authorize import Principal
 from .service.compose import check_fields
 from .service.office import Office
@@ -42,6 +43,27 @@ class Errands:
         check_fields(fields)
         draft = templates.template_draft(self._office, self._caller, self.name, to, name, values, **fields)
         return sending.send(self._office, self._caller, [draft])[0]
+
+    # -- escalation
+
+    def escalate(
+        self, body: Any = None, *, reason: str, ladder: Sequence[str] | None = None, **fields: Unpack[Fields]
+    ) -> Receipt:
+        """Ask the one who stands above on the ladder. The answer comes into the same thread. A question that
+        nobody answers climbs, by `room.sweep()`.
+        """
+        check_fields(fields)
+        return escalating.escalate(
+            self._office, self._caller, self.name, body, reason=reason, ladder=ladder, **fields
+        )
+
+    def escalations(self, *, open_only: bool = True) -> list[Escalation]:
+        """What was escalated by this mailbox or to it, the oldest first."""
+        return escalating.escalations(self._office, self._caller, self.name, open_only=open_only)
+
+    def resolve(self, id: str) -> Escalation:
+        """Close an escalation without an answer; it climbs no further."""
+        return escalating.resolve(self._office, self._caller, self.name, id)
 
     # -- whose mail is refused
 

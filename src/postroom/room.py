@@ -21,11 +21,12 @@ from .letter import Letter
 from .mailbox import Mailbox, Wanted, as_filter
 from .model.card import Agent
 from .model.change import Change, Cursor
+from .model.escalation import Escalation
 from .model.message import Message
 from .model.names import check_agent
 from .model.template import Template
 from .model.thread import Conversation, Thread, Turn
-from .service import directory, janitor, portable, present, reading, templates, threads
+from .service import directory, escalating, janitor, portable, present, reading, templates, threads
 from .service.authorize import OWNER, Principal, authorize
 from .service.given import check_count, listed
 from .service.janitor import Sweep
@@ -144,6 +145,10 @@ class Room:
 
     def turns(self, conversation: str) -> list[Turn]:
         return threads.turns(self._office, self._principal, None, conversation)
+
+    def escalations(self, *, open_only: bool = True) -> list[Escalation]:
+        """Questions that were escalated, the oldest first; `waits_for` says whose answer each waits for."""
+        return escalating.escalations(self._office, self._principal, None, open_only=open_only)
 
     def cursor(self) -> Cursor:
         """Now. Keep it (`str(cursor)`), and ask later what happened since."""

@@ -152,6 +152,7 @@ VALUES: list[type] = [
     postroom.Change,
     postroom.Conversation,
     postroom.Delivery,
+    postroom.Escalation,
     postroom.Handoff,
     postroom.Imported,
     postroom.Message,

@@ -27,6 +27,7 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
         lambda box: box.broadcast("team", "x"),
         lambda box: box.handoff("ann", Handoff(work_completed="x")),
         lambda box: box.send_template("ann", "known"),
+        lambda box: box.escalate("x", reason="blocked"),
     ],
     "check": [lambda box: box.check(), lambda box: box.digest()],
     "read": [lambda box: box.read("known")],
@@ -38,6 +39,7 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
     "revive": [lambda box: box.revive("known")],
     "purge": [lambda box: box.purge("known")],
     "block": [lambda box: box.block("zoe"), lambda box: box.unblock("zoe"), lambda box: box.blocked()],
+    "escalations": [lambda box: box.escalations(), lambda box: box.resolve("known")],
     "unsend": [lambda box: box.unsend("known")],
     "threads": [
         lambda box: box.threads(),
@@ -60,6 +62,7 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
         lambda room: room.thread("known"),
         lambda room: room.conversations(),
         lambda room: room.turns("c"),
+        lambda room: room.escalations(),
         lambda room: room.changes(room.cursor()),
     ],
     "template": [lambda room: room.templates(), lambda room: room.template("known")],

@@ -22,9 +22,14 @@ _ID = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9._:-]{0,63}")
 
 
+# The human has one mailbox, whatever a design calls them.
+ONE_MAILBOX = {"user": "human", "ceo": "human"}
+
+
 def check_agent(name: Any, field: str) -> str:
-    """An agent's name: `coder`, `review-bot`, or `swarm/agent`."""
-    return _check(name, field, _AGENT, AGENT_RULE)
+    """An agent's name: `coder`, `review-bot`, or `swarm/agent`. The other names of the human become `human`."""
+    checked = _check(name, field, _AGENT, AGENT_RULE)
+    return checked if len(checked) > 4 else ONE_MAILBOX.get(fold(checked), checked)
 
 
 def check_id(value: Any, field: str) -> str:

@@ -11,6 +11,8 @@ BEAT = "beat"  # its last sign of life
 GUARD = "guard"  # whose mail it takes and whose not, only where it is not everybody's
 MEMBER = "member:"  # and a scope: one record per agent in it
 TEMPLATE = "template"  # a letter written beforehand
+OPEN_ESCALATION = "escalation"  # a question that waits for an answer
+CLOSED_ESCALATION = "escalated"  # one that has it
 FORGOTTEN = "forgotten"  # a purged letter's id and digest, so that it cannot come back
 SPENT = "spent"  # a purged letter's idempotency key
 

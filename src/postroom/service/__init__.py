@@ -21,6 +21,8 @@ line and the wire) only parses, calls and prints.
     bouncing   notices to the sender of a letter that died
     threads    threads, conversations, turns
     guarding   allow lists, and names whose mail is refused
+    escalating escalate, escalations, resolve
+    climbing   what becomes of escalations that nobody answers
     directory  cards, heartbeats, presence
     janitor    what time does when nobody looks: leases, expiry, archive, retention
     portable   a whole room as JSON lines

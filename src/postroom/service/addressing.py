@@ -55,10 +55,11 @@ def _check_guards(office: Office, post: Post) -> None:
         guards = set(office.store.keys(GUARD))
         mailboxes = [name for name in mailboxes if name in guards] if guards else []
     for mailbox in mailboxes:
-        _check_guard(office, post.message.sender, mailbox)
+        check_guard_at(office, post.message.sender, mailbox)
 
 
-def _check_guard(office: Office, sender: str, mailbox: str) -> None:
+def check_guard_at(office: Office, sender: str, mailbox: str) -> None:
+    """Pass, or NotAllowed, as the guard at this door says."""
     for guard in office.store.records(GUARD, mailbox):
         check_guard(sender, mailbox, guard_from(guard.value))
 
@@ -86,7 +87,7 @@ def _choose(
     refusal: NotAllowed | QuotaFull | None = None
     for candidate in least_busy(_candidates(office, wanted, taken, chosen)):
         try:
-            _check_guard(office, post.message.sender, candidate.name)
+            check_guard_at(office, post.message.sender, candidate.name)
         except NotAllowed as refused:
             refusal = refusal or refused
             continue

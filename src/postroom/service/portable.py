@@ -17,11 +17,23 @@ from ..errors import Conflict, Invalid
 from ..model.card import Beat, Card
 from ..model.codec import convert, encode
 from ..model.delivery import Delivery, State
+from ..model.escalation import Escalation
 from ..model.guard import Guard
 from ..model.message import Message
-from ..model.names import check_agent, check_id, check_scope
+from ..model.names import ONE_MAILBOX, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery, Query
-from ..model.record import BEAT, CARD, FORGOTTEN, GUARD, MEMBER, SPENT, TEMPLATE, Record
+from ..model.record import (
+    BEAT,
+    CARD,
+    CLOSED_ESCALATION,
+    FORGOTTEN,
+    GUARD,
+    MEMBER,
+    OPEN_ESCALATION,
+    SPENT,
+    TEMPLATE,
+    Record,
+)
 from ..model.template import Template
 from ..model.values import check_time, read_json
 from ..store.base import Post, Put, Write
@@ -52,9 +64,12 @@ _VALUES: dict[str, Any] = {
     GUARD: tuple[str, ...] | Guard,
     MEMBER: Literal[True],
     TEMPLATE: Template,
+    OPEN_ESCALATION: Escalation,
+    CLOSED_ESCALATION: Escalation,
     FORGOTTEN: Memory,
     SPENT: Memory,
 }
+_KEPT = (TEMPLATE, OPEN_ESCALATION, CLOSED_ESCALATION, FORGOTTEN, SPENT)
 _SAID = set(Draft.__struct_fields__) & set(Message.__struct_fields__)
 _TEMPLATE_SAYS = set(Template.__struct_fields__) - {"name"}
 _CARD_SAYS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
@@ -70,7 +85,7 @@ def export_room(office: Office, caller: Principal) -> Iterator[bytes]:
     authorize(caller, "export")
     yield encode({"postroom": FORMAT, "room": office.store.cursor().store})
     members = {MEMBER + scope for card in office.store.records(CARD) for scope in card.value.get("scopes", ())}
-    for kind in (CARD, BEAT, GUARD, *sorted(members), TEMPLATE, FORGOTTEN, SPENT):
+    for kind in (CARD, BEAT, GUARD, *sorted(members), *_KEPT):
         for record in office.store.records(kind):
             yield encode({"record": record})
     after = 0
@@ -152,6 +167,7 @@ def _write(office: Office, line: bytes | str, field: str) -> Post | Put:
 def _post(office: Office, message: Message, deliveries: tuple[Delivery, ...]) -> Post:
     """A letter that could have been sent here, with deliveries that could have come of it."""
     now = check_time(message.created_at, "created_at")
+    message = _of_today(message)
     on_its_way = {"thread_id": message.thread_id, "hops": message.hops, "trace": message.trace}
     if replace(compose(office, _draft(message), now), **on_its_way) != message:
         raise Invalid("is not written as a letter is written here", field="letter")
@@ -159,11 +175,20 @@ def _post(office: Office, message: Message, deliveries: tuple[Delivery, ...]) ->
         check_agent(agent, "trace")
     check_count(message.hops, "hops", least=0)
     check_id(message.thread, "thread_id")
-    if len({delivery.mailbox for delivery in deliveries}) != len(deliveries):
-        raise Invalid("hold a mailbox twice", field="deliveries")
     boot = office.now().boot
     held = tuple(_delivery(message, delivery, boot) for delivery in deliveries)
+    if len({delivery.mailbox for delivery in held}) != len(held):
+        raise Invalid("hold a mailbox twice", field="deliveries")
     return Post(message=message, encoded=seal(message, office.limits), deliveries=held)
+
+
+def _of_today(message: Message) -> Message:
+    """A letter from a room where the human still had several mailboxes."""
+    sender = check_agent(message.sender, "sender")
+    named = tuple(replace(r, address=ONE_MAILBOX.get(fold(r.address), r.address)) for r in message.recipients)
+    if sender == message.sender and named == message.recipients:
+        return message
+    return replace(message, sender=sender, recipients=named)
 
 
 def _draft(message: Message) -> Draft:
@@ -178,12 +203,12 @@ def _delivery(message: Message, delivery: Delivery, boot: str) -> Delivery:
         raise Invalid("hold one of another letter", field="deliveries")
     if delivery.state is State.CLAIMED and delivery.lease is None:
         raise Invalid("hold a claimed one without its lease", field="deliveries")
-    check_agent(delivery.mailbox, "deliveries")
     check_count(delivery.revision, "deliveries")
     check_count(delivery.attempts, "deliveries", least=0)
+    mailbox = check_agent(delivery.mailbox, "deliveries")
     for moved in (delivery, *delivery.history):
         _check_times(moved)
-    return _without_old_lease(replace(delivery, number=0, arrived=0), boot)
+    return _without_old_lease(replace(delivery, mailbox=mailbox, number=0, arrived=0), boot)
 
 
 def _record(office: Office, record: Record) -> Put:
@@ -203,9 +228,21 @@ def _record(office: Office, record: Record) -> Put:
             raise Invalid("is another template's", field="value")
     if kind == MEMBER:
         check_scope(record.kind.removeprefix(MEMBER), "kind")
-    if kind not in {FORGOTTEN, SPENT}:
+    if isinstance(value, Escalation):
+        _check_escalation(record.key, value)
+    elif kind not in {FORGOTTEN, SPENT}:
         check_agent(record.key, "key")
     return Put(record=replace(record, revision=0))
+
+
+def _check_escalation(key: str, value: Escalation) -> None:
+    check_id(key, "key")
+    for name in (value.asker, *value.rungs):
+        check_agent(name, "value")
+    for id in (value.thread, *value.letters):
+        check_id(id, "value")
+    if value.id != key or not value.letters or not 0 <= value.rung < len(value.rungs):
+        raise Invalid("is no escalation of this id", field="value")
 
 
 def _check_times(value: Struct) -> None:

@@ -16,6 +16,7 @@ from msgspec.structs import asdict, replace
 from ..errors import Invalid, PostroomError, TooLarge, UnknownAgent
 from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
+from ..model.escalation import ESCALATION
 from ..model.handoff import Handoff
 from ..model.message import Message, RecipientKind, is_any, is_broadcast
 from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
@@ -144,11 +145,12 @@ def reply_draft(
     """An answer: thread, scope, priority, conversation and callback kept, "Re:" once."""
     authorize(caller, "send", mailbox)
     letter = routed_to(office, known_letter(office, mailbox, id))
-    to, cc = _answer_to(letter, mailbox, to_all=to_all)
+    # What escalated is answered to everyone it went past: that is how an answer comes back down.
+    to, cc = _answer_to(letter, mailbox, to_all=to_all or letter.kind == ESCALATION)
     kept = {
         "to": to,
         "cc": cc,
-        "subject": _marked("Re:", letter.subject),
+        "subject": marked("Re:", letter.subject),
         "priority": letter.priority,
         "scope": letter.scope,
         "callback": letter.callback,
@@ -163,7 +165,7 @@ def forward_draft(
     authorize(caller, "send", mailbox)
     letter = known_letter(office, mailbox, id)
     kept = {
-        "subject": _marked("Fwd:", letter.subject),
+        "subject": marked("Fwd:", letter.subject),
         "kind": letter.kind,
         "priority": letter.priority,
         "scope": letter.scope,
@@ -304,7 +306,8 @@ def _with_routes(receipt: Receipt, asked: Post, ready: Post) -> Receipt:
     return replace(receipt, routed=tuple(got.mailbox for was, got in pairs if is_any(was.mailbox)))
 
 
-def _marked(mark: str, subject: str) -> str:
+def marked(mark: str, subject: str) -> str:
+    """The subject with a mark before it, once."""
     if not subject or subject.lower().startswith(mark.lower()):
         return subject
     return f"{mark} {subject}"[:1000]
