@@ -26,7 +26,7 @@ from .model.message import Message
 from .model.names import check_agent
 from .model.template import Template
 from .model.thread import Conversation, Thread, Turn
-from .service import directory, escalating, janitor, portable, present, reading, templates, threads
+from .service import directory, escalating, janitor, naming, portable, present, reading, templates, threads
 from .service.authorize import OWNER, Principal, authorize
 from .service.given import check_count, listed
 from .service.janitor import Sweep
@@ -114,6 +114,10 @@ class Room:
 
     def agent(self, name: str) -> Agent:
         return directory.agent(self._office, self._principal, check_agent(name, "id"))
+
+    def rename(self, old: str, new: str) -> None:
+        """Give an agent another name: all that is its own follows, and mail to the old name still arrives."""
+        naming.rename(self._office, self._principal, old, new)
 
     # -- templates
 

@@ -67,6 +67,7 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
     ],
     "template": [lambda room: room.templates(), lambda room: room.template("known")],
     "templates": [lambda room: room.save_template("new"), lambda room: room.delete_template("known")],
+    "rename": [lambda room: room.rename("carol", "cleo")],
     "janitor": [lambda room: room.sweep()],
     "export": [lambda room: list(room.export())],
     "import": [lambda room: room.load([b'{"postroom": 1, "room": "x"}'])],

@@ -1,4 +1,4 @@
-"""Who stands at a mailbox's door: whom it takes mail from, and whom it does not.
+"""What stands at a mailbox's door: whom it takes mail from, whom it does not, or where its owner is now.
 
 A guard is kept only where there is something to say. A plain list is one that only allows: rooms hold those since
 their first version.
@@ -19,6 +19,7 @@ class Guard(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     allow: tuple[str, ...] = (EVERYONE,)
     block: tuple[str, ...] = ()  # beats `allow`
+    moved_to: str | None = None  # nobody lives here any more: the name its owner has now
 
 
 OPEN_DOOR = Guard()

@@ -9,14 +9,21 @@ from ..errors import DeadlinePassed, NotAllowed, TooFast
 from ..model.card import EVERYONE
 from ..model.guard import Guard
 from ..model.message import same_name
+from ..model.names import fold
 
 _MINUTE = timedelta(minutes=1)
 
 
-def check_guard(sender: str, recipient: str, guard: Guard) -> None:
-    """Refuse a sender that the recipient has blocked, or that is not on its allow list."""
-    check_not_blocked(sender, recipient, guard.block)
-    check_allowed(sender, recipient, guard.allow)
+def check_guard(names: Sequence[str], recipient: str, guard: Guard) -> None:
+    """Refuse a sender that the recipient has blocked, or that is not on its allow list. `names`: what the sender
+    is called, and what it was called before.
+    """
+    known = {fold(name) for name in names}
+    if any(fold(name) in known for name in guard.block):
+        refused = f"{recipient!r} takes no mail from {names[0]!r}"
+        raise NotAllowed(refused, field="to", hint="it has blocked you")
+    if not any(fold(name) in known for name in guard.allow):
+        check_allowed(names[0], recipient, guard.allow)
 
 
 def check_allowed(sender: str, recipient: str, allow_from: Sequence[str]) -> None:
@@ -25,12 +32,6 @@ def check_allowed(sender: str, recipient: str, allow_from: Sequence[str]) -> Non
         return
     if not any(same_name(sender, allowed) for allowed in allow_from):
         raise NotAllowed(f"{recipient!r} takes no mail from {sender!r}", field="to", hint="ask its owner")
-
-
-def check_not_blocked(sender: str, recipient: str, blocked: Sequence[str]) -> None:
-    """Refuse a sender that the recipient has blocked."""
-    if any(same_name(sender, name) for name in blocked):
-        raise NotAllowed(f"{recipient!r} takes no mail from {sender!r}", field="to", hint="it has blocked you")
 
 
 def check_expiry(expires_at: datetime | None, now: datetime) -> None:

@@ -10,6 +10,7 @@ line and the wire) only parses, calls and prints.
     records    find a small record, write it as it was found
     compose    from what a caller says to a checked letter
     files      files enclosed in letters
+    naming     what somebody is called now and was called before; rename
     addressing who gets a letter: whoever can do it, and the guards at the doors
     sending    send, reply, forward, broadcast, handoff
     reading    check, read, counts, wait
@@ -25,7 +26,7 @@ line and the wire) only parses, calls and prints.
     climbing   what becomes of escalations that nobody answers
     directory  cards, heartbeats, presence
     janitor    what time does when nobody looks: leases, expiry, archive, retention
-    portable   a whole room as JSON lines
+    portable   a whole room as JSON lines; portable_records: its records
     templates  letters written beforehand, with places for values
     present    letters as text for prompts
 """

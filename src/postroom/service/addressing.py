@@ -6,14 +6,15 @@ It looks and the letter is written with nobody in between, so two senders do not
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from ..errors import NotAllowed, QuotaFull, UnknownAgent
 from ..model.delivery import State
-from ..model.guard import guard_from
-from ..model.message import Message, Recipient, is_any
+from ..model.guard import Guard, guard_from
+from ..model.message import Message, Recipient, is_any, same_name
 from ..model.names import ANY, fold
 from ..model.query import Query
 from ..model.record import CARD, GUARD
@@ -22,17 +23,22 @@ from ..policy.presence import is_routable
 from ..policy.routing import Candidate, least_busy
 from ..store.base import Post
 from .directory import agent_of
+from .naming import moved, names_of
 from .office import Office
 
 FEW = 8  # up to so many recipients are looked up one by one
 
 
-def addressed(office: Office, post: Post, chosen: Counter[str]) -> Post:
-    """The letter as it may be written, or a refusal. `chosen`: how many of the same commit each agent got."""
-    if any(is_any(delivery.mailbox) for delivery in post.deliveries):
-        post = _routed(office, post, chosen)
-    _check_guards(office, post)
-    return post
+Chosen: TypeAlias = list[tuple[str, str]]  # letters of one commit, and whom they were routed to
+
+
+def addressed(office: Office, post: Post, chosen: Chosen) -> Post:
+    """The letter as it may be written, or a refusal. Whom it is routed to is added to `chosen`."""
+    gone = _check_guards(office, post)
+    if gone:
+        return addressed(office, _sent_on(post, gone), chosen)
+    routed = any(is_any(delivery.mailbox) for delivery in post.deliveries)
+    return _routed(office, post, chosen) if routed else post
 
 
 def routed_to(office: Office, message: Message) -> Message:
@@ -48,23 +54,55 @@ def routed_to(office: Office, message: Message) -> Message:
     return replace(message, recipients=(*named, *(other for other in others if other.kind != "bcc")))
 
 
-def _check_guards(office: Office, post: Post) -> None:
-    """Guards stand only where somebody set one, so mostly there is nothing to read."""
-    mailboxes = [*(delivery.mailbox for delivery in post.deliveries), *post.copies]
+def _check_guards(office: Office, post: Post) -> dict[str, str]:
+    """Pass, or a refusal. Says which of these names are given up, and for which.
+
+    Guards stand only where somebody set one, so mostly there is nothing to read.
+    """
+    sender = post.message.sender
+    mailboxes = [sender, *(delivery.mailbox for delivery in post.deliveries), *post.copies]
     if len(mailboxes) > FEW:
         guards = set(office.store.keys(GUARD))
         mailboxes = [name for name in mailboxes if name in guards] if guards else []
+    gone: dict[str, str] = {}
     for mailbox in mailboxes:
-        check_guard_at(office, post.message.sender, mailbox)
+        guard = _guard_at(office, mailbox)
+        if guard is not None and guard.moved_to is not None:
+            gone[mailbox] = guard.moved_to
+        elif guard is not None:
+            _ask(office, guard, sender, mailbox)
+    if sender in gone:
+        raise moved(sender, gone[sender], "sender")
+    return gone
+
+
+def _guard_at(office: Office, mailbox: str) -> Guard | None:
+    found = office.store.records(GUARD, mailbox)
+    return guard_from(found[0].value) if found else None
 
 
 def check_guard_at(office: Office, sender: str, mailbox: str) -> None:
     """Pass, or NotAllowed, as the guard at this door says."""
-    for guard in office.store.records(GUARD, mailbox):
-        check_guard(sender, mailbox, guard_from(guard.value))
+    guard = _guard_at(office, mailbox)
+    if guard is not None:
+        _ask(office, guard, sender, mailbox)
 
 
-def _routed(office: Office, post: Post, chosen: Counter[str]) -> Post:
+def _ask(office: Office, guard: Guard, sender: str, mailbox: str) -> None:
+    """The guard knows people by the names they had when it was told of them."""
+    if not same_name(sender, mailbox):
+        check_guard(names_of(office, sender), mailbox, guard)
+
+
+def _sent_on(post: Post, gone: Mapping[str, str]) -> Post:
+    """The letter to the names of today, each once."""
+    first = {gone.get(d.mailbox, d.mailbox): d for d in reversed(post.deliveries)}
+    deliveries = tuple(replace(d, mailbox=name) for name, d in reversed(first.items()))
+    copies = dict.fromkeys(gone.get(name, name) for name in post.copies)
+    return replace(post, deliveries=deliveries, copies=tuple(name for name in copies if name not in first))
+
+
+def _routed(office: Office, post: Post, chosen: Chosen) -> Post:
     """The letter with an agent's mailbox in the place of each `any:`. Never one that has it already."""
     message = post.message
     taken = {fold(name) for name in (message.sender, *message.trace, *post.copies)}
@@ -75,14 +113,12 @@ def _routed(office: Office, post: Post, chosen: Counter[str]) -> Post:
         if is_any(mailbox):
             mailbox = _choose(office, post, mailbox.removeprefix(ANY).split(","), taken, chosen)
             taken.add(fold(mailbox))
-            chosen[mailbox] += 1
+            chosen.append((message.id, mailbox))
         deliveries.append(replace(delivery, mailbox=mailbox))
     return replace(post, deliveries=tuple(deliveries))
 
 
-def _choose(
-    office: Office, post: Post, wanted: Collection[str], taken: Collection[str], chosen: Counter[str]
-) -> str:
+def _choose(office: Office, post: Post, wanted: Collection[str], taken: Collection[str], chosen: Chosen) -> str:
     """The least busy agent that can do all of this and takes the letter."""
     refusal: NotAllowed | QuotaFull | None = None
     for candidate in least_busy(_candidates(office, wanted, taken, chosen)):
@@ -103,9 +139,10 @@ def _choose(
 
 
 def _candidates(
-    office: Office, wanted: Collection[str], taken: Collection[str], chosen: Counter[str]
+    office: Office, wanted: Collection[str], taken: Collection[str], chosen: Chosen
 ) -> list[Candidate]:
     moment = office.now()
+    ahead = Counter(name for _, name in chosen)
     agents = [agent_of(office, record, moment) for record in office.store.records(CARD)]
     able = [a for a in agents if set(wanted) <= set(a.card.capabilities) and fold(a.card.id) not in taken]
     return [
@@ -113,7 +150,7 @@ def _candidates(
             name=agent.card.id,
             tasks=len(agent.presence.current_tasks),
             most_tasks=agent.card.max_concurrent_tasks,
-            letters=_open_letters(office, agent.card.id) + chosen[agent.card.id],
+            letters=_open_letters(office, agent.card.id) + ahead[agent.card.id],
             active_at=agent.presence.last_active_at,
         )
         for agent in able

@@ -38,6 +38,7 @@ RULES: dict[str, Rule] = {
     "template": "anyone",
     "templates": "operator",
     "room": "operator",
+    "rename": "operator",
     "janitor": "operator",
     "export": "operator",
     "import": "operator",

@@ -18,6 +18,7 @@ from ..store.base import Forget, Move, Put, Write
 from .authorize import Principal, authorize
 from .given import check_limit
 from .moving import let_time_pass
+from .naming import check_not_moved
 from .office import Office
 
 MOST = 10_000  # letters named in one call
@@ -28,6 +29,7 @@ def list_dead(office: Office, caller: Principal, mailbox: str, limit: int | None
     authorize(caller, "dead", mailbox)
     query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, order="age", limit=check_limit(limit))
     let_time_pass(office, office.now(), (mailbox,))
+    check_not_moved(office, mailbox, "mailbox")
     return office.store.find(query)
 
 

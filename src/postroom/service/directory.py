@@ -19,6 +19,7 @@ from ..store.base import Write
 from .authorize import Principal, authorize
 from .given import check_count, check_seconds, listed
 from .guarding import allow_only
+from .naming import check_not_moved
 from .office import Office
 from .records import find_record, put_record
 
@@ -32,6 +33,7 @@ def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Ag
     card = replace(check_card(office, name, moment, said), principal=caller.name)
 
     def plan() -> Sequence[Write]:
+        check_not_moved(office, name, "id")
         held = find_record(office, CARD, name)
         if held is not None:
             _check_taken(office, convert(held.value, Card), moment)
@@ -76,6 +78,7 @@ def heartbeat(
 
     def plan() -> Sequence[Write]:
         if find_record(office, CARD, name) is None:
+            check_not_moved(office, name, "id")
             raise UnknownAgent(f"{name!r} is not registered", field="id", hint="register it first")
         beat = replace(_beat(office, name, moment), **changed)
         return [put_record(BEAT, name, to_plain(beat), find_record(office, BEAT, name), durable=False)]
@@ -88,6 +91,7 @@ def agent(office: Office, caller: Principal, name: str) -> Agent:
     authorize(caller, "agents")
     record = find_record(office, CARD, name)
     if record is None:
+        check_not_moved(office, name, "id")
         raise UnknownAgent(f"{name!r} is not registered", field="id")
     return agent_of(office, record, office.now())
 

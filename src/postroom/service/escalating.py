@@ -17,7 +17,7 @@ from ..errors import Invalid, Missing
 from ..model.codec import convert, to_plain
 from ..model.delivery import UNSENT
 from ..model.escalation import ESCALATION, Escalation
-from ..model.message import Message, same_name
+from ..model.message import same_name
 from ..model.names import check_agent, check_id, check_kind, fold
 from ..model.query import LetterQuery, Query
 from ..model.record import CLOSED_ESCALATION, OPEN_ESCALATION
@@ -26,6 +26,7 @@ from ..store.base import Post, Write
 from .authorize import Principal, authorize
 from .compose import Draft, pieces
 from .given import listed
+from .naming import names_of
 from .office import POSTMASTER, Office
 from .records import find_record, put_record
 from .sending import Receipt, commit_posts, marked, prepare
@@ -139,11 +140,18 @@ def as_it_is(office: Office, one: Escalation) -> Escalation:
     first = office.store.get(one.letters[:1]).get(one.letters[0])
     if first is None or _is_unsent(office, one.letters[-1]):
         return replace(one, status="resolved", closed_at=office.now().wall, closed_by=one.asker)
-    for letter in office.store.letters(LetterQuery(replies_in=one.thread, after=first.number)):
-        if _answers(letter.message, one):
-            answer = letter.message
-            return replace(one, status="answered", closed_at=answer.created_at, closed_by=answer.sender)
+    asker = names_of(office, one.asker)
+    for name in one.reached:
+        query = LetterQuery(replies_in=one.thread, sender=_spelt(office, name), after=first.number)
+        for letter in office.store.letters(query):
+            if any(recipient.address in asker for recipient in letter.message.recipients):
+                at = letter.message.created_at
+                return replace(one, status="answered", closed_at=at, closed_by=name)
     return one
+
+
+def _spelt(office: Office, name: str) -> str:
+    return office.store.spelling(name) or name
 
 
 def check_ladder(office: Office, ladder: Any) -> list[str]:
@@ -153,14 +161,6 @@ def check_ladder(office: Office, ladder: Any) -> list[str]:
     if any(fold(name) == POSTMASTER for name in checked):
         raise Invalid(f"{POSTMASTER!r} takes no mail", field="ladder")
     return list({fold(name): name for name in checked}.values())
-
-
-def _answers(message: Message, one: Escalation) -> bool:
-    return (
-        message.id not in one.letters
-        and any(same_name(message.sender, name) for name in one.reached)
-        and any(same_name(recipient.address, one.asker) for recipient in message.recipients)
-    )
 
 
 def _is_unsent(office: Office, id: str) -> bool:

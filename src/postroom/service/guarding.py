@@ -17,6 +17,7 @@ from ..model.names import check_agent, fold
 from ..model.record import GUARD, Record
 from ..store.base import Write
 from .authorize import Principal, authorize
+from .naming import check_not_moved
 from .office import POSTMASTER, Office
 from .records import find_record, put_record
 
@@ -50,6 +51,7 @@ def unblock(office: Office, caller: Principal, mailbox: str, name: str) -> list[
 def blocked(office: Office, caller: Principal, mailbox: str) -> list[str]:
     """The names whose mail is refused here, in order."""
     authorize(caller, "block", mailbox)
+    check_not_moved(office, mailbox, "mailbox")
     return sorted(_guard(find_record(office, GUARD, mailbox)).block)
 
 
@@ -65,6 +67,7 @@ def _change(office: Office, mailbox: str, change: Callable[[tuple[str, ...]], tu
 
     def plan() -> Sequence[Write]:
         nonlocal after
+        check_not_moved(office, mailbox, "mailbox")
         held = find_record(office, GUARD, mailbox)
         guard = _guard(held)
         after = change(guard.block)

@@ -6,73 +6,33 @@ The first line says what it is; then records, then letters with their deliveries
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Conflict, Invalid
-from ..model.card import Beat, Card
 from ..model.codec import convert, encode
 from ..model.delivery import Delivery, State
-from ..model.escalation import Escalation
-from ..model.guard import Guard
 from ..model.message import Message
-from ..model.names import ONE_MAILBOX, check_agent, check_id, check_scope, fold
+from ..model.names import ONE_MAILBOX, check_agent, check_id, fold
 from ..model.query import LetterQuery, Query
-from ..model.record import (
-    BEAT,
-    CARD,
-    CLOSED_ESCALATION,
-    FORGOTTEN,
-    GUARD,
-    MEMBER,
-    OPEN_ESCALATION,
-    SPENT,
-    TEMPLATE,
-    Record,
-)
-from ..model.template import Template
+from ..model.record import Record
 from ..model.values import check_time, read_json
 from ..store.base import Post, Put, Write
 from .authorize import Principal, authorize
 from .compose import Draft, compose, seal
-from .directory import check_card
-from .given import check_count, quoted
+from .given import check_count
 from .office import Office
-from .templates import check_template
+from .portable_records import alias_of, all_records, check_times, checked_record
 
 FORMAT = 1
 SLICE = 500
 IMPORT = "import"  # marks a room whose import is not finished
 
 
-class Memory(Struct):
-    """What is left of a deleted letter."""
-
-    id: str
-    digest: str
-    at: datetime
-    way: dict[str, Any]
-
-
-_VALUES: dict[str, Any] = {
-    CARD: Card,
-    BEAT: Beat,
-    GUARD: tuple[str, ...] | Guard,
-    MEMBER: Literal[True],
-    TEMPLATE: Template,
-    OPEN_ESCALATION: Escalation,
-    CLOSED_ESCALATION: Escalation,
-    FORGOTTEN: Memory,
-    SPENT: Memory,
-}
-_KEPT = (TEMPLATE, OPEN_ESCALATION, CLOSED_ESCALATION, FORGOTTEN, SPENT)
 _SAID = set(Draft.__struct_fields__) & set(Message.__struct_fields__)
-_TEMPLATE_SAYS = set(Template.__struct_fields__) - {"name"}
-_CARD_SAYS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
 
 
 class Imported(Struct, frozen=True, kw_only=True):
@@ -84,10 +44,8 @@ def export_room(office: Office, caller: Principal) -> Iterator[bytes]:
     """The room, line by line. Letters accepted meanwhile may or may not be in it; none is ever half in it."""
     authorize(caller, "export")
     yield encode({"postroom": FORMAT, "room": office.store.cursor().store})
-    members = {MEMBER + scope for card in office.store.records(CARD) for scope in card.value.get("scopes", ())}
-    for kind in (CARD, BEAT, GUARD, *sorted(members), *_KEPT):
-        for record in office.store.records(kind):
-            yield encode({"record": record})
+    for record in all_records(office):
+        yield encode({"record": record})
     after = 0
     while letters := office.store.letters(LetterQuery(after=after, limit=SLICE)):
         ids = tuple(letter.message.id for letter in letters)
@@ -117,6 +75,7 @@ def import_room(office: Office, caller: Principal, lines: Iterable[bytes | str])
             continue
         else:
             records += 1
+            slice += alias_of(write.record)
         slice.append(write)
         if len(slice) >= SLICE:
             office.store.commit(slice)
@@ -154,7 +113,7 @@ def _write(office: Office, line: bytes | str, field: str) -> Post | Put:
     value = _read(office, line, field)
     try:
         if "record" in value:
-            return _record(office, convert(value["record"], Record))
+            return checked_record(office, convert(value["record"], Record))
         message = convert(value.get("letter"), Message)
         return _post(office, message, convert(value.get("deliveries"), tuple[Delivery, ...]))
     except msgspec.ValidationError as broken:
@@ -207,48 +166,8 @@ def _delivery(message: Message, delivery: Delivery, boot: str) -> Delivery:
     check_count(delivery.attempts, "deliveries", least=0)
     mailbox = check_agent(delivery.mailbox, "deliveries")
     for moved in (delivery, *delivery.history):
-        _check_times(moved)
+        check_times(moved)
     return _without_old_lease(replace(delivery, mailbox=mailbox, number=0, arrived=0), boot)
-
-
-def _record(office: Office, record: Record) -> Put:
-    kind = MEMBER if record.kind.startswith(MEMBER) else record.kind
-    if kind not in _VALUES:
-        raise Invalid(f"{quoted(kind)} is not a kind of record", field="kind")
-    value = convert(record.value, _VALUES[kind])
-    if isinstance(value, Struct):
-        _check_times(value)
-    if isinstance(value, Card):
-        said = {name: getattr(value, name) for name in _CARD_SAYS}
-        if check_card(office, record.key, office.now(), said).id != value.id:
-            raise Invalid("is the card of another", field="value")
-    if isinstance(value, Template):
-        said = {name: getattr(value, name) for name in _TEMPLATE_SAYS}
-        if check_template(office, record.key, said).name != value.name:
-            raise Invalid("is another template's", field="value")
-    if kind == MEMBER:
-        check_scope(record.kind.removeprefix(MEMBER), "kind")
-    if isinstance(value, Escalation):
-        _check_escalation(record.key, value)
-    elif kind not in {FORGOTTEN, SPENT}:
-        check_agent(record.key, "key")
-    return Put(record=replace(record, revision=0))
-
-
-def _check_escalation(key: str, value: Escalation) -> None:
-    check_id(key, "key")
-    for name in (value.asker, *value.rungs):
-        check_agent(name, "value")
-    for id in (value.thread, *value.letters):
-        check_id(id, "value")
-    if value.id != key or not value.letters or not 0 <= value.rung < len(value.rungs):
-        raise Invalid("is no escalation of this id", field="value")
-
-
-def _check_times(value: Struct) -> None:
-    for name in value.__struct_fields__:
-        if isinstance(getattr(value, name), datetime):
-            check_time(getattr(value, name), name)
 
 
 def _without_old_lease(delivery: Delivery, boot: str) -> Delivery:

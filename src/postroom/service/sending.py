@@ -18,18 +18,19 @@ from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
 from ..model.escalation import ESCALATION
 from ..model.handoff import Handoff
-from ..model.message import Message, RecipientKind, is_any, is_broadcast
+from ..model.message import Message, RecipientKind, is_broadcast
 from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
 from ..model.record import MEMBER, SPENT, spent_key
 from ..policy.admission import check_expiry, check_pace
 from ..policy.hops import relay, without_letter
 from ..store.base import Plan, Post, Posted, Write
-from .addressing import addressed, routed_to
+from .addressing import FEW, Chosen, addressed, routed_to
 from .authorize import Principal, authorize
 from .compose import Draft, check_when, compose, pieces, seal
 from .dead import way_of
 from .given import listed
+from .naming import is_sent_by, names_of, resident, seen_by
 from .office import Office
 from .present import handoff_text
 from .reading import received
@@ -71,11 +72,10 @@ def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now:
 
 def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
     """Commit `writes`, which end with these letters. Who gets them is decided in the same commit."""
-    ready = posts
+    chosen: Chosen = []
 
     def plan() -> Sequence[Write]:
-        nonlocal ready
-        chosen: Counter[str] = Counter()
+        chosen.clear()
         ready = [addressed(office, post, chosen) for post in posts]
         planned = writes() if callable(writes) else writes
         return [*planned[: len(planned) - len(posts)], *ready]
@@ -87,8 +87,7 @@ def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] 
             error.keys = tuple(post.message.key or post.message.id for post in posts)
         raise
     ours = posted[len(posted) - len(posts) :]  # before them may stand bounces
-    receipts = [_receipt(office, post.message, outcome) for post, outcome in zip(posts, ours, strict=True)]
-    return [_with_routes(*known) for known in zip(receipts, posts, ready, strict=True)]
+    return [_receipt(office, p.message, outcome, chosen) for p, outcome in zip(posts, ours, strict=True)]
 
 
 def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahead: Mapping[str, int]) -> Post:
@@ -146,7 +145,8 @@ def reply_draft(
     authorize(caller, "send", mailbox)
     letter = routed_to(office, known_letter(office, mailbox, id))
     # What escalated is answered to everyone it went past: that is how an answer comes back down.
-    to, cc = _answer_to(letter, mailbox, to_all=to_all or letter.kind == ESCALATION)
+    names = names_of(office, mailbox)
+    to, cc = _answer_to(letter, names, to_all=to_all or letter.kind == ESCALATION)
     kept = {
         "to": to,
         "cc": cc,
@@ -211,20 +211,22 @@ def _check_handoff(handoff: Any) -> Handoff:
 def known_letter(office: Office, mailbox: str, id: Any, field: str = "id") -> Message:
     """A letter this mailbox sent or received; any other is unknown."""
     letter = office.store.get((check_id(id, field),)).get(id)
-    if letter is not None and letter.message.sender == mailbox:
+    if letter is not None and is_sent_by(office, letter.message, mailbox):
         return letter.message
-    return received(office, mailbox, id, field).message.seen_by(mailbox)
+    return seen_by(office, received(office, mailbox, id, field).message, mailbox)
 
 
-def _answer_to(letter: Message, mailbox: str, *, to_all: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Whom an answer goes to: the sender (or, of one's own letter, whoever got it), and with all, the others."""
+def _answer_to(letter: Message, own: Sequence[str], *, to_all: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Whom an answer goes to: the sender (or, of one's own letter, whoever got it), and with all, the others.
+    `own`: the names of who answers.
+    """
     to = tuple(r.address for r in letter.recipients if r.kind == "to")
     cc = tuple(r.address for r in letter.recipients if r.kind == "cc")
-    if letter.sender == mailbox:
+    if letter.sender in own:
         return to or cc, cc if to_all else ()
     if not to_all:
         return (letter.sender,), ()
-    return (letter.sender, *(a for a in to if a != mailbox)), tuple(a for a in cc if a != mailbox)
+    return (letter.sender, *(a for a in to if a not in own)), tuple(a for a in cc if a not in own)
 
 
 def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relays: bool) -> Message:
@@ -235,6 +237,8 @@ def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relay
     hops, trace = message.hops, message.trace
     if passed_to:
         reached = mailboxes if any(map(is_broadcast, passed_to)) else passed_to
+        if len(reached) <= FEW:  # whoever was renamed since is still the same
+            reached = [was for name in reached for was in names_of(office, resident(office, name))]
         hops, trace = relay(parent, message.sender, reached)
     return replace(
         message,
@@ -291,19 +295,13 @@ def _mailboxes(
     return named, members
 
 
-def _receipt(office: Office, message: Message, posted: Posted) -> Receipt:
+def _receipt(office: Office, message: Message, posted: Posted, chosen: Chosen) -> Receipt:
     if not posted.repeated:
-        return Receipt(message=message, unknown=posted.unknown)
+        routed = tuple(name for id, name in chosen if id == message.id)
+        return Receipt(message=message, unknown=posted.unknown, routed=routed)
     first = office.store.get((posted.message_id,)).get(posted.message_id)
     kept = replace(message, id=posted.message_id) if first is None else first.message
     return Receipt(message=kept, repeated=True)
-
-
-def _with_routes(receipt: Receipt, asked: Post, ready: Post) -> Receipt:
-    if receipt.repeated or asked is ready:
-        return receipt
-    pairs = zip(asked.deliveries, ready.deliveries, strict=True)
-    return replace(receipt, routed=tuple(got.mailbox for was, got in pairs if is_any(was.mailbox)))
 
 
 def marked(mark: str, subject: str) -> str:

@@ -12,6 +12,7 @@ from ..model.names import check_id
 from ..model.query import Query
 from ..store.base import Move, Write
 from .authorize import Principal, authorize
+from .naming import is_sent_by
 from .office import Office
 
 _NAMED = 3  # so many holders are named in a refusal
@@ -23,7 +24,7 @@ def unsend(office: Office, caller: Principal, mailbox: str, id: str) -> Message:
     """
     authorize(caller, "unsend", mailbox)
     letter = office.store.get((check_id(id, "id"),)).get(id)
-    if letter is None or letter.message.sender != mailbox:
+    if letter is None or not is_sent_by(office, letter.message, mailbox):
         raise UnknownMessage(f"no letter {id!r} was sent by {mailbox!r}", field="id")
     now = office.now().wall
 

@@ -51,7 +51,16 @@ class Forget(Struct, frozen=True):
     message_id: str
 
 
-Write: TypeAlias = Post | Move | Put | Forget
+class Rename(Struct, frozen=True):
+    """A mailbox has another name from now on, and its old one still means it. Nobody else may have the new one.
+    Where nobody is called `old`, it becomes another name of `new`.
+    """
+
+    old: str
+    new: str
+
+
+Write: TypeAlias = Post | Move | Put | Forget | Rename
 Plan: TypeAlias = Callable[[], Sequence[Write]]  # quick, and waits for nothing: everyone else stands in line
 
 
@@ -138,7 +147,7 @@ class Store(Protocol):
         ...
 
     def spelling(self, name: str) -> str | None:
-        """How the agent that counts as `name` is spelt here; None if there is none."""
+        """How the agent that counts as `name`, or was called so before, is spelt here; None if there is none."""
         ...
 
     def mailboxes(self) -> list[str]:
@@ -182,4 +191,6 @@ def rung_by(writes: Sequence[Write]) -> set[str]:
             rung.update(write.copies)
         elif isinstance(write, Move) and write.after.state is State.UNREAD and write.action != "read":
             rung.add(write.after.mailbox)
+        elif isinstance(write, Rename):
+            rung.add(write.old)  # whoever still waits there is told
     return rung

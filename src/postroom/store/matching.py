@@ -25,11 +25,11 @@ def fits(delivery: Delivery, query: Query) -> bool:
     )
 
 
-def tells(message: Message, query: Query) -> bool:
-    """Is its letter?"""
+def tells(message: Message, query: Query, sender: str) -> bool:
+    """Is its letter? `sender` is what its sender is called now."""
     return (
         (not query.kinds or message.kind in query.kinds)
-        and (query.sender is None or message.sender == query.sender)
+        and (query.sender is None or sender == query.sender)
         and (query.thread is None or message.thread == query.thread)
         and (query.thread_tag is None or message.thread_tag == query.thread_tag)
         and (query.tag is None or query.tag in message.tags)

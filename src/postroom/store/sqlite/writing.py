@@ -23,6 +23,7 @@ from ...model.message import Message
 from ...model.names import fold
 from ...model.record import CARD, FORGOTTEN, SPENT, spent_key
 from ..base import Forget, Move, Post, Posted, Put, Write
+from .renaming import rename
 from .rows import STATE_NUMBER, delivery_row, letter_row
 
 NEXT_NUMBER = """
@@ -54,6 +55,7 @@ UPDATE deliveries SET kind = ?, state = ?, seen = ?, rank = ?, revision = ?, att
     lease_holder = ?, lease_until = ?, lease_boot = ?, reason = ?, history = ?, arrived = ?
 WHERE number = ? AND mailbox = ? AND revision = ?"""
 INSERT_CHANGE = "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)"
+BY_ALIAS = "SELECT m.id, a.name, m.known FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?"
 WAITING = """
 SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE mailbox = ?1 AND state = 1 AND seen = 0 LIMIT ?2)
 UNION ALL SELECT count(*) FROM deliveries WHERE mailbox = ?1 AND state = 0
@@ -92,8 +94,11 @@ class Writing:
             self._move(write)
         elif isinstance(write, Put):
             self._put(write)
-        else:
+        elif isinstance(write, Forget):
             self._forget(write)
+        else:
+            rename(self._database, write)
+            self._names.committed.pop(write.old, None)
         return None
 
     # -- letters
@@ -213,6 +218,7 @@ class Writing:
 
     def _look_up(self, name: str, field: str, *, known: bool) -> tuple[int, bool]:
         found = self._execute("SELECT id, name, known FROM mailboxes WHERE folded = ?", (fold(name),)).fetchall()
+        found = found or self._execute(BY_ALIAS, (fold(name),)).fetchall()
         if not found:
             insert = "INSERT INTO mailboxes (folded, name, known) VALUES (?, ?, ?) RETURNING id"
             number = self._execute(insert, (fold(name), name, known)).get
