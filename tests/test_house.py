@@ -31,10 +31,10 @@ def error_classes() -> list[type[errors.PostroomError]]:
 def test_the_public_door_is_pinned() -> None:
     expected = """
         Agent BadStore Batch Busy Card Change Conflict Conversation Cursor Damaged DeadlinePassed
-        Delivery Draft Handoff HopsSpent IdTaken IllegalMove Imported Invalid LeaseLost Letter LookAlike
+        Delivery Draft Escalation Handoff HopsSpent IdTaken IllegalMove Imported Invalid LeaseLost Letter LookAlike
         LoopDetected Mailbox Message Missing NameTaken NotAllowed Part PostroomError Presence Priority
         QuotaFull Receipt Recipient Refused Resync Room SchemaTooNew StaleRevision State StoreBusy
-        StoreFailing Sweep Thread TooFast TooLarge Turn UnknownAgent UnknownMessage Unreadable Work
+        StoreFailing Sweep Template Thread TooFast TooLarge Turn UnknownAgent UnknownMessage Unreadable Work
         __version__ aio data draft event file open reference text
     """.split()
     assert expected == sorted(postroom.__all__)

@@ -50,9 +50,11 @@ if TYPE_CHECKING:
     from .model.card import Agent, Card, Presence
     from .model.change import Change, Cursor
     from .model.delivery import Delivery, State
+    from .model.escalation import Escalation
     from .model.handoff import Handoff
     from .model.message import Message, Priority, Recipient
     from .model.parts import Part, data, event, file, reference, text
+    from .model.template import Template
     from .model.thread import Conversation, Thread, Turn
     from .room import Room, open
     from .service.compose import Draft
@@ -76,6 +78,7 @@ __all__ = [
     "DeadlinePassed",
     "Delivery",
     "Draft",
+    "Escalation",
     "Handoff",
     "HopsSpent",
     "IdTaken",
@@ -107,6 +110,7 @@ __all__ = [
     "StoreBusy",
     "StoreFailing",
     "Sweep",
+    "Template",
     "Thread",
     "TooFast",
     "TooLarge",
@@ -137,9 +141,11 @@ _HOMES = {
     "model.card": "Agent Card Presence",
     "model.change": "Change Cursor",
     "model.delivery": "Delivery State",
+    "model.escalation": "Escalation",
     "model.handoff": "Handoff",
     "model.message": "Message Priority Recipient",
     "model.parts": "Part data event file reference text",
+    "model.template": "Template",
     "model.thread": "Conversation Thread Turn",
     "room": "Room open",
     "service.compose": "Draft",

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from . import room as sync
+from .aio_errands import AsyncErrands
 from .aio_letter import AsyncBatch, AsyncLetter, AsyncWork
 from .errors import BadStore
 from .letter import Batch
@@ -29,8 +30,10 @@ from .model.card import Agent
 from .model.change import Cursor
 from .model.handoff import Handoff
 from .model.message import Message
+from .model.names import check_agent
 from .model.thread import Conversation, Thread, Turn
 from .service.compose import Draft
+from .service.given import listed
 from .service.sending import Receipt
 from .service.waiting import check_timeout, seconds_to_sleep
 from .store.base import Store, Watch
@@ -135,8 +138,9 @@ class AsyncRoom:
         **wanted: Unpack[Wanted],
     ) -> AsyncLetter | None:
         """The next letter at any of these mailboxes; None when the time is up."""
-        look = functools.partial(self.room.wait, mailboxes, 0, since=since, peek=peek, **wanted)
-        letter = await self._wait_until(mailboxes, timeout, look)
+        names = [check_agent(name, "mailboxes") for name in listed(mailboxes, "mailboxes")]
+        look = functools.partial(self.room.wait, names, 0, since=since, peek=peek, **wanted)
+        letter = await self._wait_until(names, timeout, look)
         return None if letter is None else AsyncLetter(self, letter)
 
     async def agent(self, name: str) -> Agent:
@@ -196,7 +200,7 @@ class AsyncRoom:
                 await _wait_for_bell(bell, min(left, nap))
 
 
-class AsyncMailbox:
+class AsyncMailbox(AsyncErrands):
     """One agent's mailbox; every verb of `Mailbox`, awaited."""
 
     def __init__(self, room: AsyncRoom, mailbox: Mailbox) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
+from .errands import Errands
 from .errors import Invalid
 from .letter import Batch, Letter, Work
 from .model.card import Agent
@@ -82,7 +83,7 @@ def draft(to: Any, body: Any = None, **fields: Unpack[Fields]) -> Draft:
     return Draft(to=to, body=body, **fields)
 
 
-class Mailbox:
+class Mailbox(Errands):
     """One agent's mailbox in a room. Cheap to make; making one writes nothing."""
 
     def __init__(self, room: Room, name: str) -> None:

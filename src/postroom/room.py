@@ -21,10 +21,12 @@ from .letter import Letter
 from .mailbox import Mailbox, Wanted, as_filter
 from .model.card import Agent
 from .model.change import Change, Cursor
+from .model.escalation import Escalation
 from .model.message import Message
 from .model.names import check_agent
+from .model.template import Template
 from .model.thread import Conversation, Thread, Turn
-from .service import directory, janitor, portable, present, reading, threads
+from .service import directory, escalating, janitor, naming, portable, present, reading, templates, threads
 from .service.authorize import OWNER, Principal, authorize
 from .service.given import check_count, listed
 from .service.janitor import Sweep
@@ -113,6 +115,26 @@ class Room:
     def agent(self, name: str) -> Agent:
         return directory.agent(self._office, self._principal, check_agent(name, "id"))
 
+    def rename(self, old: str, new: str) -> None:
+        """Give an agent another name: all that is its own follows, and mail to the old name still arrives."""
+        naming.rename(self._office, self._principal, old, new)
+
+    # -- templates
+
+    def save_template(self, name: str, **said: Any) -> Template:
+        """Keep a recurring letter: body, subject, kind, priority, tags, with `{places}` in the text."""
+        return templates.save(self._office, self._principal, name, **said)
+
+    def template(self, name: str) -> Template:
+        return templates.get(self._office, self._principal, name)
+
+    def templates(self) -> list[Template]:
+        """All templates, by name."""
+        return templates.everyone(self._office, self._principal)
+
+    def delete_template(self, name: str) -> None:
+        templates.delete(self._office, self._principal, name)
+
     # -- the operator's view
 
     def thread(self, id: str) -> list[Message]:
@@ -127,6 +149,10 @@ class Room:
 
     def turns(self, conversation: str) -> list[Turn]:
         return threads.turns(self._office, self._principal, None, conversation)
+
+    def escalations(self, *, open_only: bool = True) -> list[Escalation]:
+        """Questions that were escalated, the oldest first; `waits_for` says whose answer each waits for."""
+        return escalating.escalations(self._office, self._principal, None, open_only=open_only)
 
     def cursor(self) -> Cursor:
         """Now. Keep it (`str(cursor)`), and ask later what happened since."""

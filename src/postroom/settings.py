@@ -28,7 +28,7 @@ class Settings(Limits, frozen=True, kw_only=True):
     busy_timeout: Seconds = 30.0  # seconds to wait for another process before StoreBusy
 
 
-_WORDS = {"durability": "power or process", "unknown": "accept or refuse"}
+_WORDS = {"durability": "power or process", "unknown": "accept or refuse", "ladder": "names, with commas"}
 
 
 def load_settings(

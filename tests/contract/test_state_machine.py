@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from postroom.errors import IdTaken, IllegalMove, PostroomError, StaleRevision
 from postroom.model import delivery as moves
 from postroom.model.change import Change, Cursor
-from postroom.model.delivery import MOVES, OPEN, Delivery, State, open_delivery
+from postroom.model.delivery import MOVES, OPEN, UNSENT, Delivery, State, open_delivery
 from postroom.model.message import Message, Priority
 from postroom.model.query import Order, Query
 from postroom.store.base import Forget, Move, Posted, Put, Store, Write
@@ -46,6 +46,7 @@ ACTIONS: dict[str, Callable[[Delivery], Delivery]] = {
     "lapse": lambda d: moves.lapse(d, attempt()),
     "archive": lambda d: moves.archive(d, NOW),
     "revive": moves.revive,
+    "unsend": lambda d: moves.unsend(d, NOW),
 }
 
 
@@ -175,6 +176,10 @@ class Room(RuleBasedStateMachine):
         at = list(self.model.deliveries)[pick % len(self.model.deliveries)]
         before = self.model.deliveries[at]
         legal = [action for state, action in MOVES if state is before.state]
+        if before.reason == UNSENT:  # what its sender took back stays so
+            with pytest.raises(IllegalMove):
+                moves.revive(before)
+            return
         action = legal[way % len(legal)]
         moved = ACTIONS[action](before)
         held = self.held(before)

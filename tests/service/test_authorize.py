@@ -26,6 +26,8 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
         lambda box: box.forward("known", "zoe"),
         lambda box: box.broadcast("team", "x"),
         lambda box: box.handoff("ann", Handoff(work_completed="x")),
+        lambda box: box.send_template("ann", "known"),
+        lambda box: box.escalate("x", reason="blocked"),
     ],
     "check": [lambda box: box.check(), lambda box: box.digest()],
     "read": [lambda box: box.read("known")],
@@ -36,6 +38,9 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
     "dead": [lambda box: box.dead()],
     "revive": [lambda box: box.revive("known")],
     "purge": [lambda box: box.purge("known")],
+    "block": [lambda box: box.block("zoe"), lambda box: box.unblock("zoe"), lambda box: box.blocked()],
+    "escalations": [lambda box: box.escalations(), lambda box: box.resolve("known")],
+    "unsend": [lambda box: box.unsend("known")],
     "threads": [
         lambda box: box.threads(),
         lambda box: box.thread("known"),
@@ -57,8 +62,12 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
         lambda room: room.thread("known"),
         lambda room: room.conversations(),
         lambda room: room.turns("c"),
+        lambda room: room.escalations(),
         lambda room: room.changes(room.cursor()),
     ],
+    "template": [lambda room: room.templates(), lambda room: room.template("known")],
+    "templates": [lambda room: room.save_template("new"), lambda room: room.delete_template("known")],
+    "rename": [lambda room: room.rename("carol", "cleo")],
     "janitor": [lambda room: room.sweep()],
     "export": [lambda room: list(room.export())],
     "import": [lambda room: room.load([b'{"postroom": 1, "room": "x"}'])],
@@ -74,6 +83,7 @@ def filled(house: House) -> House:
         room.mailbox(name).register(scopes=["team"])
     house.clock.advance(10_000)  # so that nobody holds a name
     room.mailbox("ann").send(["bob", "carol"], "x", id="known")
+    room.save_template("known", body="x")
     return house
 
 

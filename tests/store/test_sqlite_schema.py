@@ -11,6 +11,7 @@ from postroom.errors import SchemaTooNew
 from postroom.model.codec import decode_message
 from postroom.model.delivery import State
 from postroom.model.query import Query
+from postroom.store.base import Rename
 from postroom.store.sqlite.schema import APPLICATION, STEPS, bring_up
 from tests.letters import claim, held, ids, lease, letter, moment, send
 from tests.store.helpers import database, mode, opened
@@ -121,3 +122,48 @@ def test_a_new_boot_begins_a_new_epoch_and_ends_all_leases(path: Path) -> None:
         assert lapsed.delivery.state is State.CLAIMED
     with opened(path, boot="boot-2") as store:
         assert store.cursor() == after
+
+
+# -- the steps there are
+
+
+def make_older(path: Path) -> None:
+    """As the first version left it."""
+    with database(path) as room:
+        room.execute("DROP TABLE aliases")
+        room.pragma("user_version", 1)
+
+
+def test_a_room_of_the_first_version_is_copied_and_gets_names_that_can_change(path: Path) -> None:
+    make_older(path)
+
+    with opened(path) as store:
+        store.commit([Rename("bob", "bert")])
+        assert ids(store, Query(mailbox="bert")) == ["m1"]
+
+    with database(path.with_name("room.db.before-schema-2")) as copy:
+        assert copy.pragma("user_version") == 1
+        assert copy.execute("SELECT count(*) FROM letters").get == 1
+
+
+def test_the_mailboxes_of_the_human_become_one(path: Path) -> None:
+    with opened(path) as store:
+        send(store, "m2", ["user"])
+        send(store, "m3", ["ceo", "user"])
+        send(store, "m4", ["human", "user"])
+        send(store, "m5", ["bob"], sender="user", key="k")
+        send(store, "m6", ["bob"], sender="human")
+    make_older(path)
+
+    with opened(path) as store:
+        assert ids(store, Query(mailbox="human", order="age")) == ["m2", "m3", "m4"]
+        assert ids(store, Query(mailbox="bob", sender="human", order="age")) == ["m5", "m6"]
+        assert store.mailboxes() == ["ann", "bob", "human"]
+        assert (store.spelling("user"), store.spelling("ceo")) == ("human", "human")
+        assert store.sent("human", "k") is not None
+
+
+def test_a_room_without_a_human_gets_none(path: Path) -> None:
+    make_older(path)
+    with opened(path) as store:
+        assert store.mailboxes() == ["ann", "bob"]

@@ -33,11 +33,13 @@ SETTLED = (State.DONE, State.DEAD)
 MOVES: dict[tuple[State, str], State] = {
     (State.QUEUED, "deliver"): State.UNREAD,
     (State.QUEUED, "expire"): State.DEAD,
+    (State.QUEUED, "unsend"): State.DEAD,
     (State.UNREAD, "read"): State.UNREAD,
     (State.UNREAD, "claim"): State.CLAIMED,
     (State.UNREAD, "ack"): State.DONE,
     (State.UNREAD, "bury"): State.DEAD,
     (State.UNREAD, "expire"): State.DEAD,
+    (State.UNREAD, "unsend"): State.DEAD,
     (State.CLAIMED, "read"): State.CLAIMED,
     (State.CLAIMED, "renew"): State.CLAIMED,
     (State.CLAIMED, "ack"): State.DONE,
@@ -51,7 +53,8 @@ MOVES: dict[tuple[State, str], State] = {
 
 # Moves whose loss in a power cut would break a promise. The others are harmless to lose: after a power cut
 # no local holder lives, and the next synced commit carries them along.
-DURABLE = frozenset({"ack", "bury", "expire", "revive"})
+DURABLE = frozenset({"ack", "bury", "expire", "revive", "unsend"})
+UNSENT = "unsent"  # the reason of a letter that its sender took back
 
 
 class Lease(Struct, frozen=True, gc=False, kw_only=True):
@@ -97,6 +100,11 @@ class Delivery(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     @property
     def is_unread(self) -> bool:
         return self.state is State.UNREAD and self.read_at is None
+
+    @property
+    def is_hidden(self) -> bool:
+        """Was it taken back before its recipient looked? Then it is as if it had never come."""
+        return self.state is State.DEAD and self.reason == UNSENT and self.read_at is None
 
 
 def open_delivery(
@@ -172,12 +180,19 @@ def expire(delivery: Delivery, now: datetime) -> Delivery:
     return advance(delivery, "expire", dead_at=now, due_at=None, reason="expired")
 
 
+def unsend(delivery: Delivery, now: datetime) -> Delivery:
+    """Taken back by its sender, for good."""
+    return advance(delivery, "unsend", dead_at=now, due_at=None, reason=UNSENT)
+
+
 def archive(delivery: Delivery, now: datetime) -> Delivery:
     return advance(delivery, "archive", archived_at=now)
 
 
 def revive(delivery: Delivery) -> Delivery:
     """Back into the inbox with all its attempts; an expiry that passed no longer counts."""
+    if delivery.state is State.DEAD and delivery.reason == UNSENT:
+        raise IllegalMove("its sender took the letter back", hint="ask the sender for another")
     return advance(delivery, "revive", dead_at=None, due_at=None, expires_at=None, attempts=0, reason=None)
 
 

@@ -12,12 +12,14 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .names import BROADCAST, fold
+from .names import ANY, BROADCAST, fold
 from .parts import Part
 
 FIRST_HOPS = 3  # A→B→C→D is the longest chain of relays
 DEFAULT_SCOPE = "default"
 BOUNCE = "bounce"  # the kind of a notice about mail that could not be delivered
+ESCALATION_UPDATE = "escalation_update"  # the kind of a notice about a question that climbs
+AUTOMATIC = frozenset({BOUNCE, ESCALATION_UPDATE})  # written by the house alone
 
 RecipientKind: TypeAlias = Literal["to", "cc", "bcc"]
 
@@ -34,7 +36,7 @@ class Priority(IntEnum):
 class Recipient(Struct, frozen=True, gc=False, order=True):
     """Whom a letter is addressed to, as its sender wrote it."""
 
-    address: str  # an agent's name, or broadcast:<scope>
+    address: str  # an agent's name, broadcast:<scope>, or any:<capability>
     kind: RecipientKind = "to"
 
 
@@ -88,7 +90,7 @@ class Message(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     @property
     def is_automatic(self) -> bool:
         """Was this written by the house? Such a letter never causes another automatic one."""
-        return self.kind == BOUNCE
+        return self.kind in AUTOMATIC
 
     def seen_by(self, mailbox: str | None) -> Message:
         """This letter as `mailbox` may see it: bcc is shown to the sender and to that recipient alone."""
@@ -100,6 +102,10 @@ class Message(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
 def is_broadcast(address: str) -> bool:
     return address.startswith(BROADCAST)
+
+
+def is_any(address: str) -> bool:
+    return address.startswith(ANY)
 
 
 def same_name(first: str, second: str) -> bool:

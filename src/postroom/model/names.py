@@ -15,15 +15,21 @@ AGENT_RULE = "1 to 128 of A-Z a-z 0-9 . _ - starting with a letter or digit, opt
 ID_RULE = "1 to 200 of A-Z a-z 0-9 . _ : -"
 KIND_RULE = "1 to 64 of A-Z a-z 0-9 . _ : - starting with a letter"
 BROADCAST = "broadcast:"
+ANY = "any:"  # and capabilities, with commas: whoever can do all of them
 
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,127})?")
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9._:-]{0,63}")
 
 
+# The human has one mailbox, whatever a design calls them.
+ONE_MAILBOX = {"user": "human", "ceo": "human"}
+
+
 def check_agent(name: Any, field: str) -> str:
-    """An agent's name: `coder`, `review-bot`, or `swarm/agent`."""
-    return _check(name, field, _AGENT, AGENT_RULE)
+    """An agent's name: `coder`, `review-bot`, or `swarm/agent`. The other names of the human become `human`."""
+    checked = _check(name, field, _AGENT, AGENT_RULE)
+    return checked if len(checked) > 4 else ONE_MAILBOX.get(fold(checked), checked)
 
 
 def check_id(value: Any, field: str) -> str:

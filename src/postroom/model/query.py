@@ -36,6 +36,7 @@ class Query(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     states: tuple[State, ...] = ()
     message_ids: tuple[str, ...] = ()
     unread_only: bool = False  # without read_at
+    shown_only: bool = False  # without what was taken back before its recipient looked
     kinds: tuple[str, ...] = ()
     min_priority: Priority = Priority.LOW
     sender: str | None = None

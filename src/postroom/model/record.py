@@ -8,8 +8,12 @@ from msgspec import Struct
 
 CARD = "card"  # an agent's card
 BEAT = "beat"  # its last sign of life
-GUARD = "guard"  # its allow list, only where there is one
+GUARD = "guard"  # whose mail it takes and whose not, only where it is not everybody's
+FORMER = "former"  # the names it had before, only where there are any
 MEMBER = "member:"  # and a scope: one record per agent in it
+TEMPLATE = "template"  # a letter written beforehand
+OPEN_ESCALATION = "escalation"  # a question that waits for an answer
+CLOSED_ESCALATION = "escalated"  # one that has it
 FORGOTTEN = "forgotten"  # a purged letter's id and digest, so that it cannot come back
 SPENT = "spent"  # a purged letter's idempotency key
 

@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from .message import DEFAULT_SCOPE, Message, is_broadcast
+from .message import DEFAULT_SCOPE, Message, is_any, is_broadcast
 
 GENERAL = "conv-general:"  # and a scope: all letters of a scope that belong to no other conversation
 
@@ -120,6 +120,10 @@ def _participants(letters: Sequence[Message]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for letter in letters:
         names[letter.sender] = None
-        shown = (r.address for r in letter.recipients if r.kind != "bcc" and not is_broadcast(r.address))
+        shown = (
+            r.address
+            for r in letter.recipients
+            if r.kind != "bcc" and not (is_broadcast(r.address) or is_any(r.address))
+        )
         names.update(dict.fromkeys(shown))
     return tuple(names)

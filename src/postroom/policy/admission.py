@@ -7,9 +7,23 @@ from datetime import datetime, timedelta
 
 from ..errors import DeadlinePassed, NotAllowed, TooFast
 from ..model.card import EVERYONE
+from ..model.guard import Guard
 from ..model.message import same_name
+from ..model.names import fold
 
 _MINUTE = timedelta(minutes=1)
+
+
+def check_guard(names: Sequence[str], recipient: str, guard: Guard) -> None:
+    """Refuse a sender that the recipient has blocked, or that is not on its allow list. `names`: what the sender
+    is called, and what it was called before.
+    """
+    known = {fold(name) for name in names}
+    if any(fold(name) in known for name in guard.block):
+        refused = f"{recipient!r} takes no mail from {names[0]!r}"
+        raise NotAllowed(refused, field="to", hint="it has blocked you")
+    if not any(fold(name) in known for name in guard.allow):
+        check_allowed(names[0], recipient, guard.allow)
 
 
 def check_allowed(sender: str, recipient: str, allow_from: Sequence[str]) -> None:

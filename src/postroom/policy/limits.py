@@ -16,6 +16,7 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]  # thirty years
 Depth: TypeAlias = Annotated[int, Meta(ge=1, le=200)]  # far below where Python's own stack ends
 LONGEST_LEASE = 7 * DAY
 LeaseTime: TypeAlias = Annotated[float, Meta(gt=0, le=LONGEST_LEASE)]
+Names: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._/-]+( *, *[A-Za-z0-9._/-]+)*$")]
 Memory: TypeAlias = Annotated[float, Meta(ge=LEAST_MEMORY, le=1e9)]
 
 
@@ -39,6 +40,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     retain_count: CountOrNone = 0  # settled letters kept at most; 0 = no limit
     remember_for: Memory = 365 * DAY  # seconds the ids and keys of deleted letters are remembered
     retain_changes: Count = 100_000  # numbered changes kept for cursors
+    ladder: Names = "coo,human"  # who is asked when an agent escalates, the lowest first, with commas
+    escalation_after: Seconds = 4 * HOUR  # seconds without an answer before a question climbs; 0 = never
     offline_after: Seconds = 60.0  # seconds without a heartbeat, at least
     away_grace: Seconds = 60.0  # seconds an agent counts as away before it is expired
     expired_kept: Seconds = HOUR  # seconds an expired agent is listed before it is gone

@@ -7,18 +7,26 @@ line and the wire) only parses, calls and prints.
     office     what every verb needs
     authorize  who may do what: the table
     given      numbers and lists as callers say them
+    records    find a small record, write it as it was found
     compose    from what a caller says to a checked letter
     files      files enclosed in letters
+    naming     what somebody is called now and was called before; rename
+    addressing who gets a letter: whoever can do it, and the guards at the doors
     sending    send, reply, forward, broadcast, handoff
     reading    check, read, counts, wait
     waiting    look, sleep until a bell rings, look again
     moving     find, step, commit; what time did to deliveries
     holding    claim, renew, ack, fail, release
     dead       dead letters
+    unsending  taking a letter back before somebody works on it
     bouncing   notices to the sender of a letter that died
     threads    threads, conversations, turns
+    guarding   allow lists, and names whose mail is refused
+    escalating escalate, escalations, resolve
+    climbing   what becomes of escalations that nobody answers
     directory  cards, heartbeats, presence
     janitor    what time does when nobody looks: leases, expiry, archive, retention
-    portable   a whole room as JSON lines
+    portable   a whole room as JSON lines; portable_records: its records
+    templates  letters written beforehand, with places for values
     present    letters as text for prompts
 """

@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ..errors import Invalid, NotAllowed
-from ..model.names import fold
+from ..model.names import check_agent, fold
 from .office import POSTMASTER
 
 Rule = Literal["own", "operator", "anyone"]
@@ -28,11 +28,17 @@ RULES: dict[str, Rule] = {
     "dead": "own",
     "revive": "own",
     "purge": "own",
+    "unsend": "own",
     "threads": "own",
+    "escalations": "own",
+    "block": "own",
     "register": "own",
     "heartbeat": "own",
     "agents": "anyone",
+    "template": "anyone",
+    "templates": "operator",
     "room": "operator",
+    "rename": "operator",
     "janitor": "operator",
     "export": "operator",
     "import": "operator",
@@ -54,7 +60,7 @@ OWNER = Principal("owner", operator=True)
 
 
 def agent_principal(agent: str) -> Principal:
-    return Principal(f"agent:{agent}", agent=agent)
+    return Principal(f"agent:{agent}", agent=check_agent(agent, "agent"))
 
 
 def authorize(principal: Principal, action: str, mailbox: str | None = None) -> None:

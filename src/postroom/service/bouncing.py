@@ -34,7 +34,8 @@ def bounce(office: Office, message: Message, delivery: Delivery, now: datetime) 
         in_reply_to=message.id,
         trace=(POSTMASTER,),
     )
-    return [Post(message=notice, deliveries=(open_delivery(notice, message.sender, "to", now),))]
+    home = office.store.spelling(message.sender) or message.sender  # it may have another name by now
+    return [Post(message=notice, deliveries=(open_delivery(notice, home, "to", now),))]
 
 
 def _tries(count: int) -> str:

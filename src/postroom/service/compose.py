@@ -17,9 +17,10 @@ from ..model.message import (
     Recipient,
     RecipientKind,
     TaskNote,
+    is_any,
     is_broadcast,
 )
-from ..model.names import BROADCAST, check_agent, check_id, check_kind, check_scope, fold
+from ..model.names import ANY, BROADCAST, check_agent, check_id, check_kind, check_scope, fold
 from ..model.parts import Part, check_part, text
 from ..model.task import check_state
 from ..model.thread import general_scope
@@ -171,6 +172,9 @@ def _address(address: Any, field: RecipientKind) -> str:
         if field == "bcc":
             raise Invalid("a broadcast cannot be hidden", field=field)
         return BROADCAST + check_scope(address.removeprefix(BROADCAST), field)
+    if isinstance(address, str) and is_any(address):
+        wanted = [check_label(word.strip(), field) for word in address.removeprefix(ANY).split(",")]
+        return ANY + ",".join(dict.fromkeys(wanted))
     name = check_agent(address, field)
     if fold(name) == POSTMASTER:
         raise Invalid(f"{POSTMASTER!r} takes no mail", field=field)

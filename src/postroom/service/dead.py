@@ -18,6 +18,7 @@ from ..store.base import Forget, Move, Put, Write
 from .authorize import Principal, authorize
 from .given import check_limit
 from .moving import let_time_pass
+from .naming import check_not_moved
 from .office import Office
 
 MOST = 10_000  # letters named in one call
@@ -26,8 +27,9 @@ MOST = 10_000  # letters named in one call
 def list_dead(office: Office, caller: Principal, mailbox: str, limit: int | None = None) -> list[Found]:
     """Dead letters of a mailbox, the oldest first; `delivery.reason` and `.history` say why."""
     authorize(caller, "dead", mailbox)
-    query = Query(mailbox=mailbox, states=(State.DEAD,), order="age", limit=check_limit(limit))
+    query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, order="age", limit=check_limit(limit))
     let_time_pass(office, office.now(), (mailbox,))
+    check_not_moved(office, mailbox, "mailbox")
     return office.store.find(query)
 
 
@@ -87,7 +89,8 @@ def _dead(office: Office, mailbox: str, ids: Sequence[str]) -> list[Found]:
     ids = [check_id(id, "id") for id in ids]
     if len(ids) > MOST:
         raise TooLarge(f"{len(ids)} letters, the limit is {MOST}", field="id")
-    found = office.store.find(Query(mailbox=mailbox, states=(State.DEAD,), message_ids=tuple(ids), order="age"))
+    query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, message_ids=tuple(ids), order="age")
+    found = office.store.find(query)
     missing = set(ids) - {f.message.id for f in found}
     if not ids:
         raise Invalid("no letter is named", field="id", hint="give the ids of dead letters")

@@ -12,13 +12,16 @@ from ..model.card import EVERYONE, Agent, Beat, Card
 from ..model.codec import convert, to_plain
 from ..model.names import check_agent, check_scope
 from ..model.query import Moment
-from ..model.record import BEAT, CARD, GUARD, MEMBER, Record
+from ..model.record import BEAT, CARD, MEMBER, Record
 from ..model.values import check_label, check_line, check_object, check_text
 from ..policy.presence import is_routable, presence
-from ..store.base import Put, Write
+from ..store.base import Write
 from .authorize import Principal, authorize
 from .given import check_count, check_seconds, listed
+from .guarding import allow_only
+from .naming import check_not_moved
 from .office import Office
+from .records import find_record, put_record
 
 
 def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Agent:
@@ -30,14 +33,15 @@ def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Ag
     card = replace(check_card(office, name, moment, said), principal=caller.name)
 
     def plan() -> Sequence[Write]:
-        held = _find(office, CARD, name)
+        check_not_moved(office, name, "id")
+        held = find_record(office, CARD, name)
         if held is not None:
             _check_taken(office, convert(held.value, Card), moment)
         return [
-            _put(CARD, name, to_plain(card), held),
+            put_record(CARD, name, to_plain(card), held),
             *_memberships(office, name, card, held),
-            *_guard(office, name, card),
-            _put(BEAT, name, to_plain(_first_beat(moment)), _find(office, BEAT, name), durable=False),
+            *allow_only(office, name, card),
+            put_record(BEAT, name, to_plain(_first_beat(moment)), find_record(office, BEAT, name), durable=False),
         ]
 
     def _check_taken(office: Office, held: Card, moment: Moment) -> None:
@@ -73,10 +77,11 @@ def heartbeat(
         changed["active_at"] = moment.wall
 
     def plan() -> Sequence[Write]:
-        if _find(office, CARD, name) is None:
+        if find_record(office, CARD, name) is None:
+            check_not_moved(office, name, "id")
             raise UnknownAgent(f"{name!r} is not registered", field="id", hint="register it first")
         beat = replace(_beat(office, name, moment), **changed)
-        return [_put(BEAT, name, to_plain(beat), _find(office, BEAT, name), durable=False)]
+        return [put_record(BEAT, name, to_plain(beat), find_record(office, BEAT, name), durable=False)]
 
     office.store.commit(plan)
     return agent(office, caller, name)
@@ -84,10 +89,11 @@ def heartbeat(
 
 def agent(office: Office, caller: Principal, name: str) -> Agent:
     authorize(caller, "agents")
-    record = _find(office, CARD, name)
+    record = find_record(office, CARD, name)
     if record is None:
+        check_not_moved(office, name, "id")
         raise UnknownAgent(f"{name!r} is not registered", field="id")
-    return _agent(office, record, office.now())
+    return agent_of(office, record, office.now())
 
 
 def agents(
@@ -96,7 +102,7 @@ def agents(
     """Everyone registered, by name; those gone too: mail for them waits."""
     authorize(caller, "agents")
     moment = office.now()
-    everyone = [_agent(office, record, moment) for record in office.store.records(CARD)]
+    everyone = [agent_of(office, record, moment) for record in office.store.records(CARD)]
     return [
         agent
         for agent in everyone
@@ -105,7 +111,8 @@ def agents(
     ]
 
 
-def _agent(office: Office, record: Record, moment: Moment) -> Agent:
+def agent_of(office: Office, record: Record, moment: Moment) -> Agent:
+    """The agent whose card this record is."""
     card = convert(record.value, Card)
     return Agent(card=card, presence=presence(_last_beat(office, record.key), moment, office.limits))
 
@@ -148,15 +155,9 @@ def _memberships(office: Office, name: str, card: Card, held: Record | None) -> 
     before = convert(held.value, Card).scopes if held else ()
     joined = [(scope, True) for scope in card.scopes if scope not in before]
     left = [(scope, None) for scope in before if scope not in card.scopes]
-    return [_put(MEMBER + s, name, value, _find(office, MEMBER + s, name)) for s, value in joined + left]
-
-
-def _guard(office: Office, name: str, card: Card) -> list[Write]:
-    held = _find(office, GUARD, name)
-    wanted = None if EVERYONE in card.allow_from else list(card.allow_from)
-    if held is None and wanted is None:
-        return []
-    return [_put(GUARD, name, wanted, held)]
+    return [
+        put_record(MEMBER + s, name, value, find_record(office, MEMBER + s, name)) for s, value in joined + left
+    ]
 
 
 def _beat(office: Office, name: str, moment: Moment) -> Beat:
@@ -171,15 +172,5 @@ def _first_beat(moment: Moment) -> Beat:
 
 
 def _last_beat(office: Office, name: str) -> Beat | None:
-    record = _find(office, BEAT, name)
+    record = find_record(office, BEAT, name)
     return None if record is None else convert(record.value, Beat)
-
-
-def _find(office: Office, kind: str, key: str) -> Record | None:
-    found = office.store.records(kind, key)
-    return found[0] if found else None
-
-
-def _put(kind: str, key: str, value: Any, held: Record | None, *, durable: bool = True) -> Put:
-    revision = held.revision if held else 0
-    return Put(record=Record(kind=kind, key=key, value=value, revision=revision), durable=durable)

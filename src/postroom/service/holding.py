@@ -52,7 +52,7 @@ def claim(
         order="priority",
         limit=check_count(count, "count", most=MOST),
     )
-    query = narrow(query, filter)
+    query = narrow(office, query, filter)
     taken = Lease(
         token=office.ids.token(),
         holder=mailbox if holder is None else check_line(holder, "holder", 200),

@@ -1,4 +1,7 @@
-"""What must happen when nobody looks: leases, expiry, archive, retention. A callable; nothing runs by itself."""
+"""What must happen when nobody looks: leases, expiry, archive, retention, escalations.
+
+A callable; nothing runs by itself.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from ..model.record import FORGOTTEN, SPENT, Record
 from ..policy.retention import archive_cutoff, memory_cutoff, purge_cutoff
 from ..store.base import Put, Write
 from .authorize import Principal, authorize
+from .climbing import climb_overdue, forget_closed
 from .dead import forget
 from .moving import SLICE, let_time_pass, move_found
 from .office import Office
@@ -34,6 +38,7 @@ class Sweep(Struct, frozen=True, kw_only=True):
     purged: int = 0
     forgotten: int = 0  # memories of purged letters that were old enough
     trimmed: int = 0  # changes
+    climbed: int = 0  # escalations that nobody answered in time
 
 
 def sweep(office: Office, caller: Principal) -> Sweep:
@@ -41,6 +46,7 @@ def sweep(office: Office, caller: Principal) -> Sweep:
     authorize(caller, "janitor")
     moment = office.now()
     time_did = let_time_pass(office, moment, None)
+    forget_closed(office, moment.wall)
     return Sweep(
         lapsed=time_did.get("lapse", 0),
         delivered=time_did.get("deliver", 0),
@@ -50,6 +56,7 @@ def sweep(office: Office, caller: Principal) -> Sweep:
         purged=_purge(office, moment.wall),
         forgotten=_forget_memories(office, moment.wall),
         trimmed=office.store.trim_changes(office.limits.retain_changes),
+        climbed=climb_overdue(office, moment.wall),
     )
 
 

@@ -6,53 +6,33 @@ The first line says what it is; then records, then letters with their deliveries
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Conflict, Invalid
-from ..model.card import Beat, Card
 from ..model.codec import convert, encode
 from ..model.delivery import Delivery, State
 from ..model.message import Message
-from ..model.names import check_agent, check_id, check_scope
+from ..model.names import ONE_MAILBOX, check_agent, check_id, fold
 from ..model.query import LetterQuery, Query
-from ..model.record import BEAT, CARD, FORGOTTEN, GUARD, MEMBER, SPENT, Record
+from ..model.record import Record
 from ..model.values import check_time, read_json
 from ..store.base import Post, Put, Write
 from .authorize import Principal, authorize
 from .compose import CHECKS, Draft, compose, seal
-from .directory import check_card
-from .given import check_count, quoted
+from .given import check_count
 from .office import Office
+from .portable_records import alias_of, all_records, check_times, checked_record
 
 FORMAT = 1
 SLICE = 500
 IMPORT = "import"  # marks a room whose import is not finished
 
 
-class Memory(Struct):
-    """What is left of a deleted letter."""
-
-    id: str
-    digest: str
-    at: datetime
-    way: dict[str, Any]
-
-
-_VALUES: dict[str, Any] = {
-    CARD: Card,
-    BEAT: Beat,
-    GUARD: tuple[str, ...],
-    MEMBER: Literal[True],
-    FORGOTTEN: Memory,
-    SPENT: Memory,
-}
 _SAID = ("sender", *CHECKS)
-_CARD_SAYS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
 
 
 class Imported(Struct, frozen=True, kw_only=True):
@@ -64,10 +44,8 @@ def export_room(office: Office, caller: Principal) -> Iterator[bytes]:
     """The room, line by line. Letters accepted meanwhile may or may not be in it; none is ever half in it."""
     authorize(caller, "export")
     yield encode({"postroom": FORMAT, "room": office.store.cursor().store})
-    members = {MEMBER + scope for card in office.store.records(CARD) for scope in card.value.get("scopes", ())}
-    for kind in (CARD, BEAT, GUARD, *sorted(members), FORGOTTEN, SPENT):
-        for record in office.store.records(kind):
-            yield encode({"record": record})
+    for record in all_records(office):
+        yield encode({"record": record})
     after = 0
     while letters := office.store.letters(LetterQuery(after=after, limit=SLICE)):
         ids = tuple(letter.message.id for letter in letters)
@@ -97,6 +75,7 @@ def import_room(office: Office, caller: Principal, lines: Iterable[bytes | str])
             continue
         else:
             records += 1
+            slice += alias_of(write.record)
         slice.append(write)
         if len(slice) >= SLICE:
             office.store.commit(slice)
@@ -134,7 +113,7 @@ def _write(office: Office, line: bytes | str, field: str) -> Post | Put:
     value = _read(office, line, field)
     try:
         if "record" in value:
-            return _record(office, convert(value["record"], Record))
+            return checked_record(office, convert(value["record"], Record))
         message = convert(value.get("letter"), Message)
         return _post(office, message, convert(value.get("deliveries"), tuple[Delivery, ...]))
     except msgspec.ValidationError as broken:
@@ -147,7 +126,7 @@ def _write(office: Office, line: bytes | str, field: str) -> Post | Put:
 def _post(office: Office, message: Message, deliveries: tuple[Delivery, ...]) -> Post:
     """A letter that could have been sent here, with deliveries that could have come of it."""
     now = check_time(message.created_at, "created_at")
-    check_agent(message.sender, "sender")
+    message = _of_today(message)
     on_its_way = {"thread_id": message.thread_id, "hops": message.hops, "trace": message.trace}
     if replace(compose(office, _draft(message), now), **on_its_way) != message:
         raise Invalid("is not written as a letter is written here", field="letter")
@@ -155,11 +134,20 @@ def _post(office: Office, message: Message, deliveries: tuple[Delivery, ...]) ->
         check_agent(agent, "trace")
     check_count(message.hops, "hops", least=0)
     check_id(message.thread, "thread_id")
-    if len({delivery.mailbox for delivery in deliveries}) != len(deliveries):
-        raise Invalid("hold a mailbox twice", field="deliveries")
     boot = office.now().boot
     held = tuple(_delivery(message, delivery, boot) for delivery in deliveries)
+    if len({delivery.mailbox for delivery in held}) != len(held):
+        raise Invalid("hold a mailbox twice", field="deliveries")
     return Post(message=message, encoded=seal(message, office.limits), deliveries=held)
+
+
+def _of_today(message: Message) -> Message:
+    """A letter from a room where the human still had several mailboxes."""
+    sender = check_agent(message.sender, "sender")
+    named = tuple(replace(r, address=ONE_MAILBOX.get(fold(r.address), r.address)) for r in message.recipients)
+    if sender == message.sender and named == message.recipients:
+        return message
+    return replace(message, sender=sender, recipients=named)
 
 
 def _draft(message: Message) -> Draft:
@@ -176,36 +164,12 @@ def _delivery(message: Message, delivery: Delivery, boot: str) -> Delivery:
         raise Invalid("hold one of another letter", field="deliveries")
     if delivery.state is State.CLAIMED and delivery.lease is None:
         raise Invalid("hold a claimed one without its lease", field="deliveries")
-    check_agent(delivery.mailbox, "deliveries")
     check_count(delivery.revision, "deliveries")
     check_count(delivery.attempts, "deliveries", least=0)
+    mailbox = check_agent(delivery.mailbox, "deliveries")
     for moved in (delivery, *delivery.history):
-        _check_times(moved)
-    return _without_old_lease(replace(delivery, number=0, arrived=0), boot)
-
-
-def _record(office: Office, record: Record) -> Put:
-    kind = MEMBER if record.kind.startswith(MEMBER) else record.kind
-    if kind not in _VALUES:
-        raise Invalid(f"{quoted(kind)} is not a kind of record", field="kind")
-    value = convert(record.value, _VALUES[kind])
-    if isinstance(value, Struct):
-        _check_times(value)
-    if isinstance(value, Card):
-        said = {name: getattr(value, name) for name in _CARD_SAYS}
-        if check_card(office, record.key, office.now(), said).id != value.id:
-            raise Invalid("is the card of another", field="value")
-    if kind == MEMBER:
-        check_scope(record.kind.removeprefix(MEMBER), "kind")
-    if kind not in {FORGOTTEN, SPENT}:
-        check_agent(record.key, "key")
-    return Put(record=replace(record, revision=0))
-
-
-def _check_times(value: Struct) -> None:
-    for name in value.__struct_fields__:
-        if isinstance(getattr(value, name), datetime):
-            check_time(getattr(value, name), name)
+        check_times(moved)
+    return _without_old_lease(replace(delivery, mailbox=mailbox, number=0, arrived=0), boot)
 
 
 def _without_old_lease(delivery: Delivery, boot: str) -> Delivery:

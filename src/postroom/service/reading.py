@@ -13,13 +13,14 @@ from ..model import delivery as moves
 from ..model.change import Cursor
 from ..model.delivery import State
 from ..model.message import Priority
-from ..model.names import check_agent, check_id, check_kind, check_scope
+from ..model.names import check_agent, check_id, check_kind, check_scope, fold
 from ..model.query import Found, Moment, Query
 from ..model.values import check_label, check_time
 from .authorize import Principal, authorize
 from .compose import check_priority
 from .given import check_count, check_limit, listed
 from .moving import SLICE, let_time_pass, move_found
+from .naming import moved, resident
 from .office import Office
 from .waiting import wait_until
 
@@ -40,7 +41,7 @@ class Filter(Struct, frozen=True, kw_only=True):
 NO_FILTER = Filter()
 
 
-def narrow(query: Query, filter: Filter) -> Query:
+def narrow(office: Office, query: Query, filter: Filter) -> Query:
     """The query with the filter's checked values in it."""
     if filter is NO_FILTER:
         return query
@@ -48,7 +49,7 @@ def narrow(query: Query, filter: Filter) -> Query:
         query,
         kinds=tuple(check_kind(kind, "kinds") for kind in listed(filter.kinds, "kinds")),
         min_priority=check_priority(filter.min_priority, "min_priority"),
-        sender=None if filter.sender is None else check_agent(filter.sender, "sender"),
+        sender=None if filter.sender is None else resident(office, check_agent(filter.sender, "sender")),
         thread=None if filter.thread is None else check_id(filter.thread, "thread"),
         thread_tag=None if filter.thread_tag is None else check_label(filter.thread_tag, "thread_tag", 200),
         tag=None if filter.tag is None else check_label(filter.tag, "tag"),
@@ -71,7 +72,7 @@ def check(
     authorize(caller, "check", mailbox)
     moment = office.now()
     let_time_pass(office, moment, (mailbox,))
-    query = narrow(_offered(mailbox, moment, unread_only=unread_only, limit=check_limit(limit)), filter)
+    query = narrow(office, _offered(mailbox, moment, unread_only=unread_only, limit=check_limit(limit)), filter)
     if unread_only and not peek:
         found = move_found(office, query, "read", lambda delivery: moves.read(delivery, moment.wall))
     else:
@@ -82,8 +83,10 @@ def check(
 
 
 def check_spelling(office: Office, mailbox: str) -> None:
-    """Where nothing is found: is it because the name is spelt otherwise here?"""
+    """Where nothing is found: is it because the name is spelt otherwise here, or given up?"""
     held = office.store.spelling(mailbox)
+    if held is not None and fold(held) != fold(mailbox):
+        raise moved(mailbox, held, "mailbox")
     if held is not None and held != mailbox:
         raise LookAlike(f"{mailbox!r} reads like {held!r}", field="mailbox", hint=f"write {held!r}")
 
@@ -98,8 +101,9 @@ def read(office: Office, caller: Principal, mailbox: str, id: str) -> Found:
 
 def received(office: Office, mailbox: str, id: Any, field: str = "id") -> Found:
     """A letter as it lies in this mailbox. What is not there, and what is another's, is equally unknown."""
-    found = office.store.find(Query(mailbox=mailbox, message_ids=(check_id(id, field),)))
+    found = office.store.find(Query(mailbox=mailbox, message_ids=(check_id(id, field),), shown_only=True))
     if not found or found[0].delivery.state is State.QUEUED:
+        check_spelling(office, mailbox)
         raise UnknownMessage(f"no letter {id!r} in {mailbox!r}", field=field)
     return found[0]
 
@@ -191,11 +195,13 @@ def _first(
     office: Office, mailbox: str, moment: Moment, since: Cursor | None, until: int | None, filter: Filter
 ) -> list[Found]:
     if since is None:
-        return office.store.find(narrow(_offered(mailbox, moment, unread_only=True, limit=1), filter))
+        return office.store.find(narrow(office, _offered(mailbox, moment, unread_only=True, limit=1), filter))
     delivered = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
     after = since.number_for(mailbox)
-    query = Query(mailbox=mailbox, states=delivered, after=after, until=until, order="age", limit=1)
-    return office.store.find(narrow(query, filter))
+    query = Query(
+        mailbox=mailbox, states=delivered, shown_only=True, after=after, until=until, order="age", limit=1
+    )
+    return office.store.find(narrow(office, query, filter))
 
 
 def _stamp(office: Office, found: Sequence[Found], moment: Moment) -> list[Found]:

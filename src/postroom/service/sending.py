@@ -16,18 +16,21 @@ from msgspec.structs import asdict, replace
 from ..errors import Invalid, PostroomError, TooLarge, UnknownAgent
 from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
+from ..model.escalation import ESCALATION
 from ..model.handoff import Handoff
-from ..model.message import Message, RecipientKind, is_broadcast
+from ..model.message import Message, RecipientKind, is_any, is_broadcast
 from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
 from ..model.record import MEMBER, SPENT, spent_key
-from ..policy.admission import check_allowed, check_expiry, check_pace
+from ..policy.admission import check_expiry, check_pace
 from ..policy.hops import relay, without_letter
-from ..store.base import Plan, Post, Posted, Write
+from ..store.base import FEW, Plan, Post, Posted, Write
+from .addressing import addressed, routed_by, routed_to
 from .authorize import Principal, authorize
 from .compose import Draft, check_when, compose, pieces, seal
 from .dead import way_of
 from .given import listed
+from .naming import is_sent_by, names_of, resident, seen_by
 from .office import Office
 from .present import handoff_text
 from .reading import received
@@ -39,6 +42,7 @@ class Receipt(Struct, frozen=True, gc=False, kw_only=True):
     message: Message
     repeated: bool = False  # it had been sent before, with the same key
     unknown: tuple[str, ...] = ()  # recipients nobody here has heard from: a new mailbox, or a typing error
+    routed: tuple[str, ...] = ()  # who was chosen for `any:` addresses
 
     @property
     def id(self) -> str:
@@ -76,7 +80,7 @@ def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] 
             error.keys = tuple(post.message.key or post.message.id for post in posts)
         raise
     ours = posted[len(posted) - len(posts) :]  # before them may stand bounces
-    return [_receipt(office, p.message, outcome) for p, outcome in zip(posts, ours, strict=True)]
+    return [_receipt(office, post, outcome) for post, outcome in zip(posts, ours, strict=True)]
 
 
 def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahead: Mapping[str, int]) -> Post:
@@ -103,7 +107,8 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahea
         copies=tuple(others),
         quota=office.limits.inbox_quota,
         known_only=office.limits.unknown == "refuse",
-        admit=partial(check_allowed, message.sender),
+        admit=partial(addressed, office),
+        routes=any(is_any(name) for name, _ in first),
     )
 
 
@@ -133,12 +138,14 @@ def reply_draft(
 ) -> Draft:
     """An answer: thread, scope, priority, conversation and callback kept, "Re:" once."""
     authorize(caller, "send", mailbox)
-    letter = known_letter(office, mailbox, id)
-    to, cc = _answer_to(letter, mailbox, to_all=to_all)
+    letter = routed_to(office, known_letter(office, mailbox, id))
+    # What escalated is answered to everyone it went past: that is how an answer comes back down.
+    names = names_of(office, mailbox)
+    to, cc = _answer_to(letter, names, to_all=to_all or letter.kind == ESCALATION)
     kept: dict[str, Any] = {
         "to": to,
         "cc": cc,
-        "subject": _marked("Re:", letter.subject),
+        "subject": marked("Re:", letter.subject),
         "priority": letter.priority,
         "scope": letter.scope,
         "callback": letter.callback,
@@ -153,7 +160,7 @@ def forward_draft(
     authorize(caller, "send", mailbox)
     letter = known_letter(office, mailbox, id)
     kept: dict[str, Any] = {
-        "subject": _marked("Fwd:", letter.subject),
+        "subject": marked("Fwd:", letter.subject),
         "kind": letter.kind,
         "priority": letter.priority,
         "scope": letter.scope,
@@ -199,30 +206,34 @@ def _check_handoff(handoff: Any) -> Handoff:
 def known_letter(office: Office, mailbox: str, id: Any, field: str = "id") -> Message:
     """A letter this mailbox sent or received; any other is unknown."""
     letter = office.store.get((check_id(id, field),)).get(id)
-    if letter is not None and letter.message.sender == mailbox:
+    if letter is not None and is_sent_by(office, letter.message, mailbox):
         return letter.message
-    return received(office, mailbox, id, field).message.seen_by(mailbox)
+    return seen_by(office, received(office, mailbox, id, field).message, mailbox)
 
 
-def _answer_to(letter: Message, mailbox: str, *, to_all: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Whom an answer goes to: the sender (or, of one's own letter, whoever got it), and with all, the others."""
+def _answer_to(letter: Message, own: Sequence[str], *, to_all: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Whom an answer goes to: the sender (or, of one's own letter, whoever got it), and with all, the others.
+    `own`: the names of who answers.
+    """
     to = tuple(r.address for r in letter.recipients if r.kind == "to")
     cc = tuple(r.address for r in letter.recipients if r.kind == "cc")
-    if letter.sender == mailbox:
+    if letter.sender in own:
         return to or cc, cc if to_all else ()
     if not to_all:
         return (letter.sender,), ()
-    return (letter.sender, *(a for a in to if a != mailbox)), tuple(a for a in cc if a != mailbox)
+    return (letter.sender, *(a for a in to if a not in own)), tuple(a for a in cc if a not in own)
 
 
 def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relays: bool) -> Message:
     """Thread, conversation, hops and trace from the letter this one answers or passes on."""
-    parent = known_letter(office, message.sender, message.in_reply_to, "in_reply_to")
+    parent = routed_to(office, known_letter(office, message.sender, message.in_reply_to, "in_reply_to"))
     targets = [recipient.address for recipient in message.recipients]
     passed_to = targets if relays else without_letter(parent, targets)
     hops, trace = message.hops, message.trace
     if passed_to:
         reached = mailboxes if any(map(is_broadcast, passed_to)) else passed_to
+        if len(reached) <= FEW:  # whoever was renamed since is still the same
+            reached = [was for name in reached for was in names_of(office, resident(office, name))]
         hops, trace = relay(parent, message.sender, reached)
     return replace(
         message,
@@ -279,15 +290,18 @@ def _mailboxes(
     return named, members
 
 
-def _receipt(office: Office, message: Message, posted: Posted) -> Receipt:
+def _receipt(office: Office, post: Post, posted: Posted) -> Receipt:
+    message = post.message
     if not posted.repeated:
-        return Receipt(message=message, unknown=posted.unknown)
+        routed = routed_by(post, posted.written) if posted.written is not None else ()
+        return Receipt(message=message, unknown=posted.unknown, routed=routed)
     first = office.store.get((posted.message_id,)).get(posted.message_id)
     kept = replace(message, id=posted.message_id) if first is None else first.message
     return Receipt(message=kept, repeated=True)
 
 
-def _marked(mark: str, subject: str) -> str:
+def marked(mark: str, subject: str) -> str:
+    """The subject with a mark before it, once."""
     if not subject or subject.lower().startswith(mark.lower()):
         return subject
     return f"{mark} {subject}"[:1000]

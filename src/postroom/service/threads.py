@@ -10,6 +10,7 @@ from ..model.thread import Conversation, Thread, Turn, fold_conversation, fold_t
 from ..model.values import check_label
 from .authorize import Principal, authorize
 from .given import check_count
+from .naming import seen_by
 from .office import Office
 
 
@@ -88,4 +89,4 @@ def _authorize(caller: Principal, mailbox: str | None) -> None:
 
 
 def _visible(office: Office, mailbox: str | None, query: LetterQuery) -> list[Message]:
-    return [letter.message.seen_by(mailbox) for letter in office.store.letters(query)]
+    return [seen_by(office, letter.message, mailbox) for letter in office.store.letters(query)]

@@ -8,7 +8,7 @@ looks first and then says what to write, with nobody in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -17,9 +17,6 @@ from ..model.delivery import DURABLE, Delivery, State
 from ..model.message import Message, Priority
 from ..model.query import Found, LetterQuery, Moment, Query
 from ..model.record import Record
-
-Admit: TypeAlias = Callable[[str, Any], None]  # a mailbox and its guard's value; raises if the letter may not come
-
 
 FEW = 8  # up to so many recipients are looked up one by one
 
@@ -33,7 +30,9 @@ class Post(Struct, frozen=True, gc=False, kw_only=True):
     copies: tuple[str, ...] = ()  # further mailboxes, each with a delivery like the first
     quota: int | None = None  # refuse when an inbox holds this many unread letters
     known_only: bool = False  # refuse a recipient nobody has heard of
-    admit: Admit | None = None  # asked about every recipient that has a guard, inside the commit
+    # Asked inside the commit, at least where anybody has a guard: the letter as it may be written, or a refusal.
+    admit: Callable[[Post], Post] | None = None
+    routes: bool = False  # it must be asked in any case: somebody is still to be chosen
 
 
 class Move(Struct, frozen=True, gc=False):
@@ -57,7 +56,16 @@ class Forget(Struct, frozen=True):
     message_id: str
 
 
-Write: TypeAlias = Post | Move | Put | Forget
+class Rename(Struct, frozen=True):
+    """A mailbox has another name from now on, and its old one still means it. Nobody else may have the new one.
+    Where nobody is called `old`, it becomes another name of `new`.
+    """
+
+    old: str
+    new: str
+
+
+Write: TypeAlias = Post | Move | Put | Forget | Rename
 Plan: TypeAlias = Callable[[], Sequence[Write]]  # quick, and waits for nothing: everyone else stands in line
 
 
@@ -68,6 +76,7 @@ class Posted(Struct, frozen=True, gc=False, kw_only=True):
     number: int  # 0 when it repeats
     repeated: bool = False
     unknown: tuple[str, ...] = ()  # recipients that never registered nor wrote
+    written: Post | None = None  # the letter as it was written, if not as it was given
 
 
 class Letter(Struct, frozen=True, gc=False):
@@ -144,7 +153,7 @@ class Store(Protocol):
         ...
 
     def spelling(self, name: str) -> str | None:
-        """How the agent that counts as `name` is spelt here; None if there is none."""
+        """How the agent that counts as `name`, or was called so before, is spelt here; None if there is none."""
         ...
 
     def mailboxes(self) -> list[str]:
@@ -178,14 +187,18 @@ def must_last(write: Write) -> bool:
     return write.durable if isinstance(write, Put) else True
 
 
-def rung_by(writes: Sequence[Write]) -> set[str]:
+def rung_by(writes: Sequence[Write], posted: Sequence[Posted]) -> set[str]:
     """Whose bell a commit rings: those with something new to read or to claim."""
     rung: set[str] = set()
+    outcomes = iter(posted)
     for write in writes:
         if isinstance(write, Post):
-            for delivery in write.deliveries:
+            post = next(outcomes).written or write
+            for delivery in post.deliveries:
                 rung.add(delivery.mailbox)
-            rung.update(write.copies)
+            rung.update(post.copies)
         elif isinstance(write, Move) and write.after.state is State.UNREAD and write.action != "read":
             rung.add(write.after.mailbox)
+        elif isinstance(write, Rename):
+            rung.add(write.old)  # whoever still waits there is told
     return rung

@@ -17,6 +17,7 @@ def fits(delivery: Delivery, query: Query) -> bool:
         and (not query.states or delivery.state in query.states)
         and (not query.message_ids or delivery.message_id in query.message_ids)
         and not (query.unread_only and delivery.read_at is not None)
+        and not (query.shown_only and delivery.is_hidden)
         and delivery.priority >= query.min_priority
         and (query.after is None or (delivery.arrived or delivery.number) > query.after)
         and (query.until is None or (delivery.arrived or delivery.number) <= query.until)
@@ -24,11 +25,11 @@ def fits(delivery: Delivery, query: Query) -> bool:
     )
 
 
-def tells(message: Message, query: Query) -> bool:
-    """Is its letter?"""
+def tells(message: Message, query: Query, sender: str) -> bool:
+    """Is its letter? `sender` is what its sender is called now."""
     return (
         (not query.kinds or message.kind in query.kinds)
-        and (query.sender is None or message.sender == query.sender)
+        and (query.sender is None or sender == query.sender)
         and (query.thread is None or message.thread == query.thread)
         and (query.thread_tag is None or message.thread_tag == query.thread_tag)
         and (query.tag is None or query.tag in message.tags)

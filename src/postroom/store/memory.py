@@ -16,6 +16,7 @@ from ..errors import (
     IdTaken,
     IllegalMove,
     LookAlike,
+    NameTaken,
     QuotaFull,
     Resync,
     StaleRevision,
@@ -28,9 +29,9 @@ from ..model.delivery import OPEN, SETTLED, Delivery, State
 from ..model.message import Message, Priority
 from ..model.names import fold
 from ..model.query import Found, LetterQuery, Moment, Query
-from ..model.record import CARD, FORGOTTEN, GUARD, SPENT, Record, spent_key
+from ..model.record import CARD, FORGOTTEN, SPENT, Record, spent_key
 from ..model.thread import conversation_of
-from .base import Forget, Letter, Move, Plan, Post, Posted, Put, Write, rung_by
+from .base import Forget, Letter, Move, Plan, Post, Posted, Put, Rename, Write, rung_by
 from .bells import HouseBells, HouseWatch
 from .matching import SORT, by_arrival, fits, seconds_left, tells
 
@@ -78,6 +79,9 @@ class MemoryStore:
         self._deliveries: dict[tuple[int, str], Delivery] = {}
         self._records: dict[tuple[str, str], Record] = {}  # with their values encoded, like letters
         self._names: dict[str, tuple[str, bool]] = {}  # folded -> (name, known)
+        self._aliases: dict[
+            str, tuple[str, str]
+        ] = {}  # a former name, folded -> (as it was spelt, what it is now)
         self._changes: list[Change] = []
         self._last = 0
         self._trimmed = 0  # cursors below this need a resync
@@ -96,8 +100,9 @@ class MemoryStore:
                 self._last = last
                 del self._changes[changes:]
                 raise
-        self._bells.ring(rung_by(writes))
-        return tuple(posted for posted in outcomes if posted is not None)
+        posted = tuple(outcome for outcome in outcomes if outcome is not None)
+        self._bells.ring(rung_by(writes, posted))
+        return posted
 
     def sync(self) -> None:
         """Nothing here outlives the process."""
@@ -109,8 +114,10 @@ class MemoryStore:
             self._move(write, journal)
         elif isinstance(write, Put):
             self._put(write, journal)
-        else:
+        elif isinstance(write, Forget):
             self._forget(write, journal)
+        else:
+            self._rename(write, journal)
         return None
 
     def _post(self, post: Post, journal: Journal) -> Posted:
@@ -118,10 +125,11 @@ class MemoryStore:
         earlier = self._earlier(message)
         if earlier is not None:
             return earlier
+        given, post = post, post if post.admit is None else post.admit(post)
         deliveries = [*post.deliveries, *(replace(post.deliveries[0], mailbox=copy) for copy in post.copies)]
-        self._check_guards(post, [delivery.mailbox for delivery in deliveries])
         self._name(message.sender, "sender", journal, known=True)
         unknown = [d.mailbox for d in deliveries if not self._name(d.mailbox, "to", journal)]
+        deliveries = [replace(delivery, mailbox=self._now(delivery.mailbox)) for delivery in deliveries]
         if unknown and post.known_only:
             raise UnknownAgent(f"nobody here is called {unknown[0]!r}", field="to", hint="register it first")
         if post.quota is not None:
@@ -130,10 +138,11 @@ class MemoryStore:
         journal.set(self._letters, number, encode(message))
         journal.set(self._numbers, message.id, number)
         if message.key is not None:
-            journal.set(self._keys, (message.sender, message.key), number)
+            journal.set(self._keys, (self._now(message.sender), message.key), number)
         for delivery in deliveries:
             journal.set(self._deliveries, (number, delivery.mailbox), replace(delivery, number=number))
-        return Posted(message_id=message.id, number=number, unknown=tuple(unknown))
+        written = None if post is given else post
+        return Posted(message_id=message.id, number=number, unknown=tuple(unknown), written=written)
 
     def _earlier(self, message: Message) -> Posted | None:
         """The letter this one repeats, if any; IdTaken when it says something else."""
@@ -147,9 +156,9 @@ class MemoryStore:
                 return Posted(message_id=first["id"], number=0, repeated=True)
         number, field = self._numbers.get(message.id), "id"
         if number is None and message.key is not None:
-            number, field = self._keys.get((message.sender, message.key)), "key"
+            number, field = self._keys.get((self._now(message.sender), message.key)), "key"
             if number is None:
-                number = self._unkeyed(message.sender, message.key)
+                number = self._unkeyed(self._now(message.sender), message.key)
         if number is None:
             return None
         first = decode_message(self._letters[number])
@@ -163,13 +172,7 @@ class MemoryStore:
         if number is None:
             return None
         first = decode_message(self._letters[number])
-        return number if first.sender == sender and first.key is None else None
-
-    def _check_guards(self, post: Post, mailboxes: Iterable[str]) -> None:
-        for mailbox in mailboxes:
-            guard = self._records.get((GUARD, mailbox))
-            if guard is not None and post.admit is not None:
-                post.admit(mailbox, _shown(guard).value)
+        return number if self._now(first.sender) == sender and first.key is None else None
 
     def _check_quota(self, deliveries: Iterable[Delivery], quota: int) -> None:
         for mailbox in {delivery.mailbox for delivery in deliveries}:
@@ -182,13 +185,13 @@ class MemoryStore:
                 raise QuotaFull(f"the inbox of {mailbox!r} is full ({quota} letters)", field="to")
 
     def _move(self, move: Move, journal: Journal) -> None:
-        at = (move.before.number, move.before.mailbox)
+        at = (move.before.number, self._now(move.before.mailbox))
         current = self._deliveries.get(at)
         if current is None:
             raise UnknownMessage
         if current.revision != move.before.revision:
             raise StaleRevision
-        after = move.after
+        after = replace(move.after, mailbox=self._now(move.after.mailbox))
         change = self._note("moved", message_id=after.message_id, mailbox=after.mailbox, state=after.state)
         after = replace(after, arrived=change) if move.action == "deliver" else after
         journal.set(self._deliveries, at, after)
@@ -222,16 +225,55 @@ class MemoryStore:
         journal.drop(self._letters, number)
         journal.drop(self._numbers, message.id)
         if message.key is not None:
-            journal.drop(self._keys, (message.sender, message.key))
+            journal.drop(self._keys, (self._now(message.sender), message.key))
         self._note("forgot", message_id=message.id)
 
     def _name(self, name: str, field: str, journal: Journal, *, known: bool = False) -> bool:
         """Make sure the mailbox is there. Is it known?"""
-        held, was_known = self._names.get(fold(name), (name, False))
+        former = self._aliases.get(fold(name))
+        if former is not None and former[0] == name:
+            name = former[1]
+        held, was_known = self._names.get(fold(name), (former[0] if former else name, False))
         if held != name:
             raise LookAlike(f"{name!r} reads like {held!r}", field=field, hint=f"write {held!r}")
         journal.set(self._names, fold(name), (name, was_known or known))
         return was_known or known
+
+    def _now(self, name: str) -> str:
+        """What the mailbox of this name is called now."""
+        former = self._aliases.get(fold(name))
+        return former[1] if former is not None and former[0] == name else name
+
+    def _rename(self, write: Rename, journal: Journal) -> None:
+        old, new = fold(write.old), fold(write.new)
+        if old != new and old in self._names and new in self._names:
+            raise NameTaken(f"somebody else is called {write.new!r}", field="new")
+        before = self._names[old][0] if old in self._names else write.new
+        for name in (old, new):
+            former = self._aliases.get(name)
+            if former is not None and former[1] != before:
+                raise NameTaken(f"{name!r} was another's name", field="old" if name == old else "new")
+        _, known = self._names.get(old) or self._names.get(new, ("", False))
+        if old in self._names:
+            journal.drop(self._names, old)
+        journal.set(self._names, new, (write.new, known))
+        for name, (spelt, now) in list(self._aliases.items()):
+            if now == before:
+                journal.set(self._aliases, name, (spelt, write.new))
+        if new in self._aliases:
+            journal.drop(self._aliases, new)
+        if old != new:
+            journal.set(self._aliases, old, (write.old, write.new))
+        self._move_in(before, write.new, journal)
+
+    def _move_in(self, before: str, name: str, journal: Journal) -> None:
+        """All that lies under one name lies under another."""
+        for at in [at for at in self._deliveries if at[1] == before and before != name]:
+            journal.set(self._deliveries, (at[0], name), replace(self._deliveries[at], mailbox=name))
+            journal.drop(self._deliveries, at)
+        for key in [key for key in self._keys if key[0] == before and before != name]:
+            journal.set(self._keys, (name, key[1]), self._keys[key])
+            journal.drop(self._keys, key)
 
     def _note(self, what: Any, **facts: Any) -> int:
         self._last += 1
@@ -315,7 +357,8 @@ class MemoryStore:
 
     def spelling(self, name: str) -> str | None:
         with self._lock:
-            return self._names.get(fold(name), (None, False))[0]
+            former = self._aliases.get(fold(name))
+            return former[1] if former else self._names.get(fold(name), (None, False))[0]
 
     def mailboxes(self) -> list[str]:
         with self._lock:
@@ -361,7 +404,7 @@ class MemoryStore:
         for delivery in self._deliveries.values():
             if fits(delivery, query):
                 message = self._letter(delivery.number).message
-                if tells(message, query):
+                if tells(message, query, self._now(message.sender)):
                     yield Found(message, delivery)
 
     def _letter(self, number: int) -> Letter:
@@ -370,7 +413,9 @@ class MemoryStore:
     def _suits(self, letter: Letter, query: LetterQuery) -> bool:
         message = letter.message
         deliveries = [d for (number, _), d in self._deliveries.items() if number == letter.number]
-        party = {message.sender, *(d.mailbox for d in deliveries if d.state is not State.QUEUED)}
+        came = (d for d in deliveries if d.state is not State.QUEUED and not d.is_hidden)
+        sender = self._now(message.sender)
+        party = {sender, *(d.mailbox for d in came)}
         settled = [d.acked_at or d.dead_at for d in deliveries if d.state in SETTLED]
         return (
             (query.thread is None or message.thread == query.thread)
@@ -378,7 +423,7 @@ class MemoryStore:
             and (query.conversation is None or conversation_of(message) == query.conversation)
             and (query.scope is None or message.scope == query.scope)
             and (query.party is None or query.party in party)
-            and (query.sender is None or query.sender == message.sender)
+            and (query.sender is None or query.sender == sender)
             and (query.replies_in is None or query.replies_in == message.thread_id)
             and (
                 query.settled_before is None

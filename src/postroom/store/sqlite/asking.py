@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...model.delivery import UNSENT
 from ...model.message import DEFAULT_SCOPE
 from ...model.names import fold
 from ...model.query import LetterQuery, Moment, Query
@@ -24,6 +25,7 @@ _THREAD = (
     "IN (SELECT number FROM letters WHERE thread = ? UNION"
     " SELECT number FROM letters WHERE id = ? AND thread IS NULL)"
 )
+_SHOWN = f"NOT (d.state = 4 AND d.seen = 0 AND coalesce(d.reason, '') = '{UNSENT}')"
 _ORDER = {
     "inbox": "d.seen, d.rank, d.number",
     "priority": "d.rank, d.number",
@@ -172,8 +174,7 @@ def _pieces(query: Query) -> Iterator[tuple[str, list[Any]]]:
     if query.message_ids:
         marks = ", ".join("?" * len(query.message_ids))
         yield f"d.number IN (SELECT number FROM letters WHERE id IN ({marks}))", list(query.message_ids)
-    if query.unread_only:
-        yield "d.seen = 0", []
+    yield from _pieces_of_sight(query)
     if query.min_priority > 1:
         yield "d.rank <= ?", [RANK[query.min_priority]]
     if query.after is not None:
@@ -184,6 +185,13 @@ def _pieces(query: Query) -> Iterator[tuple[str, list[Any]]]:
         yield f"d.number {_THREAD}", [query.thread, query.thread]
     yield from _pieces_of_letter(query)
     yield from _pieces_of_time(query)
+
+
+def _pieces_of_sight(query: Query) -> Iterator[tuple[str, list[Any]]]:
+    if query.unread_only:
+        yield "d.seen = 0", []
+    if query.shown_only:
+        yield _SHOWN, []
 
 
 def _pieces_of_letter(query: Query) -> Iterator[tuple[str, list[Any]]]:
@@ -248,7 +256,7 @@ def _scope(scope: str | None) -> Iterator[tuple[str, list[Any]]]:
 
 def _party(party: str | None) -> Iterator[tuple[str, list[Any]]]:
     if party is not None:
-        at = f"d.number = l.number AND d.mailbox = {_MAILBOX} AND d.state > 0"
+        at = f"d.number = l.number AND d.mailbox = {_MAILBOX} AND d.state > 0 AND {_SHOWN}"
         received = f"EXISTS (SELECT 1 FROM deliveries d WHERE {at})"
         yield f"(l.sender = {_MAILBOX} OR {received})", [fold(party), party] * 2
 

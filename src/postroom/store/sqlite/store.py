@@ -29,6 +29,9 @@ from .writing import BY_KEY, NEXT_NUMBER, Writing, quarantine
 T = TypeVar("T")
 RECORD = "SELECT key, revision, value FROM records WHERE kind = ? AND key = ?"
 RECORDS = "SELECT key, revision, value FROM records WHERE kind = ? ORDER BY key"
+SPELLING = """
+SELECT name FROM mailboxes WHERE folded = ?1
+UNION ALL SELECT m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?1"""
 LOG = logging.getLogger("postroom")
 
 _ABANDONED: list[object] = []  # connections of a parent process: never touched, so never closed, after a fork
@@ -69,7 +72,7 @@ class SqliteStore:
             here.lock.leave()
         if not writes:
             return ()
-        bells = self._grasp(rung_by(writes))
+        bells = self._grasp(rung_by(writes, posted))
         try:
             if self._durable and any(map(must_last, writes)):
                 here.log.sync(here.lock)
@@ -173,7 +176,7 @@ class SqliteStore:
         return [id for (id,) in self._ask("SELECT id FROM quarantine ORDER BY number", [])]
 
     def spelling(self, name: str) -> str | None:
-        found = self._ask("SELECT name FROM mailboxes WHERE folded = ?", [fold(name)])
+        found = self._ask(SPELLING, [fold(name)])
         return found[0][0] if found else None
 
     def mailboxes(self) -> list[str]:

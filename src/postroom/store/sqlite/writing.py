@@ -22,7 +22,8 @@ from ...model.codec import decode_message, digest, encode
 from ...model.message import Message
 from ...model.names import fold
 from ...model.record import CARD, FORGOTTEN, GUARD, SPENT, spent_key
-from ..base import FEW, Admit, Forget, Move, Post, Posted, Put, Write
+from ..base import Forget, Move, Post, Posted, Put, Write
+from .renaming import rename
 from .rows import CHANGED, COLUMNS, STATE_NUMBER, Row, delivery_row, letter_row
 
 NEXT_NUMBER = """
@@ -48,6 +49,7 @@ INSERT INTO deliveries SELECT d.number, j.value, {", ".join(f"d.{column}" for co
 FROM json_each(?) j CROSS JOIN deliveries d WHERE d.number = ? AND d.mailbox = ?"""
 INSERT_CHANGE = "INSERT INTO changes (number, what, kind, key) VALUES (?, ?, ?, ?)"
 INSERT_MOVED = "INSERT INTO changes (number, what, letter, mailbox, state) VALUES (?, 'moved', ?, ?, ?)"
+BY_ALIAS = "SELECT m.id, a.name, m.known FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?"
 WAITING = """
 SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE mailbox = ?1 AND state = 1 AND seen = 0 LIMIT ?2)
 UNION ALL SELECT count(*) FROM deliveries WHERE mailbox = ?1 AND state = 0
@@ -100,8 +102,11 @@ class Writing:
                 moves.append(write)
             elif isinstance(write, Put):
                 self._put(write)
-            else:
+            elif isinstance(write, Forget):
                 self._forget(write)
+            else:
+                rename(self._database, write)
+                self._names.committed.pop(write.old, None)
         if moves:
             self._move(moves)
         return tuple(posted)
@@ -119,10 +124,11 @@ class Writing:
         earlier = self._earlier(message)
         if earlier is not None:
             return earlier
+        given = post
+        if post.admit is not None and (self._guarded or post.routes):
+            post = post.admit(post)
         names = [delivery.mailbox for delivery in post.deliveries]
         names += post.copies
-        if self._guarded and post.admit is not None:
-            self._check_guards(names, post.admit)
         sender, _ = self._mailbox(message.sender, "sender", known=True)
         places, unknown = self._places(names)
         if unknown and post.known_only:
@@ -137,7 +143,8 @@ class Writing:
         if post.copies:
             further = places[len(post.deliveries) :]
             self._execute(COPY_DELIVERY, (encode(further), number, places[0]))
-        return Posted(message_id=message.id, number=number, unknown=unknown)
+        written = None if post is given else post
+        return Posted(message_id=message.id, number=number, unknown=unknown, written=written)
 
     def _places(self, names: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
         """The numbers of these mailboxes, and which of them nobody has heard from."""
@@ -174,16 +181,6 @@ class Writing:
 
     def _by_key(self, sender: str, key: str) -> Sequence[tuple[Any, ...]]:
         return self._execute(BY_KEY, (fold(sender), sender, key)).fetchall()
-
-    def _check_guards(self, names: Sequence[str], admit: Admit) -> None:
-        guards = f"SELECT key, value FROM records WHERE kind = '{GUARD}'"
-        if len(names) <= FEW:
-            found = [row for name in names for row in self._execute(f"{guards} AND key = ?", (name,))]
-        else:
-            named = set(names)
-            found = [row for row in self._execute(guards) if row[0] in named]
-        for name, value in found:
-            admit(name, msgspec.json.decode(value))
 
     def _check_quota(self, names: Sequence[str], mailboxes: Sequence[int], quota: int) -> None:
         for name, mailbox in zip(names, mailboxes, strict=True):
@@ -258,6 +255,7 @@ class Writing:
 
     def _look_up(self, name: str, field: str, *, known: bool) -> tuple[int, bool]:
         found = self._execute("SELECT id, name, known FROM mailboxes WHERE folded = ?", (fold(name),)).fetchall()
+        found = found or self._execute(BY_ALIAS, (fold(name),)).fetchall()
         if not found:
             insert = "INSERT INTO mailboxes (folded, name, known) VALUES (?, ?, ?) RETURNING id"
             number = self._execute(insert, (fold(name), name, known)).get

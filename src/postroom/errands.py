@@ -1,0 +1,80 @@
+"""What a mailbox does besides its daily mail: send from a template, take a letter back, escalate, refuse mail.
+Decides nothing: calls the service.
+
+`Mailbox` has all of these verbs; they stand here so that both files can be read in one sitting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .model.escalation import Escalation
+from .model.message import Message
+from .service import escalating, guarding, sending, templates, unsending
+from .service.authorize import Principal
+from .service.compose import check_fields
+from .service.office import Office
+from .service.sending import Receipt
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .mailbox import Fields
+
+
+class Errands:
+    """The verbs of a mailbox for special occasions."""
+
+    name: str
+    _office: Office
+    _caller: Principal
+
+    def unsend(self, id: str) -> Message:
+        """Take back a letter that was sent here, from all its recipients or none, while nobody has claimed or
+        settled it. Gives the letter, to be mended and sent anew.
+        """
+        return unsending.unsend(self._office, self._caller, self.name, id)
+
+    def send_template(
+        self, to: Any, name: str, values: Mapping[str, Any] | None = None, **fields: Unpack[Fields]
+    ) -> Receipt:
+        """Send a letter made from a template of the room, with a value for each of its places."""
+        check_fields(fields)
+        draft = templates.template_draft(self._office, self._caller, self.name, to, name, values, **fields)
+        return sending.send(self._office, self._caller, [draft])[0]
+
+    # -- escalation
+
+    def escalate(
+        self, body: Any = None, *, reason: str, ladder: Sequence[str] | None = None, **fields: Unpack[Fields]
+    ) -> Receipt:
+        """Ask the one who stands above on the ladder. The answer comes into the same thread. A question that
+        nobody answers climbs, by `room.sweep()`.
+        """
+        check_fields(fields)
+        return escalating.escalate(
+            self._office, self._caller, self.name, body, reason=reason, ladder=ladder, **fields
+        )
+
+    def escalations(self, *, open_only: bool = True) -> list[Escalation]:
+        """What was escalated by this mailbox or to it, the oldest first."""
+        return escalating.escalations(self._office, self._caller, self.name, open_only=open_only)
+
+    def resolve(self, id: str) -> Escalation:
+        """Close an escalation without an answer; it climbs no further."""
+        return escalating.resolve(self._office, self._caller, self.name, id)
+
+    # -- whose mail is refused
+
+    def block(self, name: str) -> list[str]:
+        """Refuse mail from this name: its sender gets NotAllowed. Gives all names that are refused."""
+        return guarding.block(self._office, self._caller, self.name, name)
+
+    def unblock(self, name: str) -> list[str]:
+        """Take mail from this name again. Gives all names that are still refused."""
+        return guarding.unblock(self._office, self._caller, self.name, name)
+
+    def blocked(self) -> list[str]:
+        """The names whose mail is refused here."""
+        return guarding.blocked(self._office, self._caller, self.name)

@@ -1,0 +1,157 @@
+"""From addresses to mailboxes, inside the commit of a letter: whoever can do it (`any:python`), and the guards.
+
+It looks and the letter is written with nobody in between, so two senders do not both choose the same idle agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from msgspec.structs import replace
+
+from ..errors import NotAllowed, QuotaFull, UnknownAgent
+from ..model.delivery import State
+from ..model.guard import Guard, guard_from
+from ..model.message import Message, Recipient, is_any, same_name
+from ..model.names import ANY, fold
+from ..model.query import Query
+from ..model.record import CARD, GUARD
+from ..policy.admission import check_guard
+from ..policy.presence import is_routable
+from ..policy.routing import Candidate, least_busy
+from ..store.base import FEW, Post
+from .directory import agent_of
+from .naming import moved, names_of
+from .office import Office
+
+
+def addressed(office: Office, post: Post) -> Post:
+    """The letter as it may be written, or a refusal."""
+    gone = _check_guards(office, post)
+    if gone:
+        return addressed(office, _sent_on(post, gone))
+    return _routed(office, post) if post.routes else post
+
+
+def routed_by(given: Post, written: Post) -> tuple[str, ...]:
+    """Who was chosen for the `any:` addresses of a letter."""
+    named = {delivery.mailbox for delivery in given.deliveries}
+    return tuple(d.mailbox for d in written.deliveries if given.routes and d.mailbox not in named)
+
+
+def routed_to(office: Office, message: Message) -> Message:
+    """The letter, with those who got it in the place of `any:` addresses."""
+    if not any(is_any(recipient.address) for recipient in message.recipients):
+        return message
+    named = tuple(r for r in message.recipients if not is_any(r.address))
+    known = {fold(recipient.address) for recipient in named}
+    found = office.store.find(Query(message_ids=(message.id,), order="age"))
+    others = (
+        Recipient(f.delivery.mailbox, f.delivery.kind) for f in found if fold(f.delivery.mailbox) not in known
+    )
+    return replace(message, recipients=(*named, *(other for other in others if other.kind != "bcc")))
+
+
+def _check_guards(office: Office, post: Post) -> dict[str, str]:
+    """Pass, or a refusal. Says which of these names are given up, and for which.
+
+    Guards stand only where somebody set one, so mostly there is nothing to read.
+    """
+    sender = post.message.sender
+    mailboxes = [sender, *(delivery.mailbox for delivery in post.deliveries), *post.copies]
+    if len(mailboxes) > FEW:
+        guards = set(office.store.keys(GUARD))
+        mailboxes = [name for name in mailboxes if name in guards] if guards else []
+    gone: dict[str, str] = {}
+    for mailbox in mailboxes:
+        guard = _guard_at(office, mailbox)
+        if guard is not None and guard.moved_to is not None:
+            gone[mailbox] = guard.moved_to
+        elif guard is not None:
+            _ask(office, guard, sender, mailbox)
+    if sender in gone:
+        raise moved(sender, gone[sender], "sender")
+    return gone
+
+
+def _guard_at(office: Office, mailbox: str) -> Guard | None:
+    found = office.store.records(GUARD, mailbox)
+    return guard_from(found[0].value) if found else None
+
+
+def check_guard_at(office: Office, sender: str, mailbox: str) -> None:
+    """Pass, or NotAllowed, as the guard at this door says."""
+    guard = _guard_at(office, mailbox)
+    if guard is not None:
+        _ask(office, guard, sender, mailbox)
+
+
+def _ask(office: Office, guard: Guard, sender: str, mailbox: str) -> None:
+    """The guard knows people by the names they had when it was told of them."""
+    if not same_name(sender, mailbox):
+        check_guard(names_of(office, sender), mailbox, guard)
+
+
+def _sent_on(post: Post, gone: Mapping[str, str]) -> Post:
+    """The letter to the names of today, each once."""
+    first = {gone.get(d.mailbox, d.mailbox): d for d in reversed(post.deliveries)}
+    deliveries = tuple(replace(d, mailbox=name) for name, d in reversed(first.items()))
+    copies = dict.fromkeys(gone.get(name, name) for name in post.copies)
+    return replace(post, deliveries=deliveries, copies=tuple(name for name in copies if name not in first))
+
+
+def _routed(office: Office, post: Post) -> Post:
+    """The letter with an agent's mailbox in the place of each `any:`. Never one that has it already."""
+    message = post.message
+    taken = {fold(name) for name in (message.sender, *message.trace, *post.copies)}
+    taken |= {fold(delivery.mailbox) for delivery in post.deliveries}
+    deliveries = []
+    for delivery in post.deliveries:
+        mailbox = delivery.mailbox
+        if is_any(mailbox):
+            mailbox = _choose(office, post, mailbox.removeprefix(ANY).split(","), taken)
+            taken.add(fold(mailbox))
+        deliveries.append(replace(delivery, mailbox=mailbox))
+    return replace(post, deliveries=tuple(deliveries))
+
+
+def _choose(office: Office, post: Post, wanted: Collection[str], taken: Collection[str]) -> str:
+    """The least busy agent that can do all of this and takes the letter."""
+    refusal: NotAllowed | QuotaFull | None = None
+    for candidate in least_busy(_candidates(office, wanted, taken)):
+        try:
+            check_guard_at(office, post.message.sender, candidate.name)
+        except NotAllowed as refused:
+            refusal = refusal or refused
+            continue
+        if post.quota is None or candidate.letters < post.quota:
+            return candidate.name
+        refusal = QuotaFull(f"the inbox of {candidate.name!r} is full, and so is everybody's", field="to")
+    if refusal is not None:
+        raise refusal
+    skill = " and ".join(wanted)
+    raise UnknownAgent(
+        f"nobody else here can do {skill!a} now", field="to", hint="register agents with this capability"
+    )
+
+
+def _candidates(office: Office, wanted: Collection[str], taken: Collection[str]) -> list[Candidate]:
+    moment = office.now()
+    agents = [agent_of(office, record, moment) for record in office.store.records(CARD)]
+    able = [a for a in agents if set(wanted) <= set(a.card.capabilities) and fold(a.card.id) not in taken]
+    return [
+        Candidate(
+            name=agent.card.id,
+            tasks=len(agent.presence.current_tasks),
+            most_tasks=agent.card.max_concurrent_tasks,
+            letters=_open_letters(office, agent.card.id),
+            active_at=agent.presence.last_active_at,
+        )
+        for agent in able
+        if is_routable(agent.presence)
+    ]
+
+
+def _open_letters(office: Office, mailbox: str) -> int:
+    query = Query(mailbox=mailbox, states=(State.UNREAD, State.CLAIMED))
+    return sum(office.store.count(query).values())

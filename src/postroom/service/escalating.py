@@ -1,0 +1,191 @@
+"""Escalation: a question goes to the rung above its asker, and the answer comes back down.
+
+An answer goes to the asker and to every rung the question went past: the letter that climbed names them all, and
+answering an escalation answers everyone on it. Unanswered ones climb by the janitor (`climbing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..errors import Invalid, Missing
+from ..model.codec import convert, to_plain
+from ..model.delivery import UNSENT
+from ..model.escalation import ESCALATION, Escalation
+from ..model.message import same_name
+from ..model.names import check_agent, check_id, check_kind, fold
+from ..model.query import LetterQuery, Query
+from ..model.record import CLOSED_ESCALATION, OPEN_ESCALATION
+from ..policy.ladder import rungs_above, time_to_climb, urgency
+from ..store.base import Post, Write
+from .authorize import Principal, authorize
+from .compose import Draft, pieces
+from .given import listed
+from .naming import names_of
+from .office import POSTMASTER, Office
+from .records import find_record, put_record
+from .sending import Receipt, commit_posts, marked, prepare
+
+MARK = "Escalation:"
+
+
+def escalate(
+    office: Office,
+    caller: Principal,
+    mailbox: str,
+    body: Any,
+    /,
+    *,
+    reason: Any,
+    ladder: Any = None,
+    **more: Any,
+) -> Receipt:
+    """Ask the rung above. The letter and the record that lets it climb are one commit; a key makes it safe to try
+    again.
+    """
+    authorize(caller, "send", mailbox)
+    word = check_kind(reason, "reason")
+    rungs = rungs_above(check_ladder(office, ladder), mailbox)
+    now = office.now().wall
+    said = {"subject": "", "priority": None, "id": None, "key": None} | more
+    id = office.ids.message() if said["id"] is None else check_id(said["id"], "id")
+    escalation_id = _id(mailbox, said["key"] or id)
+    about = {"escalation_id": escalation_id, "reason": word, "asker": mailbox, "rung": 1}
+    own = {
+        "sender": mailbox,
+        "to": rungs[0],
+        "kind": ESCALATION,
+        "id": id,
+        "subject": marked(MARK, said["subject"] or word),
+        "priority": urgency(word) if said["priority"] is None else said["priority"],
+        "body": [*pieces(body), {"type": "data", "data": about, "schema": ESCALATION}],
+    }
+    post = prepare(office, caller, Draft(**(more | own)), now, {})
+    message = post.message
+    opened = Escalation(
+        id=escalation_id,
+        asker=mailbox,
+        reason=word,
+        subject=message.subject,
+        priority=message.priority,
+        rungs=rungs,
+        letters=(message.id,),
+        thread=message.thread,
+        opened_at=now,
+        since=now,
+        due_at=time_to_climb(now, office.limits),
+    )
+
+    def plan() -> Sequence[Write]:
+        if _is_repeat(office, post):
+            return [post]
+        return [put_record(OPEN_ESCALATION, opened.id, to_plain(opened), None), post]
+
+    return commit_posts(office, [post], plan)[0]
+
+
+def escalations(
+    office: Office, caller: Principal, mailbox: str | None, *, open_only: bool = True
+) -> list[Escalation]:
+    """Those this mailbox asked or was asked (None: the operator's view), the oldest first, as they are now."""
+    authorize(caller, "room" if mailbox is None else "escalations", mailbox)
+    kinds = (OPEN_ESCALATION,) if open_only else (OPEN_ESCALATION, CLOSED_ESCALATION)
+    found = [convert(record.value, Escalation) for kind in kinds for record in office.store.records(kind)]
+    seen = [as_it_is(office, one) for one in found if mailbox is None or _concerns(one, mailbox)]
+    shown = [one for one in seen if one.status == "open" or not open_only]
+    return sorted(shown, key=lambda one: (one.opened_at, one.id))
+
+
+def resolve(office: Office, caller: Principal, mailbox: str, id: str) -> Escalation:
+    """Close one without an answer, by its asker or by one it was put to; it climbs no further."""
+    authorize(caller, "escalations", mailbox)
+    closed: list[Escalation] = []
+
+    def plan() -> Sequence[Write]:
+        held = find_record(office, OPEN_ESCALATION, check_id(id, "id"))
+        found = None if held is None else convert(held.value, Escalation)
+        if found is None or not _concerns(found, mailbox):
+            raise Missing(f"no open escalation {id!r} at {mailbox!r}", field="id")
+        now = as_it_is(office, found)
+        if now.status == "open":
+            now = replace(now, status="resolved", closed_at=office.now().wall, closed_by=mailbox)
+        closed[:] = [now]
+        return close(office, now)
+
+    office.store.commit(plan)
+    return closed[0]
+
+
+def close(office: Office, closed: Escalation) -> list[Write]:
+    """Out of the way of the janitor, and kept for the audit. Part of a plan."""
+    held = find_record(office, OPEN_ESCALATION, closed.id)
+    before = find_record(office, CLOSED_ESCALATION, closed.id)
+    return [
+        put_record(OPEN_ESCALATION, closed.id, None, held),
+        put_record(CLOSED_ESCALATION, closed.id, to_plain(closed), before),
+    ]
+
+
+def as_it_is(office: Office, one: Escalation) -> Escalation:
+    """The escalation as its letters tell it: answered, if somebody it was put to wrote to the asker since;
+    resolved, if the asker took its letter back, or if it is deleted.
+    """
+    if one.status != "open":
+        return one
+    first = office.store.get(one.letters[:1]).get(one.letters[0])
+    if first is None or _is_unsent(office, one.letters[-1]):
+        return replace(one, status="resolved", closed_at=office.now().wall, closed_by=one.asker)
+    asker = names_of(office, one.asker)
+    for name in one.reached:
+        query = LetterQuery(replies_in=one.thread, sender=_spelt(office, name), after=first.number)
+        for letter in office.store.letters(query):
+            if any(recipient.address in asker for recipient in letter.message.recipients):
+                at = letter.message.created_at
+                return replace(one, status="answered", closed_at=at, closed_by=name)
+    return one
+
+
+def _spelt(office: Office, name: str) -> str:
+    return office.store.spelling(name) or name
+
+
+def check_ladder(office: Office, ladder: Any) -> list[str]:
+    """The names on a ladder, the lowest first; without one, those of the settings."""
+    names = office.limits.ladder.split(",") if ladder is None else listed(ladder, "ladder")
+    checked = [check_agent(name.strip() if isinstance(name, str) else name, "ladder") for name in names]
+    if any(fold(name) == POSTMASTER for name in checked):
+        raise Invalid(f"{POSTMASTER!r} takes no mail", field="ladder")
+    return list({fold(name): name for name in checked}.values())
+
+
+def _is_unsent(office: Office, id: str) -> bool:
+    found = office.store.find(Query(message_ids=(id,)))
+    return bool(found) and all(f.delivery.reason == UNSENT for f in found)
+
+
+def _concerns(one: Escalation, mailbox: str) -> bool:
+    return any(same_name(mailbox, name) for name in (one.asker, *one.reached))
+
+
+def _id(asker: str, key: Any) -> str:
+    """The same for the same letter sent again, whether it has a key or the id is its key."""
+    if not isinstance(key, str):
+        raise Invalid(f"must be text, not {type(key).__name__}", field="key")
+    return "ESC-" + blake2b(f"{asker} {key}".encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def _is_repeat(office: Office, post: Post) -> bool:
+    message = post.message
+    return not post.deliveries or office.store.sent(message.sender, message.key or message.id) is not None
+
+
+def span(since: datetime, now: datetime) -> str:
+    """How long it has waited, as people say it."""
+    minutes = max(int((now - since).total_seconds() // 60), 0)
+    hours, left = divmod(minutes, 60)
+    return f"{hours} h {left} min" if hours else f"{minutes} min"

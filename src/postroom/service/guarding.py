@@ -1,0 +1,85 @@
+"""Guards at the doors of mailboxes: allow lists, and names whose mail is refused.
+
+They are asked inside the commit of each letter (`sending`). A guard is there only where somebody set one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from ..errors import Invalid, TooLarge
+from ..model.card import EVERYONE, Card
+from ..model.guard import OPEN_DOOR, Guard, guard_from, guard_value
+from ..model.message import same_name
+from ..model.names import check_agent, fold
+from ..model.record import GUARD, Record
+from ..store.base import Write
+from .authorize import Principal, authorize
+from .naming import check_not_moved
+from .office import POSTMASTER, Office
+from .records import find_record, put_record
+
+MOST = 10_000  # names blocked by one mailbox
+
+
+def block(office: Office, caller: Principal, mailbox: str, name: str) -> list[str]:
+    """Refuse mail from this name from now on. Gives all names that are refused."""
+    authorize(caller, "block", mailbox)
+    blocked = check_agent(name, "name")
+    if fold(blocked) == POSTMASTER:
+        raise Invalid("the notices of the house cannot be refused", field="name")
+    if same_name(blocked, mailbox):
+        raise Invalid("nobody can refuse their own mail", field="name")
+
+    def add(names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(names) >= MOST:
+            raise TooLarge(f"{len(names)} names are blocked, the limit is {MOST}", field="name")
+        return names if any(same_name(blocked, held) for held in names) else (*names, blocked)
+
+    return _change(office, mailbox, add)
+
+
+def unblock(office: Office, caller: Principal, mailbox: str, name: str) -> list[str]:
+    """Take mail from this name again, if the allow list does. Gives all names that are still refused."""
+    authorize(caller, "block", mailbox)
+    freed = check_agent(name, "name")
+    return _change(office, mailbox, lambda names: tuple(held for held in names if not same_name(freed, held)))
+
+
+def blocked(office: Office, caller: Principal, mailbox: str) -> list[str]:
+    """The names whose mail is refused here, in order."""
+    authorize(caller, "block", mailbox)
+    check_not_moved(office, mailbox, "mailbox")
+    return sorted(_guard(find_record(office, GUARD, mailbox)).block)
+
+
+def allow_only(office: Office, name: str, card: Card) -> list[Write]:
+    """The guard a card asks for; who is blocked stays so. Part of a plan."""
+    held = find_record(office, GUARD, name)
+    allowed = (EVERYONE,) if EVERYONE in card.allow_from else card.allow_from
+    return _written(name, held, replace(_guard(held), allow=allowed))
+
+
+def _change(office: Office, mailbox: str, change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> list[str]:
+    after: tuple[str, ...] = ()
+
+    def plan() -> Sequence[Write]:
+        nonlocal after
+        check_not_moved(office, mailbox, "mailbox")
+        held = find_record(office, GUARD, mailbox)
+        guard = _guard(held)
+        after = change(guard.block)
+        return _written(mailbox, held, replace(guard, block=after))
+
+    office.store.commit(plan)
+    return sorted(after)
+
+
+def _guard(held: Record | None) -> Guard:
+    return OPEN_DOOR if held is None else guard_from(held.value)
+
+
+def _written(name: str, held: Record | None, guard: Guard) -> list[Write]:
+    return [] if guard == _guard(held) else [put_record(GUARD, name, guard_value(guard), held)]

@@ -1,0 +1,128 @@
+"""The records of a room on their way out and in: which of them travel, and whether one may come in.
+
+Nothing gets in around the validator, not even from our own exports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..errors import Invalid
+from ..model.card import Beat, Card
+from ..model.codec import convert
+from ..model.escalation import Escalation
+from ..model.guard import OPEN_DOOR, Guard, guard_from
+from ..model.names import check_agent, check_id, check_scope
+from ..model.record import (
+    BEAT,
+    CARD,
+    CLOSED_ESCALATION,
+    FORGOTTEN,
+    FORMER,
+    GUARD,
+    MEMBER,
+    OPEN_ESCALATION,
+    SPENT,
+    TEMPLATE,
+    Record,
+)
+from ..model.template import Template
+from ..model.values import check_time
+from ..store.base import Put, Rename, Write
+from .directory import check_card
+from .given import quoted
+from .office import Office
+from .templates import check_template
+
+
+class Memory(Struct):
+    """What is left of a deleted letter."""
+
+    id: str
+    digest: str
+    at: datetime
+    way: dict[str, Any]
+
+
+_VALUES: dict[str, Any] = {
+    CARD: Card,
+    BEAT: Beat,
+    GUARD: tuple[str, ...] | Guard,
+    FORMER: tuple[str, ...],
+    MEMBER: Literal[True],
+    TEMPLATE: Template,
+    OPEN_ESCALATION: Escalation,
+    CLOSED_ESCALATION: Escalation,
+    FORGOTTEN: Memory,
+    SPENT: Memory,
+}
+_CARD_SAYS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
+_TEMPLATE_SAYS = set(Template.__struct_fields__) - {"name"}
+
+
+def all_records(office: Office) -> Iterator[Record]:
+    """Everything that is kept besides letters, in an order in which it can come in again."""
+    members = {MEMBER + scope for card in office.store.records(CARD) for scope in card.value.get("scopes", ())}
+    kinds = [kind for kind in _VALUES if kind != MEMBER]
+    for kind in (*kinds, *sorted(members)):
+        yield from office.store.records(kind)
+
+
+def alias_of(record: Record) -> list[Write]:
+    """A note where somebody moved makes the old name another name of the new one."""
+    guard = guard_from(record.value) if record.kind == GUARD else OPEN_DOOR
+    return [] if guard.moved_to is None else [Rename(record.key, guard.moved_to)]
+
+
+def checked_record(office: Office, record: Record) -> Put:
+    """The record as it may be written, or an error that names what is wrong."""
+    kind = MEMBER if record.kind.startswith(MEMBER) else record.kind
+    if kind not in _VALUES:
+        raise Invalid(f"{quoted(kind)} is not a kind of record", field="kind")
+    value = convert(record.value, _VALUES[kind])
+    if isinstance(value, Struct):
+        check_times(value)
+    if kind == MEMBER:
+        check_scope(record.kind.removeprefix(MEMBER), "kind")
+    if kind in {OPEN_ESCALATION, CLOSED_ESCALATION}:
+        check_id(record.key, "key")
+    elif kind not in {FORGOTTEN, SPENT}:
+        check_agent(record.key, "key")
+    _check_value(office, record.key, value)
+    return Put(record=replace(record, revision=0))
+
+
+def check_times(value: Struct) -> None:
+    for name in value.__struct_fields__:
+        if isinstance(getattr(value, name), datetime):
+            check_time(getattr(value, name), name)
+
+
+def _check_value(office: Office, key: str, value: Any) -> None:
+    if isinstance(value, Card):
+        said = {name: getattr(value, name) for name in _CARD_SAYS}
+        if check_card(office, key, office.now(), said).id != value.id:
+            raise Invalid("is the card of another", field="value")
+    elif isinstance(value, Template):
+        said = {name: getattr(value, name) for name in _TEMPLATE_SAYS}
+        if check_template(office, key, said).name != value.name:
+            raise Invalid("is another template's", field="value")
+    elif isinstance(value, Guard):
+        for name in (*value.block, *((value.moved_to,) if value.moved_to else ())):
+            check_agent(name, "value")
+    elif isinstance(value, Escalation):
+        _check_escalation(key, value)
+
+
+def _check_escalation(key: str, value: Escalation) -> None:
+    for name in (value.asker, *value.rungs):
+        check_agent(name, "value")
+    for id in (value.thread, *value.letters):
+        check_id(id, "value")
+    if value.id != key or not value.letters or not 0 <= value.rung < len(value.rungs):
+        raise Invalid("is no escalation of this id", field="value")

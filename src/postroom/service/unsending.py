@@ -1,0 +1,58 @@
+"""Taking a letter back, while nobody has begun to work on it: from all its recipients, or from none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import IllegalMove, UnknownMessage
+from ..model import delivery as moves
+from ..model.delivery import UNSENT, Delivery, State
+from ..model.message import Message
+from ..model.names import check_id
+from ..model.query import Query
+from ..store.base import Move, Write
+from .authorize import Principal, authorize
+from .naming import is_sent_by
+from .office import Office
+
+_NAMED = 3  # so many holders are named in a refusal
+
+
+def unsend(office: Office, caller: Principal, mailbox: str, id: str) -> Message:
+    """Take a letter back. It is dead everywhere with the reason "unsent", and nobody can revive it; who had not
+    looked at it never sees it. Unsending twice is the same as once.
+    """
+    authorize(caller, "unsend", mailbox)
+    letter = office.store.get((check_id(id, "id"),)).get(id)
+    if letter is None or not is_sent_by(office, letter.message, mailbox):
+        raise UnknownMessage(f"no letter {id!r} was sent by {mailbox!r}", field="id")
+    now = office.now().wall
+
+    def plan() -> Sequence[Write]:
+        found = [f.delivery for f in office.store.find(Query(message_ids=(id,), order="age"))]
+        if all(_is_unsent(delivery) for delivery in found):
+            return []
+        _check_untouched(found)
+        return [Move(delivery, moves.unsend(delivery, now), "unsend") for delivery in found]
+
+    office.store.commit(plan)
+    return letter.message
+
+
+def _is_unsent(delivery: Delivery) -> bool:
+    return delivery.state is State.DEAD and delivery.reason == UNSENT
+
+
+def _check_untouched(deliveries: Sequence[Delivery]) -> None:
+    """Refuse, and say who has it, once somebody has claimed or settled it. A claim that was given back as if it
+    had never been does not count; a failed try does.
+    """
+    taken = [d for d in deliveries if d.state not in {State.QUEUED, State.UNREAD} or d.attempts]
+    if taken:
+        told = [f"{d.mailbox} ({_what_happened(d)})" for d in taken[:_NAMED]]
+        more = f" and {len(taken) - _NAMED} more" if len(taken) > _NAMED else ""
+        raise IllegalMove(f"too late to unsend: {', '.join(told)}{more}", field="id", hint="send a correction")
+
+
+def _what_happened(delivery: Delivery) -> str:
+    return str(delivery.state) if delivery.state is not State.UNREAD else "tried it before"

@@ -1,0 +1,113 @@
+"""What every store promises about a mailbox that gets another name: mail follows, the old name still means it."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.errors import LookAlike, NameTaken, StaleRevision
+from postroom.model import delivery as moves
+from postroom.model.delivery import State
+from postroom.model.query import LetterQuery, Query
+from postroom.store.base import Move, Rename, Store
+from tests.contract.conftest import Reboot
+from tests.letters import BOOT, NOW, everything, held, ids, lease, letter, names, note, post, send
+
+
+def test_all_mail_follows_the_new_name(store: Store, reboot: Reboot) -> None:
+    for id in ("m1", "m2", "m3"):
+        send(store, id)
+    send(store, "m4", ["ann"], sender="bob", key="k")
+    store.commit([Move(held(store, "m2"), moves.ack(held(store, "m2"), NOW, archive=False), "ack")])
+    store.commit([Rename("bob", "bert")])
+    for room in (store, reboot(BOOT)):
+        assert ids(room, Query(mailbox="bert", order="age")) == ["m1", "m2", "m3"]
+        assert ids(room, Query(mailbox="bob")) == []
+        assert ids(room, Query(mailbox="ann", sender="bert")) == ["m4"]
+        assert names(room.letters(LetterQuery(sender="bert"))) == ["m4"]
+        assert names(room.letters(LetterQuery(party="bert"))) == ["m1", "m2", "m3", "m4"]
+        assert {found.delivery.mailbox for found in room.find(Query(mailbox="bert"))} == {"bert"}
+        assert room.mailboxes() == ["ann", "bert"]
+        assert room.spelling("bob") == room.spelling("BOB") == room.spelling("bert") == "bert"
+        first = room.sent("bert", "k")
+        assert first and first.message.sender == "bob"  # letters never change
+
+
+def test_mail_to_the_old_name_arrives_and_is_known(store: Store) -> None:
+    send(store, "m1", ["ann"], sender="bob")
+    store.commit([Rename("bob", "bert")])
+    (posted,) = store.commit([post(letter("m2", ["bob"]))])
+    assert posted.unknown == ()
+    assert ids(store, Query(mailbox="bert")) == ["m2"]
+    store.commit([post(letter("m3", ["ann"], sender="bob"))])  # as an import does
+    assert names(store.letters(LetterQuery(sender="bert"))) == ["m1", "m3"]
+    assert store.mailboxes() == ["ann", "bert"]
+    with pytest.raises(LookAlike):
+        store.commit([post(letter("m4", ["Bob"]))])
+
+
+def test_a_delivery_found_under_the_old_name_can_still_be_moved(store: Store) -> None:
+    before = send(store, "m1")
+    store.commit([Rename("bob", "bert")])
+    claimed = moves.claim(before, lease())
+    store.commit([Move(before, claimed, "claim")])
+    assert held(store, "m1", "bert").state is State.CLAIMED
+    with pytest.raises(StaleRevision):
+        store.commit([Move(before, claimed, "claim")])
+
+
+def test_a_name_may_be_changed_again_and_back(store: Store, reboot: Reboot) -> None:
+    send(store, "m1")
+    store.commit([Rename("bob", "bert")])
+    store.commit([Rename("bert", "bart")])
+    assert [store.spelling(name) for name in ("bob", "bert", "bart")] == ["bart"] * 3
+    store.commit([Rename("bart", "bob")])
+    again = reboot(BOOT)
+    assert [again.spelling(name) for name in ("bob", "bert", "bart")] == ["bob"] * 3
+    assert ids(again, Query(mailbox="bob")) == ["m1"]
+    again.commit([post(letter("m2", ["bert"])), post(letter("m3", ["bart"])), post(letter("m4", ["bob"]))])
+    assert ids(again, Query(mailbox="bob", order="age")) == ["m1", "m2", "m3", "m4"]
+
+
+def test_only_the_case_may_change(store: Store) -> None:
+    send(store, "m1")
+    store.commit([Rename("bob", "Bob")])
+    assert store.spelling("bob") == "Bob"
+    assert ids(store, Query(mailbox="Bob")) == ["m1"]
+    assert store.mailboxes() == ["Bob", "ann"]
+
+
+def test_a_name_that_is_taken_is_refused_and_nothing_happens(store: Store) -> None:
+    send(store, "m1")
+    send(store, "m2", ["cleo"])
+    store.commit([Rename("cleo", "clio")])
+    before = everything(store)
+    for old, new in (("bob", "ann"), ("bob", "ANN"), ("bob", "cleo"), ("cleo", "bob")):
+        with pytest.raises(NameTaken):
+            store.commit([Rename(old, new)])
+    with pytest.raises(StaleRevision):
+        store.commit([Rename("bob", "bert"), note("never", revision=99)])
+    assert everything(store) == before
+    assert (store.spelling("bert"), store.spelling("bob"), ids(store, Query(mailbox="bob"))) == (
+        None,
+        "bob",
+        ["m1"],
+    )
+    store.commit([post(letter("m3"))])
+    assert ids(store, Query(mailbox="bob", order="age")) == ["m1", "m3"]
+
+
+def test_a_name_nobody_has_becomes_another_name(store: Store) -> None:
+    """As an import needs it: first the names, then the letters."""
+    store.commit([Rename("old", "new")])
+    store.commit([Rename("old", "new")])
+    store.commit([post(letter("m1", ["old"])), post(letter("m2", ["new"], sender="old"))])
+    assert ids(store, Query(mailbox="new", order="age")) == ["m1", "m2"]
+    assert store.mailboxes() == ["ann", "new"]
+
+
+def test_whoever_waits_under_the_old_name_is_woken(store: Store) -> None:
+    send(store, "m1")
+    watch = store.watch(["bob"])
+    store.commit([Rename("bob", "bert")])
+    assert watch.wait(5)
+    watch.close()

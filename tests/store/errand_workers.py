@@ -1,0 +1,57 @@
+"""What the processes of `test_errand_races` do. Each writes down what it was told, as in `workers`."""
+
+from __future__ import annotations
+
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+from postroom import IllegalMove, Room
+from postroom.settings import Settings
+from postroom.store.sqlite.store import SqliteStore
+from tests.rooms import FakeClock
+from tests.store.workers import Ledger, enter
+
+LETTERS = 60
+HOURS = 4 * 3600.0
+
+
+def room_of(store: SqliteStore, hours_later: float = 0) -> Room:
+    clock = FakeClock()
+    clock.advance(hours_later)
+    return Room(store, Settings(), clock=clock)
+
+
+def claim_or_unsend(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
+    """The first two take letters back, the others work on them."""
+    ledger, room = Ledger(folder, name), room_of(enter(folder, line, kind))
+    if name in {"worker0", "worker1"}:
+        for number in range(LETTERS):
+            try:
+                room.mailbox("ann").unsend(f"m{number}")
+            except IllegalMove:
+                continue
+            ledger.write(f"unsent m{number}")
+        return
+    while (work := room.mailbox("bob").claim()) is not None:
+        ledger.write(f"claimed {work.id}")
+        try:
+            work.ack()
+        except IllegalMove:  # a store with a bug: it was taken back while we held it
+            continue
+
+
+def sweep(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
+    """Everyone is the janitor, and it is four hours later."""
+    room = room_of(enter(folder, line, kind), HOURS)
+    Ledger(folder, name).write(str(room.sweep().climbed))
+
+
+def send_or_rename(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
+    """The first renames bob again and again, the others go on writing to bob."""
+    ledger, room = Ledger(folder, name), room_of(enter(folder, line, kind))
+    if name == "worker0":
+        for number in range(10):
+            room.rename(f"bob{number - 1}" if number else "bob", f"bob{number}")
+        return
+    for _ in range(25):
+        ledger.write(room.mailbox(name).send("bob", "x").id)
