@@ -33,8 +33,8 @@ def test_the_public_door_is_pinned() -> None:
         Agent BadStore Batch Busy Card Change Conflict Conversation Cursor Damaged DeadlinePassed
         Delivery Draft Handoff HopsSpent IdTaken IllegalMove Imported Invalid LeaseLost Letter LookAlike
         LoopDetected Mailbox Message Missing NameTaken NotAllowed Part PostroomError Presence Priority
-        QuotaFull Receipt Recipient Refused Resync Room SchemaTooNew StaleRevision State StoreBusy
-        StoreFailing Sweep Thread TooFast TooLarge Turn UnknownAgent UnknownMessage Unreadable Work
+        QuotaFull Receipt Recipient Refused Resync Room SchemaTooNew StaleRevision Standing State StoreBusy
+        StoreFailing Sweep Task TaskState Thread TooFast TooLarge Turn UnknownAgent UnknownMessage Unreadable Work
         __version__ aio data draft event file open reference text
     """.split()
     assert expected == sorted(postroom.__all__)

@@ -53,12 +53,14 @@ if TYPE_CHECKING:
     from .model.handoff import Handoff
     from .model.message import Message, Priority, Recipient
     from .model.parts import Part, data, event, file, reference, text
+    from .model.task import Standing, TaskState
     from .model.thread import Conversation, Thread, Turn
     from .room import Room, open
     from .service.compose import Draft
     from .service.janitor import Sweep
     from .service.portable import Imported
     from .service.sending import Receipt
+    from .task import Task
 
 __version__ = "0.1.0"
 
@@ -103,10 +105,13 @@ __all__ = [
     "Room",
     "SchemaTooNew",
     "StaleRevision",
+    "Standing",
     "State",
     "StoreBusy",
     "StoreFailing",
     "Sweep",
+    "Task",
+    "TaskState",
     "Thread",
     "TooFast",
     "TooLarge",
@@ -140,12 +145,14 @@ _HOMES = {
     "model.handoff": "Handoff",
     "model.message": "Message Priority Recipient",
     "model.parts": "Part data event file reference text",
+    "model.task": "Standing TaskState",
     "model.thread": "Conversation Thread Turn",
     "room": "Room open",
     "service.compose": "Draft",
     "service.janitor": "Sweep",
     "service.portable": "Imported",
     "service.sending": "Receipt",
+    "task": "Task",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -18,6 +18,8 @@ from .parts import Part
 FIRST_HOPS = 3  # A→B→C→D is the longest chain of relays
 DEFAULT_SCOPE = "default"
 BOUNCE = "bounce"  # the kind of a notice about mail that could not be delivered
+OVERDUE = "task_overdue"  # and of one about a task that is not over at its deadline
+AUTOMATIC = frozenset({BOUNCE, OVERDUE})  # only the house writes these
 
 RecipientKind: TypeAlias = Literal["to", "cc", "bcc"]
 
@@ -88,7 +90,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def is_automatic(self) -> bool:
         """Was this written by the house? Such a letter never causes another automatic one."""
-        return self.kind == BOUNCE
+        return self.kind in AUTOMATIC
 
     def seen_by(self, mailbox: str | None) -> Message:
         """This letter as `mailbox` may see it: bcc is shown to the sender and to that recipient alone."""

@@ -18,6 +18,10 @@ line and the wire) only parses, calls and prints.
     bouncing   notices to the sender of a letter that died
     threads    threads, conversations, turns
     directory  cards, heartbeats, presence
+    tasks      give a task, find it again, list them
+    task_moves take a task on, finish it, cancel it; admission
+    taskbook   where each task stands, kept in the commit of its letters
+    overdue    notices to the giver of a task that is not over at its deadline
     janitor    what time does when nobody looks: leases, expiry, archive, retention
     portable   a whole room as JSON lines
     present    letters as text for prompts

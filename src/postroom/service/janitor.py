@@ -1,4 +1,4 @@
-"""What must happen when nobody looks: leases, expiry, archive, retention. A callable; nothing runs by itself."""
+"""What must happen when nobody looks: leases, expiry, archive, retention, deadlines. Nothing runs by itself."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from .authorize import Principal, authorize
 from .dead import forget
 from .moving import SLICE, let_time_pass, move_found
 from .office import Office
+from .overdue import report_overdue
+from .taskbook import all_active
 
 CHORE = "chore"  # records of when something was last done
 DAY = 24 * 3600
@@ -34,6 +36,7 @@ class Sweep(Struct, frozen=True, kw_only=True):
     purged: int = 0
     forgotten: int = 0  # memories of purged letters that were old enough
     trimmed: int = 0  # changes
+    overdue: int = 0  # tasks past their deadline, of which their givers were told
 
 
 def sweep(office: Office, caller: Principal) -> Sweep:
@@ -50,6 +53,7 @@ def sweep(office: Office, caller: Principal) -> Sweep:
         purged=_purge(office, moment.wall),
         forgotten=_forget_memories(office, moment.wall),
         trimmed=office.store.trim_changes(office.limits.retain_changes),
+        overdue=report_overdue(office, moment.wall),
     )
 
 
@@ -67,14 +71,15 @@ def _archive(office: Office, now: datetime) -> int:
 
 
 def _purge(office: Office, now: datetime) -> int:
-    """By age, then by count; only what is done or dead everywhere."""
+    """By age, then by count; only what is done or dead everywhere, and opened no task that goes on."""
     purged = 0
+    spared = tuple(letter for letters in all_active(office).values() for letter in letters)
     cutoff = purge_cutoff(now, office.limits)
     if cutoff is not None:
-        purged += _purge_slices(office, LetterQuery(settled_before=cutoff, limit=SLICE), now)
+        purged += _purge_slices(office, LetterQuery(settled_before=cutoff, spared=spared, limit=SLICE), now)
     if office.limits.retain_count:
         keep = office.limits.retain_count
-        query = LetterQuery(settled_before=now, order="newest", skip=keep, limit=SLICE)
+        query = LetterQuery(settled_before=now, spared=spared, order="newest", skip=keep, limit=SLICE)
         purged += _purge_slices(office, query, now)
     return purged
 

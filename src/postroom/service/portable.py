@@ -20,7 +20,20 @@ from ..model.delivery import Delivery, State
 from ..model.message import Message
 from ..model.names import check_agent, check_id, check_scope
 from ..model.query import LetterQuery, Query
-from ..model.record import BEAT, CARD, FORGOTTEN, GUARD, MEMBER, SPENT, Record
+from ..model.record import (
+    ACTIVE,
+    BEAT,
+    CARD,
+    DUE,
+    FORGOTTEN,
+    GUARD,
+    MEMBER,
+    SESSION,
+    SPENT,
+    TASKS,
+    Record,
+)
+from ..model.task import Standing
 from ..model.values import check_time, read_json
 from ..store.base import Post, Put, Write
 from .authorize import Principal, authorize
@@ -28,6 +41,7 @@ from .compose import Draft, compose, seal
 from .directory import check_card
 from .given import check_count, quoted
 from .office import Office
+from .taskbook import Due
 
 FORMAT = 1
 SLICE = 500
@@ -50,7 +64,12 @@ _VALUES: dict[str, Any] = {
     MEMBER: Literal[True],
     FORGOTTEN: Memory,
     SPENT: Memory,
+    TASKS: Standing,
+    ACTIVE: tuple[str, ...],
+    DUE: Due,
+    SESSION: dict[str, Any],
 }
+_FAMILIES = (MEMBER, TASKS)  # kinds that go on with a name
 _SAID = set(Draft.__struct_fields__) & set(Message.__struct_fields__)
 _CARD_SAYS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
 
@@ -65,7 +84,8 @@ def export_room(office: Office, caller: Principal) -> Iterator[bytes]:
     authorize(caller, "export")
     yield encode({"postroom": FORMAT, "room": office.store.cursor().store})
     members = {MEMBER + scope for card in office.store.records(CARD) for scope in card.value.get("scopes", ())}
-    for kind in (CARD, BEAT, GUARD, *sorted(members), FORGOTTEN, SPENT):
+    tasks = [TASKS + mailbox for mailbox in office.store.mailboxes()]
+    for kind in (CARD, BEAT, GUARD, *sorted(members), FORGOTTEN, SPENT, *tasks, ACTIVE, DUE, SESSION):
         for record in office.store.records(kind):
             yield encode({"record": record})
     after = 0
@@ -182,8 +202,8 @@ def _delivery(message: Message, delivery: Delivery, boot: str) -> Delivery:
 
 
 def _record(office: Office, record: Record) -> Put:
-    kind = MEMBER if record.kind.startswith(MEMBER) else record.kind
-    if kind not in _VALUES:
+    kind = next((family for family in _FAMILIES if record.kind.startswith(family)), record.kind)
+    if kind not in _VALUES or (kind in _FAMILIES and kind == record.kind):
         raise Invalid(f"{quoted(kind)} is not a kind of record", field="kind")
     value = convert(record.value, _VALUES[kind])
     if isinstance(value, Struct):
@@ -194,9 +214,27 @@ def _record(office: Office, record: Record) -> Put:
             raise Invalid("is the card of another", field="value")
     if kind == MEMBER:
         check_scope(record.kind.removeprefix(MEMBER), "kind")
-    if kind not in {FORGOTTEN, SPENT}:
+    if isinstance(value, Standing):
+        _check_standing(value, record)
+    if kind == SESSION:
+        giver, _, letter = record.key.partition(" ")
+        check_agent(giver, "key")
+        check_id(letter, "key")
+    elif kind in {TASKS, DUE}:
+        check_id(record.key, "key")
+    elif kind not in {FORGOTTEN, SPENT}:
         check_agent(record.key, "key")
     return Put(record=replace(record, revision=0))
+
+
+def _check_standing(task: Standing, record: Record) -> None:
+    """A page of the book of tasks lies with one of the two whom it concerns, under the letter it names."""
+    if record.kind.removeprefix(TASKS) not in {task.giver, task.receiver} or record.key != task.letter:
+        raise Invalid("is the task of others", field="value")
+    for agent in (task.giver, task.receiver):
+        check_agent(agent, "value")
+    for id in (task.id, task.thread, task.last):
+        check_id(id, "value")
 
 
 def _check_times(value: Struct) -> None:

@@ -31,6 +31,7 @@ from .given import listed
 from .office import Office
 from .present import handoff_text
 from .reading import received
+from .taskbook import enter
 
 FEW = 8  # up to so many recipients are looked up one by one
 
@@ -70,11 +71,13 @@ def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now:
 
 def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
     """Commit `writes`, which end with these letters. Allow lists are read in the same commit."""
+    noted = [post.message for post in posts if post.message.task is not None]
 
     def plan() -> Sequence[Write]:
         for post in posts:
             _check_guards(office, post)
-        return writes() if callable(writes) else writes
+        planned = writes() if callable(writes) else writes
+        return [*enter(office, noted), *planned] if noted else planned
 
     try:
         posted = office.store.commit(plan if posts else writes)
