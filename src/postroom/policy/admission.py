@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from ..errors import DeadlinePassed, NotAllowed, PostroomError, QuotaFull, Refused, TooFast
+from ..errors import DeadlinePassed, NotAllowed, PostroomError, QuotaFull, TooFast
 from ..model.card import EVERYONE, Card
 from ..model.message import Message, same_name
 from ..model.task import Standing
@@ -66,7 +66,8 @@ REASONS: dict[type[PostroomError], str] = {
 }
 
 
-def refusal(refused: Refused | QuotaFull) -> str:
+def refusal(refused: PostroomError) -> str:
+    """One word for why a task was refused."""
     return REASONS[type(refused)]
 
 

@@ -216,15 +216,22 @@ def _record(office: Office, record: Record) -> Put:
         check_scope(record.kind.removeprefix(MEMBER), "kind")
     if isinstance(value, Standing):
         _check_standing(value, record)
-    if kind == SESSION:
-        giver, _, letter = record.key.partition(" ")
+    if kind == ACTIVE:
+        for letter in value:
+            check_id(letter, "value")
+    _check_key(kind, record.key)
+    return Put(record=replace(record, revision=0))
+
+
+def _check_key(kind: str, key: str) -> None:
+    if kind in {TASKS, DUE}:
+        check_id(key, "key")
+    elif kind == SESSION:
+        giver, _, letter = key.partition(" ")
         check_agent(giver, "key")
         check_id(letter, "key")
-    elif kind in {TASKS, DUE}:
-        check_id(record.key, "key")
     elif kind not in {FORGOTTEN, SPENT}:
-        check_agent(record.key, "key")
-    return Put(record=replace(record, revision=0))
+        check_agent(key, "key")
 
 
 def _check_standing(task: Standing, record: Record) -> None:
