@@ -95,6 +95,20 @@ def test_a_task_that_is_not_given_leaves_no_session(room: Room) -> None:
     assert room._office.store.keys(SESSION) == []
 
 
+def test_a_task_that_goes_on_outlives_any_retention_by_count(house: House, clock: FakeClock) -> None:
+    room = house.room(retain_count=1)
+    id = room.mailbox("ann").give_task("bob", "x", session=OURS).id
+    room.mailbox("bob").task(id).accept()
+    for letter in room.mailbox("ann").check():
+        letter.ack()
+    for number in range(5):
+        room.mailbox("bob").read(room.mailbox("ann").send("bob", str(number)).id).ack()
+    clock.advance(1)
+    assert room.sweep().purged == 5  # the update, and all but one of the others
+    room.mailbox("bob").task(id).complete()
+    assert (room.mailbox("ann").task(id).state, room.mailbox("ann").task(id).session) == ("completed", OURS)
+
+
 def test_a_session_goes_with_retention_when_the_task_is_over(house: House, clock: FakeClock) -> None:
     room = house.room(retain_for=3600)
     id = room.mailbox("ann").give_task("bob", "x", session=OURS).id

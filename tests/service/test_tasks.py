@@ -14,6 +14,7 @@ from postroom import (
     IllegalMove,
     Invalid,
     LeaseLost,
+    LookAlike,
     Mailbox,
     NotAllowed,
     PostroomError,
@@ -231,6 +232,9 @@ def test_when_the_update_is_refused_the_letter_stays(house: House, ann: Mailbox,
         lambda: task.accept(body=object()),
         lambda: task.accept(kind="message"),
         lambda: task.accept(in_reply_to=id),
+        lambda: task.accept(cc="carol"),
+        lambda: task.accept(bcc="carol"),
+        lambda: task.accept(at=60),
         lambda: task.accept(colour="red"),
         lambda: task.reject(5),
         lambda: task.reject("x" * 2001),
@@ -336,6 +340,13 @@ def test_a_task_is_found_by_any_of_its_letters_and_by_its_name(ann: Mailbox, bob
     assert ann.task("the-name").id == id
 
 
+def test_another_spelling_finds_no_tasks_and_is_told_so(ann: Mailbox, room: Room) -> None:
+    id = given(ann)
+    for act in (room.mailbox("Bob").tasks, lambda: room.mailbox("Bob").task(id)):
+        with pytest.raises(LookAlike):
+            act()
+
+
 def test_what_is_no_task_is_unknown(ann: Mailbox, bob: Mailbox) -> None:
     for sent in (
         ann.send("bob", "x"),
@@ -356,8 +367,8 @@ def test_a_task_sent_for_later_is_nobodys_before_it_comes(
     with pytest.raises(UnknownMessage):
         bob.task(id)
     clock.advance(60)
-    bob.check()
     assert [task.id for task in bob.tasks()] == [id]
+    bob.task(id).accept()
 
 
 def test_a_task_shows_itself_in_short(ann: Mailbox, bob: Mailbox) -> None:

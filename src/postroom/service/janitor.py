@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import StaleRevision
 from ..model import delivery as moves
@@ -73,13 +74,12 @@ def _archive(office: Office, now: datetime) -> int:
 def _purge(office: Office, now: datetime) -> int:
     """By age, then by count; only what is done or dead everywhere, and opened no task that goes on."""
     purged = 0
-    spared = tuple(letter for letters in all_active(office).values() for letter in letters)
     cutoff = purge_cutoff(now, office.limits)
     if cutoff is not None:
-        purged += _purge_slices(office, LetterQuery(settled_before=cutoff, spared=spared, limit=SLICE), now)
+        purged += _purge_slices(office, LetterQuery(settled_before=cutoff, limit=SLICE), now)
     if office.limits.retain_count:
         keep = office.limits.retain_count
-        query = LetterQuery(settled_before=now, spared=spared, order="newest", skip=keep, limit=SLICE)
+        query = LetterQuery(settled_before=now, order="newest", skip=keep, limit=SLICE)
         purged += _purge_slices(office, query, now)
     return purged
 
@@ -89,13 +89,18 @@ def _purge_slices(office: Office, query: LetterQuery, now: datetime) -> int:
 
     def plan() -> Sequence[Write]:
         nonlocal purged
-        letters = office.store.letters(query)
+        letters = office.store.letters(_sparing_tasks(office, query))
         purged += len(letters)
         return forget(office, [letter.message for letter in letters], now)
 
-    while office.store.letters(query):
+    while office.store.letters(_sparing_tasks(office, query)):
         office.store.commit(plan)
     return purged
+
+
+def _sparing_tasks(office: Office, query: LetterQuery) -> LetterQuery:
+    """But not the letters whose tasks go on. Asked anew in each commit: a task may be taken on meanwhile."""
+    return replace(query, spared=tuple(id for ids in all_active(office).values() for id in ids))
 
 
 def _forget_memories(office: Office, now: datetime) -> int:

@@ -35,7 +35,7 @@ from .taskbook import active_tasks, enter, task_of, was_sent
 from .tasks import check_own_fields, find
 
 LONGEST_REASON = 2000
-OWN_FIELDS = ("kind", "task", "in_reply_to")  # these make a letter a step
+OWN_FIELDS = ("kind", "task", "in_reply_to", "cc", "bcc", "at")  # a step is told to the other party alone, at once
 
 
 class Moved(Struct, frozen=True):
@@ -64,9 +64,8 @@ def move(
     """
     authorize(caller, "task", mailbox)
     check_own_fields(fields, OWN_FIELDS)
-    moment = office.now()
-    let_time_pass(office, moment, (mailbox,))
     task = find(office, caller, mailbox, letter)
+    moment = office.now()
     why = None if reason is None else check_text(reason, "reason", LONGEST_REASON)
     post = prepare(
         office, caller, _update(office, caller, mailbox, task, after, body, why, fields), moment.wall, {}

@@ -24,8 +24,9 @@ from ..store.base import Put, Write
 from .authorize import Principal, authorize
 from .compose import Draft, check_fields, check_when
 from .given import check_count, listed, quoted
+from .moving import let_time_pass
 from .office import POSTMASTER, Office
-from .reading import received
+from .reading import check_spelling, received
 from .sending import Receipt, commit_posts, known_letter, prepare
 from .taskbook import session_of, task_of, tasks_of, was_sent
 
@@ -96,7 +97,7 @@ def check_own_fields(fields: Mapping[str, Any], own: Sequence[str]) -> None:
     check_fields(fields)
     for name in own:
         if name in fields:
-            raise Invalid("is what makes the letter one about a task, and cannot be said", field=name)
+            raise Invalid("cannot be chosen for this letter about a task", field=name)
 
 
 # -- looking
@@ -106,8 +107,10 @@ def find(office: Office, caller: Principal, mailbox: str, id: Any) -> Standing:
     """A task that `mailbox` gave or was given, by a letter of it or by what the letters call it."""
     authorize(caller, "task", mailbox)
     check_id(id, "id")
+    let_time_pass(office, office.now(), (mailbox,))
     task = task_of(office, mailbox, id) or _task_told_of(office, mailbox, id) or _task_called(office, mailbox, id)
     if task is None:
+        check_spelling(office, mailbox)
         raise UnknownMessage(f"no task {id!r} in {mailbox!r}", field="id")
     if mailbox != task.giver:
         received(office, mailbox, task.letter)  # not before it has come
@@ -143,6 +146,7 @@ def list_tasks(
         raise Invalid(f"{quoted(role)} is not a role", field="role", hint=", ".join(ROLES))
     wanted = {_check_word(word) for word in listed(states, "states")} if states is not None else set(TaskState)
     most = check_count(limit, "limit")
+    let_time_pass(office, office.now(), (mailbox,))
     to_come = Query(mailbox=mailbox, states=(State.QUEUED,), kinds=(TASK,))
     hidden = {found.message.id for found in office.store.find(to_come) if found.message.sender != mailbox}
     found = [
@@ -150,6 +154,8 @@ def list_tasks(
         for task in tasks_of(office, mailbox)
         if task.state in wanted and ROLES[role] & set(task.roles_of(mailbox)) and task.letter not in hidden
     ]
+    if not found:
+        check_spelling(office, mailbox)
     return sorted(found, key=lambda task: task.moved_at, reverse=True)[:most]
 
 
