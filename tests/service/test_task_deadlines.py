@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,26 @@ def test_many_janitors_at_once_tell_once(room: Room, clock: FakeClock) -> None:
     for janitor in janitors:
         janitor.join(60)
     assert sum(told) == len(notices(room)) == 20
+
+
+def test_a_janitor_that_comes_second_tells_nobody_again(
+    house: House, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = house.room()
+    room.mailbox("ann").give_task("bob", "x", deadline=60)
+    room.sweep()
+    clock.advance(61)
+    commit, others = house.store.commit, [room.sweep]
+
+    def overtaken(writes: Any) -> Any:
+        """Between looking and writing, another janitor does all there is to do."""
+        while others:
+            assert others.pop()().overdue == 1
+        return commit(writes)
+
+    monkeypatch.setattr(house.store, "commit", overtaken)
+    assert room.sweep().overdue == 0
+    assert len(notices(room)) == 1
 
 
 def test_a_deadline_whose_letter_is_gone_is_forgotten(room: Room, clock: FakeClock) -> None:

@@ -83,6 +83,7 @@ def test_giving_again_keeps_the_first_session(room: Room) -> None:
     first = ann.give_task("bob", "x", session=OURS, key="k")
     assert ann.give_task("bob", "x", session={"channel": "other"}, key="k").repeated
     assert ann.task(first.id).session == OURS
+    assert room._office.store.keys(SESSION) == [f"ann {first.id}"]
 
 
 def test_a_task_that_is_not_given_leaves_no_session(room: Room) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -276,7 +277,8 @@ def test_the_same_key_gives_one_task(ann: Mailbox, bob: Mailbox, clock: FakeCloc
     assert (again.repeated, again.id) == (True, first.id)
     bob.task(first.id).accept()
     clock.advance(3600)
-    assert ann.give_task("bob", "x", key=key, deadline=1).repeated  # though it has moved on, and is overdue
+    over = clock.wall - timedelta(seconds=10)
+    assert ann.give_task("bob", "x", key=key, deadline=over).repeated  # though it has moved on, and is overdue
     assert [task.state for task in ann.tasks()] == [TaskState.ACCEPTED]
     with pytest.raises(IdTaken):
         ann.give_task("bob", "something else", key=key)
