@@ -30,12 +30,12 @@ def error_classes() -> list[type[errors.PostroomError]]:
 
 def test_the_public_door_is_pinned() -> None:
     expected = """
-        Agent BadStore Batch Busy Card Change Conflict Conversation Cursor Damaged DeadlinePassed
-        Delivery Draft Escalation Handoff HopsSpent IdTaken IllegalMove Imported Invalid LeaseLost Letter LookAlike
+        Agent BadStore Batch Busy Card Change Conflict Conversation Cursor Damaged DeadlinePassed Delivery
+        Draft Escalation Handoff HopsSpent IdTaken IllegalMove Imported Invalid LeaseLost Letter LookAlike
         LoopDetected Mailbox Message Missing NameTaken NotAllowed Part PostroomError Presence Priority
-        QuotaFull Receipt Recipient Refused Resync Room SchemaTooNew StaleRevision State StoreBusy
-        StoreFailing Sweep Template Thread TooFast TooLarge Turn UnknownAgent UnknownMessage Unreadable Work
-        __version__ aio data draft event file open reference text
+        QuotaFull Receipt Recipient Refused Resync Room SchemaTooNew StaleRevision Standing State StoreBusy
+        StoreFailing Sweep Task TaskState Template Thread TooFast TooLarge Turn UnknownAgent UnknownMessage
+        Unreadable Work __version__ aio data draft event file open reference text
     """.split()
     assert expected == sorted(postroom.__all__)
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .model.handoff import Handoff
     from .model.message import Message, Priority, Recipient
     from .model.parts import Part, data, event, file, reference, text
+    from .model.task import Standing, TaskState
     from .model.template import Template
     from .model.thread import Conversation, Thread, Turn
     from .room import Room, open
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from .service.janitor import Sweep
     from .service.portable import Imported
     from .service.sending import Receipt
+    from .task import Task
 
 __version__ = "0.1.0"
 
@@ -106,10 +108,13 @@ __all__ = [
     "Room",
     "SchemaTooNew",
     "StaleRevision",
+    "Standing",
     "State",
     "StoreBusy",
     "StoreFailing",
     "Sweep",
+    "Task",
+    "TaskState",
     "Template",
     "Thread",
     "TooFast",
@@ -145,6 +150,7 @@ _HOMES = {
     "model.handoff": "Handoff",
     "model.message": "Message Priority Recipient",
     "model.parts": "Part data event file reference text",
+    "model.task": "Standing TaskState",
     "model.template": "Template",
     "model.thread": "Conversation Thread Turn",
     "room": "Room open",
@@ -152,6 +158,7 @@ _HOMES = {
     "service.janitor": "Sweep",
     "service.portable": "Imported",
     "service.sending": "Receipt",
+    "task": "Task",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 from . import room as sync
 from .aio_errands import AsyncErrands
 from .aio_letter import AsyncBatch, AsyncLetter, AsyncWork
+from .aio_task import AsyncTask
 from .errors import BadStore
 from .letter import Batch
-from .mailbox import Fields, Filters, Mailbox, Wanted
+from .mailbox import Fields, Filters, Mailbox, Wanted, When
 from .model.card import Agent
 from .model.change import Cursor
 from .model.handoff import Handoff
@@ -42,7 +43,7 @@ from .store.bells import POLL
 if TYPE_CHECKING:
     from typing import Unpack
 
-__all__ = ["AsyncBatch", "AsyncLetter", "AsyncMailbox", "AsyncRoom", "AsyncWork", "open"]
+__all__ = ["AsyncBatch", "AsyncLetter", "AsyncMailbox", "AsyncRoom", "AsyncTask", "AsyncWork", "open"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -146,8 +147,10 @@ class AsyncRoom:
     async def agent(self, name: str) -> Agent:
         return await self.run(self.room.agent, name)
 
-    async def agents(self, *, scope: str | None = None, capability: str | None = None) -> list[Agent]:
-        return await self.run(self.room.agents, scope=scope, capability=capability)
+    async def agents(
+        self, *, scope: str | None = None, capability: str | None = None, gone: bool = False
+    ) -> list[Agent]:
+        return await self.run(self.room.agents, scope=scope, capability=capability, gone=gone)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Any call of the sync room, in one of its threads: `await room.run(room.room.sweep)`.
@@ -279,6 +282,29 @@ class AsyncMailbox(AsyncErrands):
 
     async def purge(self, *ids: str) -> int:
         return await self.room.run(self.mailbox.purge, *ids)
+
+    async def give_task(
+        self,
+        to: str,
+        body: Any = None,
+        *,
+        deadline: When | None = None,
+        session: dict[str, Any] | None = None,
+        **fields: Unpack[Fields],
+    ) -> Receipt:
+        call = functools.partial(self.mailbox.give_task, to, body, deadline=deadline, session=session, **fields)
+        return await self.room.run(call)
+
+    async def task(self, id: str | AsyncLetter) -> AsyncTask:
+        letter = id if isinstance(id, AsyncLetter) else None
+        found = await self.room.run(self.mailbox.task, id._letter if isinstance(id, AsyncLetter) else id)
+        return AsyncTask(self.room, found, letter)
+
+    async def tasks(
+        self, role: str = "any", *, states: str | Sequence[str] | None = None, limit: int = 50
+    ) -> builtins.list[AsyncTask]:
+        call = functools.partial(self.mailbox.tasks, role, states=states, limit=limit)
+        return [AsyncTask(self.room, task) for task in await self.room.run(call)]
 
     async def register(self, **card: Any) -> Agent:
         return await self.room.run(self.mailbox.register, **card)

@@ -14,7 +14,7 @@ This room knows nothing else. Every other room may raise from it.
     │  ├─ DeadlinePassed           2004                    too late for this
     │  └─ IllegalMove              2005                    the transition table has no such move
     ├─ Busy                        3000   house    yes     trying again later helps
-    │  ├─ QuotaFull                3001                    the inbox is full
+    │  ├─ QuotaFull                3001                    the inbox is full, or an agent has tasks enough
     │  ├─ StoreBusy                3002                    another process holds the store
     │  ├─ StoreFailing             3003                    the disk is full or failing
     │  └─ TooFast                  3004                    too many letters in one thread in a minute
@@ -135,7 +135,7 @@ class Busy(PostroomError):
 
 
 class QuotaFull(Busy):
-    """The inbox is full."""
+    """The inbox is full, or an agent is busy with as many tasks as it takes."""
 
     code = 3001
 

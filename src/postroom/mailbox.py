@@ -18,12 +18,13 @@ from .model.message import Message, Priority, TaskNote
 from .model.names import check_agent
 from .model.query import Found
 from .model.thread import Conversation, Thread, Turn
-from .service import dead, directory, holding, reading, sending, threads
+from .service import dead, directory, holding, reading, sending, tasks, threads
 from .service.compose import Draft, check_fields
 from .service.given import check_count
 from .service.reading import NO_FILTER, Filter
 from .service.sending import Receipt
 from .service.waiting import wait_until
+from .task import Task
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -283,6 +284,38 @@ class Mailbox(Errands):
     def purge(self, *ids: str) -> int:
         """Delete dead letters for good; says how many went."""
         return dead.purge_dead(self._office, self._caller, self.name, ids)
+
+    # -- tasks
+
+    def give_task(
+        self,
+        to: str,
+        body: Any = None,
+        *,
+        deadline: When | None = None,
+        session: dict[str, Any] | None = None,
+        **fields: Unpack[Fields],
+    ) -> Receipt:
+        """Give one agent a task. `session` says where you were asked for it: it stays here, as `task.session`."""
+        return tasks.give(
+            self._office, self._caller, self.name, to, body, deadline=deadline, session=session, fields=fields
+        )
+
+    def task(self, id: str | Letter) -> Task:
+        """A task that was given or received here: by the letter that opened it, a later one, or their ids.
+
+        With the `Work` that opened it, its lease comes along.
+        """
+        letter = id if isinstance(id, Letter) else None
+        name = id.id if isinstance(id, Letter) else id
+        return Task(self, tasks.find(self._office, self._caller, self.name, name), letter)
+
+    def tasks(
+        self, role: str = "any", *, states: str | Sequence[str] | None = None, limit: int = 50
+    ) -> list[Task]:
+        """Tasks `given` or `received` here, or any; those that moved last first."""
+        found = tasks.list_tasks(self._office, self._caller, self.name, role=role, states=states, limit=limit)
+        return [Task(self, standing) for standing in found]
 
     # -- threads
 

@@ -108,9 +108,11 @@ class Room:
         authorize(self._principal, "room")
         return self._office.store.mailboxes()
 
-    def agents(self, *, scope: str | None = None, capability: str | None = None) -> list[Agent]:
-        """Who is registered, what they can do, how they are."""
-        return directory.agents(self._office, self._principal, scope=scope, capability=capability)
+    def agents(
+        self, *, scope: str | None = None, capability: str | None = None, gone: bool = False
+    ) -> list[Agent]:
+        """Who is here, what they can do, how they are and what they work on; with `gone`, those of old too."""
+        return directory.agents(self._office, self._principal, scope=scope, capability=capability, gone=gone)
 
     def agent(self, name: str) -> Agent:
         return directory.agent(self._office, self._principal, check_agent(name, "id"))
@@ -166,7 +168,7 @@ class Room:
     # -- care
 
     def sweep(self) -> Sweep:
-        """One round of the janitor: leases, expiry, archive, retention. Call it now and then."""
+        """One round of the janitor: leases, expiry, archive, retention, deadlines. Call it now and then."""
         return janitor.sweep(self._office, self._principal)
 
     def export(self) -> Iterator[bytes]:

@@ -271,3 +271,50 @@ def test_two_spellings_at_one_bell_both_hear_it(tmp_path: Path) -> None:
                 await second
 
     asyncio.run(scene())
+
+
+def test_a_task_lives_as_it_does_in_the_sync_face(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        boss, coder = room.mailbox("boss"), room.mailbox("coder")
+        sent = await boss.give_task("coder", "Sort it", deadline=60, session={"chat": 1}, subject="Rows")
+        work = await coder.claim()
+        assert work is not None
+        theirs = await coder.task(work)
+        await theirs.accept(ack=False)
+        assert not work.is_settled
+        await theirs.start()
+        await theirs.ask("Which order?")
+        ours = await boss.task(sent.id)
+        assert (ours.state, ours.session, theirs.session) == ("input_required", {"chat": 1}, None)
+        await ours.answer("Ascending")
+        assert await theirs.refresh() == "working"
+        await theirs.complete("Sorted")
+        assert work.state is postroom.State.DONE and theirs.is_final
+        assert [m.text for m in await ours.letters()][-1] == "Sorted"
+        assert [task.state for task in await boss.tasks("given", states="completed")] == ["completed"]
+        assert repr(theirs) == f"<AsyncTask {sent.id} from boss to coder 'Rows' (completed)>"
+
+    play(scene)
+
+
+def test_every_other_step_of_a_task_can_be_awaited(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        boss, coder = room.mailbox("boss"), room.mailbox("coder")
+        ids = [(await boss.give_task("coder", str(n))).id for n in range(4)]
+        refused, failed, canceled, unfit = [await coder.task(id) for id in ids]
+        await refused.reject("no time")
+        await failed.accept()
+        await failed.fail("broken")
+        await canceled.accept()
+        await (await boss.task(ids[2])).cancel("never mind")
+        assert not await unfit.admit(lambda *_: "not mine")
+        found = {task.id: (task.state, task.reason) for task in await boss.tasks()}
+        assert found == {
+            ids[0]: ("rejected", "no time"),
+            ids[1]: ("failed", "broken"),
+            ids[2]: ("canceled", "never mind"),
+            ids[3]: ("rejected", "not mine"),
+        }
+        assert [] == await room.agents(gone=True)
+
+    play(scene)

@@ -47,6 +47,7 @@ QUERIES = [
     (LetterQuery(party="bob"), ("root", "reply", "tagged", "talk", "team's")),
     (LetterQuery(party="Bob"), ()),
     (LetterQuery(sender="bob"), ("reply", "team's")),
+    (LetterQuery(sender="bob", spared=("reply", "not there")), ("team's",)),
     (LetterQuery(sender="Bob"), ()),
     (LetterQuery(sender="ann", scope="default"), ("root", "again", "talk")),
     (LetterQuery(replies_in="root"), ("reply", "again")),

@@ -27,6 +27,7 @@ CLASSES: dict[str, type] = {
     "Letter": postroom.Letter,
     "Work": postroom.Work,
     "Batch": postroom.Batch,
+    "Task": postroom.Task,
 }
 TWINS = {
     "AsyncRoom": aio.AsyncRoom,
@@ -34,11 +35,13 @@ TWINS = {
     "AsyncLetter": aio.AsyncLetter,
     "AsyncWork": aio.AsyncWork,
     "AsyncBatch": aio.AsyncBatch,
+    "AsyncTask": aio.AsyncTask,
 }
 INHERITED: dict[str, set[str]] = {
     "Work": {"Letter"},
     "AsyncLetter": {"Letter"},
     "AsyncWork": {"AsyncLetter", "Letter"},
+    "AsyncTask": {"Task"},
 }
 
 
@@ -49,7 +52,8 @@ def things() -> dict[str, object]:
     box.send("a", "x")
     letter = box.check()[0]
     batch = box.claim(1)
-    return {"Room": room, "Mailbox": box, "Letter": letter, "Work": batch[0], "Batch": batch}
+    task = box.task(box.give_task("a", "x").id)
+    return {"Room": room, "Mailbox": box, "Letter": letter, "Work": batch[0], "Batch": batch, "Task": task}
 
 
 def twins() -> dict[str, object]:
@@ -65,6 +69,7 @@ def twins() -> dict[str, object]:
                 "AsyncLetter": letter,
                 "AsyncWork": batch[0],
                 "AsyncBatch": batch,
+                "AsyncTask": await box.task((await box.give_task("a", "x")).id),
             }
 
     return asyncio.run(make())
@@ -158,6 +163,7 @@ VALUES: list[type] = [
     postroom.Message,
     postroom.Presence,
     postroom.Recipient,
+    postroom.Standing,
     postroom.Sweep,
     postroom.Template,
     postroom.Thread,
@@ -197,6 +203,9 @@ def test_the_errors_are_those_in_the_table() -> None:
 
 def test_the_states_are_those_in_the_table() -> None:
     assert [f"`{state}`" for state in State] == [cells[0] for cells in rows(section(REFERENCE, "Delivery states"))]
+    assert {f"`{state}`" for state in task.TaskState} == {
+        cells[0] for cells in rows(section(REFERENCE, "Task states"))
+    }
 
 
 # -- drawings

@@ -6,12 +6,13 @@ import itertools
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from postroom.errors import IllegalMove, Invalid, PostroomError, StaleRevision
+from postroom.errors import IllegalMove, Invalid, NotAllowed, PostroomError, StaleRevision
 from postroom.model.change import Cursor
 from postroom.model.message import Message, Recipient, TaskNote
 from postroom.model.record import spent_key
-from postroom.model.task import MOVES, TaskState, check_move, check_state, fold_task
+from postroom.model.task import MOVES, TaskState, check_move, check_mover, check_state, fold_task, movers
 from postroom.model.thread import (
     conversation_of,
     fold_conversation,
@@ -24,8 +25,12 @@ from postroom.model.thread import (
 from tests.letters import after, letter
 
 
-def task_letter(id: str, state: str = "pending", **note: Any) -> Message:
-    return letter(id, task=TaskNote(id="t1", state=state, **note))
+def task_letter(id: str, state: str = "pending", *, sender: str = "bob", **note: Any) -> Message:
+    """By ann, who gives the task to bob, or by bob."""
+    about = TaskNote(id="t1", state=state, **note)
+    if state == "pending":
+        return letter(id, kind="task", task=about)
+    return letter(id, ["ann"], sender=sender, kind="task_update", task=about, thread_id="m1", created_at=after(9))
 
 
 # -- tasks
@@ -58,7 +63,7 @@ def test_a_task_is_what_its_letters_say() -> None:
             letter("chat"),
             task_letter("m1", deadline=after(60), reason="please"),
             task_letter("m2", "accepted"),
-            letter("m3", task=TaskNote(id="other", state="rejected")),
+            letter("m3", ["ann"], sender="bob", kind="task_update", task=TaskNote(id="other", state="rejected")),
             task_letter("m4", "pending"),
             task_letter("m5", "working", deadline=after(90)),
             task_letter("m6", "completed", reason="here you are"),
@@ -67,21 +72,57 @@ def test_a_task_is_what_its_letters_say() -> None:
     )
 
     assert task is not None
-    assert (task.id, task.giver, task.state) == ("t1", "ann", TaskState.COMPLETED)
-    assert (task.deadline, task.reason) == (after(90), "here you are")
-    assert task.letters == ("m1", "m2", "m5", "m6")
+    assert (task.id, task.letter, task.giver, task.receiver) == ("t1", "m1", "ann", "bob")
+    assert (task.state, task.reason, task.last) == (TaskState.COMPLETED, "here you are", "m6")
+    assert (task.opened_at, task.moved_at) == (after(0), after(9))
+    assert task.deadline == after(60)  # its receiver cannot put it off
 
 
-def test_a_task_keeps_what_an_update_does_not_say() -> None:
-    task = fold_task([task_letter("m1", deadline=after(60), reason="please"), task_letter("m2", "accepted")])
-
+def test_only_the_two_whom_a_task_concerns_move_it_each_in_their_part() -> None:
+    opened = task_letter("m1")
+    accepted = task_letter("m2", "accepted")
+    for forged in (
+        task_letter("m3", "completed", sender="eve"),
+        task_letter("m3", "completed", sender="ann"),
+        task_letter("m3", "canceled"),
+        replace(task_letter("m3", "completed"), kind="message"),
+        replace(task_letter("m3", "completed"), thread_id="another"),
+    ):
+        task = fold_task([opened, accepted, forged])
+        assert task is not None
+        assert (task.state, task.last) == (TaskState.ACCEPTED, "m2")
+    task = fold_task([opened, accepted, task_letter("m3", "canceled", sender="ann")])
     assert task is not None
-    assert (task.deadline, task.reason) == (after(60), "please")
+    assert task.state is TaskState.CANCELED
+
+
+@pytest.mark.parametrize(("before", "next_one"), [(a, b) for a, targets in MOVES.items() for b in targets])
+def test_every_legal_move_has_a_mover(before: TaskState, next_one: TaskState) -> None:
+    opened = fold_task([task_letter("m1")])
+    assert opened is not None
+    task = replace(opened, state=before)
+    allowed = movers(before, next_one)
+    assert ("giver" in allowed) == (next_one is TaskState.CANCELED or before is TaskState.INPUT_REQUIRED)
+    for role, agent in (("giver", "ann"), ("receiver", "bob")):
+        if role in allowed:
+            check_mover(task, agent, next_one)
+        else:
+            with pytest.raises(NotAllowed, match=f"only the {allowed[0]} of a task can make it {next_one}"):
+                check_mover(task, agent, next_one)
+    with pytest.raises(NotAllowed):
+        check_mover(task, "eve", next_one)
 
 
 def test_letters_without_a_task_tell_of_none() -> None:
+    opening = task_letter("m1")
+    two = (Recipient("bob"), Recipient("cleo"))
     assert fold_task([]) is None
     assert fold_task([letter("m1")]) is None
+    assert fold_task([replace(opening, kind="message")]) is None
+    assert fold_task([replace(opening, task=TaskNote(id="t1", state="working"))]) is None
+    assert fold_task([replace(opening, recipients=two)]) is None
+    assert fold_task([replace(opening, recipients=(Recipient("broadcast:team"),))]) is None
+    assert fold_task([replace(opening, recipients=(Recipient("bob"), Recipient("cleo", "cc")))]) is not None
 
 
 # -- threads and conversations

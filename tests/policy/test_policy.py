@@ -9,12 +9,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from postroom.errors import DeadlinePassed, HopsSpent, LoopDetected, NotAllowed, TooFast
+from postroom.errors import DeadlinePassed, HopsSpent, LoopDetected, NotAllowed, QuotaFull, TooFast
 from postroom.model import delivery as moves
-from postroom.model.card import Beat, Status, Warmth
+from postroom.model.card import Beat, Card, Status, Warmth
 from postroom.model.delivery import Delivery, State, open_delivery
-from postroom.model.message import FIRST_HOPS
-from postroom.policy.admission import check_allowed, check_expiry, check_pace
+from postroom.model.message import FIRST_HOPS, TaskNote
+from postroom.model.task import open_task
+from postroom.policy.admission import check_admission, check_allowed, check_expiry, check_pace, lacking, refusal
 from postroom.policy.hops import relay, without_letter
 from postroom.policy.limits import LEAST_MEMORY, Limits
 from postroom.policy.presence import is_routable, presence
@@ -183,6 +184,11 @@ def test_an_agent_fades_step_by_step(seconds: float, warmth: Warmth) -> None:
 
 def test_an_agent_with_tasks_is_busy_and_one_never_heard_of_is_gone() -> None:
     assert presence(beat(current_tasks=("t1",)), moment(), LIMITS).status is Status.BUSY
+    assert presence(beat(), moment(), LIMITS, ("t1",)).status is Status.BUSY
+    both = presence(beat(current_tasks=("t2", "t1")), moment(), LIMITS, ("t1",))
+    assert both.current_tasks == ("t1", "t2")
+    away = presence(beat(left=True), moment(), LIMITS, ("t1",))
+    assert (away.status, away.current_tasks) == (Status.OFFLINE, ("t1",))
     nobody = presence(None, moment(), LIMITS)
     assert (nobody.status, nobody.warmth, nobody.last_heartbeat) == (Status.OFFLINE, Warmth.GONE, None)
 
@@ -219,3 +225,49 @@ def test_cutoffs_are_as_old_as_the_limits_say() -> None:
 def test_a_limit_that_would_break_a_promise_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(wrong, Limits)
+
+
+# -- tasks
+
+
+ALLOWED: dict[str, Any] = {"allow_from": ("*",), "busy_with": ("t1",), "most": 2, "now": NOW}
+
+
+@pytest.mark.parametrize(
+    ("changed", "refused", "word"),
+    [
+        ({}, None, ""),
+        ({"allow_from": ("ANN",)}, None, ""),
+        ({"allow_from": ("cleo",)}, NotAllowed, "unauthorized"),
+        ({"allow_from": ()}, NotAllowed, "unauthorized"),
+        ({"now": after(59)}, None, ""),
+        ({"now": after(60)}, DeadlinePassed, "deadline"),
+        ({"busy_with": ("t1", "t2")}, QuotaFull, "quota"),
+        ({"most": 0, "busy_with": ()}, QuotaFull, "quota"),
+        ({"allow_from": (), "now": after(60), "most": 0}, NotAllowed, "unauthorized"),
+        ({"now": after(60), "most": 0}, DeadlinePassed, "deadline"),
+    ],
+)
+def test_a_task_is_let_in_unless_a_rule_speaks_against_it(
+    changed: dict[str, Any], refused: type[NotAllowed | DeadlinePassed | QuotaFull] | None, word: str
+) -> None:
+    task = open_task(letter("m1", kind="task", task=TaskNote(id="m1", deadline=after(60))))
+    assert task is not None
+    if refused is None:
+        check_admission(task, **(ALLOWED | changed))
+        return
+    with pytest.raises(refused) as why:
+        check_admission(task, **(ALLOWED | changed))
+    assert refusal(why.value) == word
+
+
+def test_a_task_without_a_deadline_is_never_late() -> None:
+    task = open_task(letter("m1", kind="task", task=TaskNote(id="m1")))
+    assert task is not None
+    check_admission(task, **(ALLOWED | {"now": after(1e9)}))
+
+
+def test_the_judge_of_the_house_names_what_is_missing() -> None:
+    card = Card(id="bob", registered_at=NOW, capabilities=("sql",))
+    assert lacking(card, letter("m1")) is None
+    assert lacking(card, letter("m1", metadata={"required_capabilities": ["go", "sql"]})) == "lacks go"

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom import Handoff, Mailbox, NotAllowed, PostroomError, Room
+from postroom import Handoff, Mailbox, NotAllowed, PostroomError, Room, TaskState
 from postroom.service import authorize as rules
 from postroom.service.authorize import OWNER, RULES, Principal, agent_principal, authorize
+from postroom.service.task_moves import admit, move
+from postroom.service.tasks import session
 from tests.rooms import House
 
 SERVICE = Path(rules.__file__).parent
@@ -28,6 +30,7 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
         lambda box: box.handoff("ann", Handoff(work_completed="x")),
         lambda box: box.send_template("ann", "known"),
         lambda box: box.escalate("x", reason="blocked"),
+        lambda box: box.give_task("ann", "x"),
     ],
     "check": [lambda box: box.check(), lambda box: box.digest()],
     "read": [lambda box: box.read("known")],
@@ -49,6 +52,13 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
         lambda box: box.conversations(),
         lambda box: box.conversation("c"),
         lambda box: box.turns("c"),
+    ],
+    "task": [
+        lambda box: box.tasks(),
+        lambda box: box.task("known"),
+        lambda box: move(box._office, box._caller, box.name, "known", TaskState.ACCEPTED, fields={}),
+        lambda box: admit(box._office, box._caller, box.name, "known"),
+        lambda box: session(box._office, box._caller, box.name, "known"),
     ],
     "register": [lambda box: box.register()],
     "heartbeat": [lambda box: box.heartbeat(), lambda box: box.leave()],

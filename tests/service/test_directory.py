@@ -96,6 +96,65 @@ def test_tasks_make_an_agent_busy_until_all_are_done(room: Room) -> None:
     assert coder.heartbeat(current_tasks=[]).presence.status is Status.IDLE
 
 
+def test_status_and_current_tasks_follow_the_tasks_an_agent_takes_on(room: Room) -> None:
+    ann, coder = room.mailbox("ann"), room.mailbox("coder")
+    coder.register()
+    first, second = (ann.give_task("coder", text).id for text in ("one", "two"))
+
+    def now() -> tuple[str, tuple[str, ...]]:
+        one, (listed,) = room.agent("coder"), room.agents()
+        assert one == listed
+        return one.presence.status, one.presence.current_tasks
+
+    assert now() == ("idle", ())
+    coder.task(second).accept()
+    assert now() == ("busy", (second,))
+    coder.task(first).accept()
+    coder.task(second).start()
+    assert now() == ("busy", (second, first))
+    coder.task(second).ask("?")
+    assert now() == ("busy", (second, first))
+    ann.task(second).answer("!")
+    coder.task(second).complete()
+    assert now() == ("busy", (first,))
+    ann.task(first).cancel()
+    assert now() == ("idle", ())
+
+
+def test_tasks_taken_on_and_tasks_an_agent_tells_of_count_once(room: Room) -> None:
+    coder = room.mailbox("coder")
+    coder.register()
+    id = room.mailbox("ann").give_task("coder", "x").id
+    coder.task(id).accept()
+    assert coder.heartbeat(current_tasks=["own", id]).presence.current_tasks == (id, "own")
+    coder.task(id).complete()
+    assert room.agent("coder").presence.current_tasks == ("own",)  # a heartbeat of before is old news
+    assert coder.heartbeat(current_tasks=[]).presence.status is Status.IDLE
+
+
+def test_what_was_taken_on_is_still_there_after_a_restart(house: House) -> None:
+    room = house.room()
+    room.mailbox("coder").register()
+    id = room.mailbox("ann").give_task("coder", "x").id
+    room.mailbox("coder").task(id).accept()
+    house.reopen()
+    assert house.room().mailbox("coder").register().presence.status is Status.BUSY
+    assert [task.id for task in house.room().mailbox("coder").tasks(states=["accepted", "working"])] == [id]
+
+
+def test_whoever_is_gone_is_shown_when_asked_for(room: Room, clock: FakeClock) -> None:
+    room.mailbox("old").register(scopes=["team"], capabilities=["sort"])
+    clock.advance(3720)
+    room.mailbox("new").register()
+    assert [agent.card.id for agent in room.agents()] == ["new"]
+    assert [agent.card.id for agent in room.agents(gone=True)] == ["new", "old"]
+    assert room.agents(capability="sort") == room.agents(scope="team") == []
+    assert [agent.card.id for agent in room.agents(scope="team", gone=True)] == ["old"]
+    assert room.agent("old").presence.warmth is Warmth.GONE
+    room.mailbox("old").heartbeat()
+    assert [agent.card.id for agent in room.agents()] == ["new", "old"]
+
+
 def test_who_starts_again_is_idle(room: Room) -> None:
     coder = room.mailbox("coder")
     coder.register()

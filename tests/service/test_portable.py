@@ -26,6 +26,11 @@ def fill(room: Room, clock: FakeClock) -> None:
         ann.send("team/bob", name, key=name, subject="Grüße", priority="high", data={"n": 1.5}, cc="carol")
     ann.send("team/bob", "later", at=3600, expires=7200, bcc="eve", tags=["t"], task={"id": "t-1"})
     ann.broadcast("team", "all")
+    ids = [ann.give_task("dave", text, session={"chat": text}, deadline=3600).id for text in ("open", "over")]
+    for id in ids:
+        room.mailbox("dave").task(id).accept()
+    room.mailbox("dave").task(ids[1]).complete()
+    ann.give_task("carol", "pending")
     works = {work.text: work for work in bob.claim(6, lease=600, kinds="message", min_priority="high")}
     works["done"].ack_and_reply("ok")
     works["dead"].fail("never", retry=False)
@@ -78,6 +83,12 @@ def test_a_room_comes_through_an_export_without_loss(room: Room, empty: House, c
             same.mailbox("ann").send("team/bob", "new", key="purged")
         assert [agent.card.id for agent in same.agents(scope="team")] == ["ann", "team/bob"]
         assert same.agent("team/bob").presence.current_tasks == ("t-1",)
+        assert [(t.state, t.session) for t in same.mailbox("ann").tasks(states=["accepted", "completed"])] == [
+            (t.state, t.session) for t in room.mailbox("ann").tasks(states=["accepted", "completed"])
+        ]
+        (at_work,) = same.mailbox("dave").tasks(states="accepted")
+        same.mailbox("dave").task(at_work.id).start()
+        assert same.mailbox("ann").task(at_work.id).session == {"chat": "open"}
 
 
 def test_a_lease_of_another_boot_is_over_in_the_copy(house: House, clock: FakeClock) -> None:
@@ -139,6 +150,10 @@ LETTER: dict[str, Any] = {
     "trace": ["ann"], "parts": [{"type": "text", "text": "x"}],
 }  # fmt: skip
 DELIVERY: dict[str, Any] = {"message_id": "m-1", "mailbox": "bob"}
+STANDING: dict[str, Any] = {
+    "letter": "m-1", "id": "t", "thread": "m-1", "giver": "ann", "receiver": "bob", "last": "m-1",
+    "opened_at": "2030-01-01T00:00:00Z", "moved_at": "2030-01-01T00:00:00Z",
+}  # fmt: skip
 BAD_LETTERS: list[dict[str, Any]] = [
     {"id": "../x"}, {"id": 5}, {"sender": "../x"}, {"sender": "\u0430nn"}, {"recipients": [{"address": "../x"}]},
     {"recipients": []}, {"recipients": [{"address": "bob", "kind": "all"}]},
@@ -172,6 +187,18 @@ BAD_RECORDS: list[Any] = [
     {"kind": "member:../x", "key": "ann", "value": True}, {"kind": "member:team", "key": "ann", "value": {"x": 1}},
     {"kind": "forgotten", "key": "m", "value": {}}, {"kind": "spent", "key": "m", "value": {"id": 1}},
     {"kind": "spent", "key": "m", "value": {"id": "m", "digest": "d", "at": "yesterday"}},
+    {"kind": "tasks:", "key": "m-1", "value": STANDING}, {"kind": "tasks:../x", "key": "m-1", "value": STANDING},
+    {"kind": "tasks:eve", "key": "m-1", "value": STANDING}, {"kind": "tasks:ann", "key": "m-2", "value": STANDING},
+    {"kind": "tasks:ann", "key": "a b", "value": STANDING | {"letter": "a b"}},
+    {"kind": "tasks:ann", "key": "m-1", "value": STANDING | {"state": "lost"}},
+    {"kind": "tasks:ann", "key": "m-1", "value": STANDING | {"receiver": "../x"}},
+    {"kind": "tasks:ann", "key": "m-1", "value": STANDING | {"thread": "../x"}},
+    {"kind": "tasks:ann", "key": "m-1", "value": STANDING | {"moved_at": "2030-01-01T00:00:00"}},
+    {"kind": "active", "key": "a b", "value": []}, {"kind": "active", "key": "bob", "value": ["../x"]},
+    {"kind": "due", "key": "../x", "value": {"giver": "ann", "at": "2030-01-01T00:00:00Z"}},
+    {"kind": "due", "key": "m-1", "value": {"giver": "ann", "at": "2030-01-01T00:00:00"}},
+    {"kind": "session", "key": "ann", "value": {}}, {"kind": "session", "key": "../x m-1", "value": {}},
+    {"kind": "session", "key": "ann m-1", "value": []},
 ]  # fmt: skip
 HOSTILE: list[bytes] = [
     *(json.dumps({"letter": LETTER | bad, "deliveries": [DELIVERY]}).encode() for bad in BAD_LETTERS),

@@ -60,5 +60,8 @@ def to_plain(value: Any) -> Any:
 def digest(message: Message) -> str:
     """What the letter says, as a short hash: ids, times and keys do not count, everything else does."""
     expires = None if message.expires_at is None else _NO_TIME
-    bare = replace(message, id="", created_at=_NO_TIME, expires_at=expires, key=None)
+    task = message.task
+    if task is not None and task.deadline is not None:
+        task = replace(task, deadline=_NO_TIME)
+    bare = replace(message, id="", created_at=_NO_TIME, expires_at=expires, task=task, key=None)
     return blake2b(_encode_sorted(bare), digest_size=16).hexdigest()

@@ -18,8 +18,9 @@ from .parts import Part
 FIRST_HOPS = 3  # A→B→C→D is the longest chain of relays
 DEFAULT_SCOPE = "default"
 BOUNCE = "bounce"  # the kind of a notice about mail that could not be delivered
-ESCALATION_UPDATE = "escalation_update"  # the kind of a notice about a question that climbs
-AUTOMATIC = frozenset({BOUNCE, ESCALATION_UPDATE})  # written by the house alone
+ESCALATION_UPDATE = "escalation_update"  # of one about a question that climbs
+OVERDUE = "task_overdue"  # and of one about a task that is not over at its deadline
+AUTOMATIC = frozenset({BOUNCE, ESCALATION_UPDATE, OVERDUE})  # only the house writes these
 
 RecipientKind: TypeAlias = Literal["to", "cc", "bcc"]
 

@@ -66,6 +66,7 @@ class LetterQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     replies_in: str | None = None  # a thread, without its root
     after: int = 0  # acceptance number
     settled_before: datetime | None = None  # every delivery done or dead by then
+    spared: tuple[str, ...] = ()  # not these, by id
     order: Literal["age", "newest"] = "age"
     skip: int = 0
     limit: int | None = None

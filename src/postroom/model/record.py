@@ -1,4 +1,4 @@
-"""A small named thing with a revision: agent cards, signs of life, forgotten ids."""
+"""A small named thing with a revision: agent cards, signs of life, forgotten ids, where tasks stand."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ OPEN_ESCALATION = "escalation"  # a question that waits for an answer
 CLOSED_ESCALATION = "escalated"  # one that has it
 FORGOTTEN = "forgotten"  # a purged letter's id and digest, so that it cannot come back
 SPENT = "spent"  # a purged letter's idempotency key
+TASKS = "tasks:"  # and an agent: where each task it gave or was given stands, by the letter that opened it
+ACTIVE = "active"  # the tasks an agent is busy with
+DUE = "due"  # a task's deadline, until the task is over or its giver was told
+SESSION = "session"  # where a giver was asked for a task; never in a letter
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -29,3 +33,7 @@ class Record(Struct, frozen=True, kw_only=True):
 
 def spent_key(sender: str, key: str) -> str:
     return f"{sender} {key}"
+
+
+def session_key(giver: str, letter: str) -> str:
+    return f"{giver} {letter}"

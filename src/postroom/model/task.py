@@ -1,6 +1,7 @@
-"""The life of a task: a table of legal moves, and the fold of letters into where a task stands.
+"""The life of a task: a table of legal moves, who may make them, and the fold of letters into where a task stands.
 
-A task is not stored. It is what its letters say: the letter that opened it and the `task_update`s after it.
+A task is what its letters say: the `task` that opened it and the `task_update`s after it. A letter by anybody but
+the two whom it concerns, and one that the tables refuse, says nothing.
 """
 
 from __future__ import annotations
@@ -8,11 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ..errors import IllegalMove, Invalid
-from .message import Message
+from ..errors import IllegalMove, Invalid, NotAllowed
+from .message import Message, is_broadcast
+
+TASK = "task"  # the kind of a letter that opens a task
+TASK_UPDATE = "task_update"  # and of one that moves it
+
+Role: TypeAlias = Literal["giver", "receiver"]
 
 
 class TaskState(StrEnum):
@@ -50,15 +58,38 @@ MOVES: dict[TaskState, tuple[TaskState, ...]] = {
 }
 
 
-class Task(Struct, frozen=True, kw_only=True):
+# A task its receiver has taken on and not finished: it counts as busy with it.
+ACTIVE = frozenset({TaskState.ACCEPTED, TaskState.WORKING, TaskState.INPUT_REQUIRED})
+
+
+class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a task stands after all its letters."""
 
-    id: str
+    letter: str  # the id of the letter that opened it: what the task is known by
+    id: str  # what the letters call it; mostly the same
+    thread: str
     giver: str
-    state: TaskState
-    deadline: datetime | None
-    reason: str | None
-    letters: tuple[str, ...]  # ids, in order of acceptance
+    receiver: str
+    opened_at: datetime
+    moved_at: datetime
+    state: TaskState = TaskState.PENDING
+    subject: str = ""
+    deadline: datetime | None = None
+    reason: str | None = None  # of its last move
+    last: str = ""  # the id of the letter that moved it last
+
+    @property
+    def is_final(self) -> bool:
+        return not MOVES[self.state]
+
+    @property
+    def is_active(self) -> bool:
+        return self.state in ACTIVE
+
+    def roles_of(self, agent: str) -> tuple[Role, ...]:
+        """What an agent is in this task; both, if it gave the task to itself."""
+        named: tuple[tuple[Role, str], ...] = (("giver", self.giver), ("receiver", self.receiver))
+        return tuple(role for role, name in named if name == agent)
 
 
 def check_state(word: str, field: str) -> TaskState:
@@ -76,29 +107,59 @@ def check_move(before: TaskState, after: TaskState) -> None:
         raise IllegalMove(f"a {before} task cannot become {after}", hint=f"legal from here: {legal}")
 
 
-def fold_task(letters: Iterable[Message]) -> Task | None:
-    """The task these letters tell of, in order of acceptance. An update the table refuses changes nothing."""
-    task: Task | None = None
+def movers(before: TaskState, after: TaskState) -> tuple[Role, ...]:
+    """Who may make this move: the giver takes a task back, the receiver does all else; either goes on after a
+    question, the giver by answering it.
+    """
+    if after is TaskState.CANCELED:
+        return ("giver",)
+    return ("giver", "receiver") if before is TaskState.INPUT_REQUIRED else ("receiver",)
+
+
+def check_mover(task: Standing, agent: str, after: TaskState) -> None:
+    """Refuse a legal move by the wrong one of the two."""
+    allowed = movers(task.state, after)
+    if not set(allowed) & set(task.roles_of(agent)):
+        raise NotAllowed(f"only the {allowed[0]} of a task can make it {after}", field="id")
+
+
+def open_task(letter: Message) -> Standing | None:
+    """The task this letter opens: one of kind `task`, with a pending note, to one agent. Others may get a copy."""
+    note = letter.task
+    receivers = [r.address for r in letter.recipients if r.kind == "to"]
+    if letter.kind != TASK or note is None or note.state != TaskState.PENDING:
+        return None
+    if len(receivers) != 1 or is_broadcast(receivers[0]):
+        return None
+    return Standing(
+        letter=letter.id,
+        id=note.id,
+        thread=letter.thread,
+        giver=letter.sender,
+        receiver=receivers[0],
+        opened_at=letter.created_at,
+        moved_at=letter.created_at,
+        subject=letter.subject,
+        deadline=note.deadline,
+        reason=note.reason,
+        last=letter.id,
+    )
+
+
+def advance(task: Standing, letter: Message) -> Standing:
+    """The task after one more letter; the same, if that letter has nothing to say about it."""
+    note = letter.task
+    if letter.kind != TASK_UPDATE or note is None or note.id != task.id or letter.thread != task.thread:
+        return task
+    after = TaskState(note.state)
+    if after not in MOVES[task.state] or not set(movers(task.state, after)) & set(task.roles_of(letter.sender)):
+        return task
+    return replace(task, state=after, reason=note.reason, moved_at=letter.created_at, last=letter.id)
+
+
+def fold_task(letters: Iterable[Message]) -> Standing | None:
+    """The first task these letters tell of, in order of acceptance."""
+    task: Standing | None = None
     for letter in letters:
-        note = letter.task
-        if note is None:
-            continue
-        if task is None:
-            task = Task(
-                id=note.id,
-                giver=letter.sender,
-                state=TaskState.PENDING,
-                deadline=note.deadline,
-                reason=note.reason,
-                letters=(letter.id,),
-            )
-        elif note.id == task.id and note.state in MOVES[task.state]:
-            task = Task(
-                id=task.id,
-                giver=task.giver,
-                state=TaskState(note.state),
-                deadline=note.deadline or task.deadline,
-                reason=note.reason or task.reason,
-                letters=(*task.letters, letter.id),
-            )
+        task = open_task(letter) if task is None else advance(task, letter)
     return task

@@ -1,15 +1,23 @@
-"""May this letter come in? Allow lists, expiry and pace. (Size and form are checked when it is composed.)"""
+"""May this letter come in, and may this task be taken on? Allow lists, expiry, pace; deadlines, share, fitness.
+
+Size and form of a letter are checked when it is composed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
-from ..errors import DeadlinePassed, NotAllowed, TooFast
-from ..model.card import EVERYONE
+from ..errors import DeadlinePassed, NotAllowed, PostroomError, QuotaFull, TooFast
+from ..model.card import EVERYONE, Card
 from ..model.guard import Guard
-from ..model.message import same_name
+from ..model.message import Message, same_name
 from ..model.names import fold
+from ..model.task import Standing
+
+Judge: TypeAlias = Callable[[Card, Message], str | None]  # why an agent is not fit for a task; None: it is
+REQUIRED = "required_capabilities"  # where a task's metadata names what it takes
 
 _MINUTE = timedelta(minutes=1)
 
@@ -47,3 +55,41 @@ def check_pace(rate: int, earlier: datetime | None, now: datetime) -> None:
             field="thread",
             hint="slow down, or raise thread_rate",
         )
+
+
+def check_admission(
+    task: Standing, *, allow_from: Sequence[str], busy_with: Sequence[str], most: int, now: datetime
+) -> None:
+    """Refuse a task whose giver is not allowed, whose deadline is over, or that is one too many."""
+    check_allowed(task.giver, task.receiver, allow_from)
+    if task.deadline is not None and task.deadline <= now:
+        raise DeadlinePassed(f"the task was due at {task.deadline.isoformat()}", field="deadline")
+    if len(busy_with) >= most:
+        raise QuotaFull(
+            f"{task.receiver!r} is busy with {len(busy_with)} of at most {most} tasks",
+            field="max_concurrent_tasks",
+            hint="finish one first",
+        )
+
+
+# What the giver of a refused task is told.
+REASONS: dict[type[PostroomError], str] = {
+    NotAllowed: "unauthorized",
+    DeadlinePassed: "deadline",
+    QuotaFull: "quota",
+}
+
+
+def refusal(refused: PostroomError) -> str:
+    """One word for why a task was refused."""
+    return REASONS[type(refused)]
+
+
+def lacking(card: Card, letter: Message) -> str | None:
+    """The judge of the house: every capability that the task names in its metadata must be on the card."""
+    named = letter.metadata.get(REQUIRED, ())
+    required = (named,) if isinstance(named, str) else named
+    if not isinstance(required, (list, tuple)) or not all(isinstance(word, str) for word in required):
+        return f"{REQUIRED} is not a list of words"
+    missing = [word for word in required if word not in card.capabilities]
+    return f"lacks {', '.join(missing)}" if missing else None

@@ -7,24 +7,27 @@ from ..model.query import Moment
 from .limits import Limits
 
 
-def presence(beat: Beat | None, moment: Moment, limits: Limits) -> Presence:
-    """idle, busy or offline; active, away, expired or gone."""
+def presence(beat: Beat | None, moment: Moment, limits: Limits, active: tuple[str, ...] = ()) -> Presence:
+    """idle, busy or offline; active, away, expired or gone. `active`: the tasks it took on, besides those it
+    says it is busy with.
+    """
     if beat is None:
         return Presence(
             status=Status.OFFLINE,
             warmth=Warmth.GONE,
-            current_tasks=(),
+            current_tasks=active,
             last_heartbeat=None,
             last_active_at=None,
         )
     warmth = _warmth(beat, moment, limits)
+    tasks = tuple(dict.fromkeys((*active, *beat.current_tasks)))
     status = Status.OFFLINE
     if warmth is Warmth.ACTIVE:
-        status = Status.BUSY if beat.current_tasks else Status.IDLE
+        status = Status.BUSY if tasks else Status.IDLE
     return Presence(
         status=status,
         warmth=warmth,
-        current_tasks=beat.current_tasks,
+        current_tasks=tasks,
         last_heartbeat=beat.at,
         last_active_at=beat.active_at,
     )

@@ -25,6 +25,10 @@ line and the wire) only parses, calls and prints.
     escalating escalate, escalations, resolve
     climbing   what becomes of escalations that nobody answers
     directory  cards, heartbeats, presence
+    tasks      give a task, find it again, list them
+    task_moves take a task on, finish it, cancel it; admission
+    taskbook   where each task stands, kept in the commit of its letters
+    overdue    notices to the giver of a task that is not over at its deadline
     janitor    what time does when nobody looks: leases, expiry, archive, retention
     portable   a whole room as JSON lines; portable_records: its records
     templates  letters written beforehand, with places for values

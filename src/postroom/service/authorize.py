@@ -32,6 +32,7 @@ RULES: dict[str, Rule] = {
     "threads": "own",
     "escalations": "own",
     "block": "own",
+    "task": "own",
     "register": "own",
     "heartbeat": "own",
     "agents": "anyone",

@@ -20,6 +20,7 @@ from .given import check_limit
 from .moving import let_time_pass
 from .naming import check_not_moved
 from .office import Office
+from .taskbook import strike
 
 MOST = 10_000  # letters named in one call
 
@@ -63,7 +64,9 @@ def purge_dead(office: Office, caller: Principal, mailbox: str, ids: Sequence[st
 
 
 def forget(office: Office, letters: Sequence[Message], now: datetime) -> list[Write]:
-    """Delete letters, and remember that their ids and keys are spent. Part of a plan: it looks first."""
+    """Delete letters, and the tasks they opened; remember that their ids and keys are spent. Part of a plan: it
+    looks first.
+    """
     memories: dict[tuple[str, str], dict[str, Any]] = {}
     for letter in letters:
         memory = {"id": letter.id, "digest": digest(letter), "at": now.isoformat(), "way": way_of(letter)}
@@ -71,7 +74,8 @@ def forget(office: Office, letters: Sequence[Message], now: datetime) -> list[Wr
         # One letter's id may be another's key: what is remembered already stays.
         memories.setdefault((SPENT, spent_key(letter.sender, letter.key or letter.id)), memory)
     new = [Record(kind=at[0], key=at[1], value=v) for at, v in memories.items() if not office.store.records(*at)]
-    return [*(Forget(letter.id) for letter in letters), *(Put(record=record) for record in new)]
+    forgotten: list[Write] = [*(Forget(letter.id) for letter in letters), *(Put(record=record) for record in new)]
+    return [*forgotten, *strike(office, letters)]
 
 
 def way_of(message: Message) -> dict[str, Any]:

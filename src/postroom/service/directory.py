@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..errors import Invalid, NameTaken, UnknownAgent
-from ..model.card import EVERYONE, Agent, Beat, Card
+from ..model.card import EVERYONE, Agent, Beat, Card, Warmth
 from ..model.codec import convert, to_plain
 from ..model.names import check_agent, check_scope
 from ..model.query import Moment
@@ -22,6 +22,7 @@ from .guarding import allow_only
 from .naming import check_not_moved
 from .office import Office
 from .records import find_record, put_record
+from .taskbook import active_tasks, all_active, task_of
 
 
 def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Agent:
@@ -97,24 +98,49 @@ def agent(office: Office, caller: Principal, name: str) -> Agent:
 
 
 def agents(
-    office: Office, caller: Principal, *, scope: str | None = None, capability: str | None = None
+    office: Office,
+    caller: Principal,
+    *,
+    scope: str | None = None,
+    capability: str | None = None,
+    gone: bool = False,
 ) -> list[Agent]:
-    """Everyone registered, by name; those gone too: mail for them waits."""
+    """Everyone registered, by name. Those gone are kept, and shown when asked for; mail for them waits."""
     authorize(caller, "agents")
     moment = office.now()
-    everyone = [agent_of(office, record, moment) for record in office.store.records(CARD)]
+    cards = [convert(record.value, Card) for record in office.store.records(CARD)]
+    beats = {record.key: convert(record.value, Beat) for record in office.store.records(BEAT)}
+    busy = all_active(office)
+    everyone = [_agent(office, card, beats.get(card.id), busy, moment) for card in cards]
     return [
         agent
         for agent in everyone
         if (scope is None or scope in agent.card.scopes)
         and (capability is None or capability in agent.card.capabilities)
+        and (gone or agent.presence.warmth is not Warmth.GONE)
     ]
 
 
 def agent_of(office: Office, record: Record, moment: Moment) -> Agent:
     """The agent whose card this record is."""
-    card = convert(record.value, Card)
-    return Agent(card=card, presence=presence(_last_beat(office, record.key), moment, office.limits))
+    busy = {record.key: active_tasks(office, record.key)}
+    return _agent(office, convert(record.value, Card), _last_beat(office, record.key), busy, moment)
+
+
+def _agent(
+    office: Office, card: Card, beat: Beat | None, busy: Mapping[str, tuple[str, ...]], moment: Moment
+) -> Agent:
+    active = busy.get(card.id, ())
+    if beat is not None and beat.current_tasks:
+        said = tuple(task for task in beat.current_tasks if not _is_over(office, card.id, task))
+        beat = replace(beat, current_tasks=said)
+    return Agent(card=card, presence=presence(beat, moment, office.limits, active))
+
+
+def _is_over(office: Office, name: str, task: str) -> bool:
+    """Is this a task that the agent was given, and has finished? Then its last heartbeat is old news."""
+    known = task_of(office, name, task)
+    return known is not None and known.is_final
 
 
 def check_card(office: Office, name: str, moment: Moment, said: dict[str, Any]) -> Card:

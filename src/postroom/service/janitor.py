@@ -1,4 +1,4 @@
-"""What must happen when nobody looks: leases, expiry, archive, retention, escalations.
+"""What must happen when nobody looks: leases, expiry, archive, retention, escalations, deadlines.
 
 A callable; nothing runs by itself.
 """
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import StaleRevision
 from ..model import delivery as moves
@@ -22,6 +23,8 @@ from .climbing import climb_overdue, forget_closed
 from .dead import forget
 from .moving import SLICE, let_time_pass, move_found
 from .office import Office
+from .overdue import report_overdue
+from .taskbook import all_active
 
 CHORE = "chore"  # records of when something was last done
 DAY = 24 * 3600
@@ -39,6 +42,7 @@ class Sweep(Struct, frozen=True, kw_only=True):
     forgotten: int = 0  # memories of purged letters that were old enough
     trimmed: int = 0  # changes
     climbed: int = 0  # escalations that nobody answered in time
+    overdue: int = 0  # tasks past their deadline, of which their givers were told
 
 
 def sweep(office: Office, caller: Principal) -> Sweep:
@@ -57,6 +61,7 @@ def sweep(office: Office, caller: Principal) -> Sweep:
         forgotten=_forget_memories(office, moment.wall),
         trimmed=office.store.trim_changes(office.limits.retain_changes),
         climbed=climb_overdue(office, moment.wall),
+        overdue=report_overdue(office, moment.wall),
     )
 
 
@@ -74,7 +79,7 @@ def _archive(office: Office, now: datetime) -> int:
 
 
 def _purge(office: Office, now: datetime) -> int:
-    """By age, then by count; only what is done or dead everywhere."""
+    """By age, then by count; only what is done or dead everywhere, and opened no task that goes on."""
     purged = 0
     cutoff = purge_cutoff(now, office.limits)
     if cutoff is not None:
@@ -91,13 +96,18 @@ def _purge_slices(office: Office, query: LetterQuery, now: datetime) -> int:
 
     def plan() -> Sequence[Write]:
         nonlocal purged
-        letters = office.store.letters(query)
+        letters = office.store.letters(_sparing_tasks(office, query))
         purged += len(letters)
         return forget(office, [letter.message for letter in letters], now)
 
-    while office.store.letters(query):
+    while office.store.letters(_sparing_tasks(office, query)):
         office.store.commit(plan)
     return purged
+
+
+def _sparing_tasks(office: Office, query: LetterQuery) -> LetterQuery:
+    """But not the letters whose tasks go on. Asked anew in each commit: a task may be taken on meanwhile."""
+    return replace(query, spared=tuple(id for ids in all_active(office).values() for id in ids))
 
 
 def _forget_memories(office: Office, now: datetime) -> int:

@@ -19,24 +19,30 @@ from ..model.escalation import Escalation
 from ..model.guard import OPEN_DOOR, Guard, guard_from
 from ..model.names import check_agent, check_id, check_scope
 from ..model.record import (
+    ACTIVE,
     BEAT,
     CARD,
     CLOSED_ESCALATION,
+    DUE,
     FORGOTTEN,
     FORMER,
     GUARD,
     MEMBER,
     OPEN_ESCALATION,
+    SESSION,
     SPENT,
+    TASKS,
     TEMPLATE,
     Record,
 )
+from ..model.task import Standing
 from ..model.template import Template
 from ..model.values import check_time
 from ..store.base import Put, Rename, Write
 from .directory import check_card
 from .given import quoted
 from .office import Office
+from .taskbook import Due
 from .templates import check_template
 
 
@@ -60,7 +66,12 @@ _VALUES: dict[str, Any] = {
     CLOSED_ESCALATION: Escalation,
     FORGOTTEN: Memory,
     SPENT: Memory,
+    TASKS: Standing,
+    ACTIVE: tuple[str, ...],
+    DUE: Due,
+    SESSION: dict[str, Any],
 }
+_FAMILIES = (MEMBER, TASKS)  # kinds that go on with a name
 _CARD_SAYS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
 _TEMPLATE_SAYS = set(Template.__struct_fields__) - {"name"}
 
@@ -68,8 +79,9 @@ _TEMPLATE_SAYS = set(Template.__struct_fields__) - {"name"}
 def all_records(office: Office) -> Iterator[Record]:
     """Everything that is kept besides letters, in an order in which it can come in again."""
     members = {MEMBER + scope for card in office.store.records(CARD) for scope in card.value.get("scopes", ())}
-    kinds = [kind for kind in _VALUES if kind != MEMBER]
-    for kind in (*kinds, *sorted(members)):
+    tasks = [TASKS + mailbox for mailbox in office.store.mailboxes()]
+    kinds = [kind for kind in _VALUES if kind not in _FAMILIES]
+    for kind in (*kinds, *sorted(members), *tasks):
         yield from office.store.records(kind)
 
 
@@ -81,20 +93,43 @@ def alias_of(record: Record) -> list[Write]:
 
 def checked_record(office: Office, record: Record) -> Put:
     """The record as it may be written, or an error that names what is wrong."""
-    kind = MEMBER if record.kind.startswith(MEMBER) else record.kind
-    if kind not in _VALUES:
+    kind = next((family for family in _FAMILIES if record.kind.startswith(family)), record.kind)
+    if kind not in _VALUES or (kind in _FAMILIES and kind == record.kind):
         raise Invalid(f"{quoted(kind)} is not a kind of record", field="kind")
     value = convert(record.value, _VALUES[kind])
     if isinstance(value, Struct):
         check_times(value)
     if kind == MEMBER:
         check_scope(record.kind.removeprefix(MEMBER), "kind")
-    if kind in {OPEN_ESCALATION, CLOSED_ESCALATION}:
-        check_id(record.key, "key")
-    elif kind not in {FORGOTTEN, SPENT}:
-        check_agent(record.key, "key")
+    if isinstance(value, Standing):
+        _check_standing(value, record)
+    if kind == ACTIVE:
+        for letter in value:
+            check_id(letter, "value")
+    _check_key(kind, record.key)
     _check_value(office, record.key, value)
     return Put(record=replace(record, revision=0))
+
+
+def _check_key(kind: str, key: str) -> None:
+    if kind in {OPEN_ESCALATION, CLOSED_ESCALATION, TASKS, DUE}:
+        check_id(key, "key")
+    elif kind == SESSION:
+        giver, _, letter = key.partition(" ")
+        check_agent(giver, "key")
+        check_id(letter, "key")
+    elif kind not in {FORGOTTEN, SPENT}:
+        check_agent(key, "key")
+
+
+def _check_standing(task: Standing, record: Record) -> None:
+    """A page of the book of tasks lies with one of the two whom it concerns, under the letter it names."""
+    if record.kind.removeprefix(TASKS) not in {task.giver, task.receiver} or record.key != task.letter:
+        raise Invalid("is the task of others", field="value")
+    for agent in (task.giver, task.receiver):
+        check_agent(agent, "value")
+    for id in (task.id, task.thread, task.last):
+        check_id(id, "value")
 
 
 def check_times(value: Struct) -> None:

@@ -34,6 +34,7 @@ from .naming import is_sent_by, names_of, resident, seen_by
 from .office import Office
 from .present import handoff_text
 from .reading import received
+from .taskbook import enter
 
 
 class Receipt(Struct, frozen=True, gc=False, kw_only=True):
@@ -72,9 +73,15 @@ def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now:
 
 
 def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
-    """Commit `writes`, which end with these letters."""
+    """Commit `writes`, which end with these letters. What they say of tasks is entered in the same commit."""
+    noted = [post.message for post in posts if post.message.task is not None]
+
+    def plan() -> Sequence[Write]:
+        planned = writes() if callable(writes) else writes
+        return [*enter(office, noted), *planned]
+
     try:
-        posted = office.store.commit(writes)
+        posted = office.store.commit(plan if noted else writes)
     except PostroomError as error:
         if error.temporary:
             error.keys = tuple(post.message.key or post.message.id for post in posts)

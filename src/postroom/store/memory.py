@@ -425,6 +425,7 @@ class MemoryStore:
             and (query.party is None or query.party in party)
             and (query.sender is None or query.sender == sender)
             and (query.replies_in is None or query.replies_in == message.thread_id)
+            and message.id not in query.spared
             and (
                 query.settled_before is None
                 or (len(settled) == len(deliveries) and all(t and t < query.settled_before for t in settled))

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...model.codec import encode
 from ...model.delivery import UNSENT
 from ...model.message import DEFAULT_SCOPE
 from ...model.names import fold
@@ -230,6 +231,8 @@ def _letter_pieces(query: LetterQuery) -> Iterator[tuple[str, list[Any]]]:
         yield f"l.sender = {_MAILBOX}", [fold(query.sender), query.sender]
     if query.replies_in is not None:
         yield "l.thread = ?", [query.replies_in]
+    if query.spared:
+        yield "l.id NOT IN (SELECT value FROM json_each(?))", [encode(query.spared).decode()]
     if query.settled_before is not None:
         yield (
             "NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.number = l.number"
