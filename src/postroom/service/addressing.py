@@ -35,8 +35,9 @@ Chosen: TypeAlias = list[tuple[str, str]]  # letters of one commit, and whom the
 def addressed(office: Office, post: Post, chosen: Chosen) -> Post:
     """The letter as it may be written, or a refusal. Whom it is routed to is added to `chosen`."""
     gone = _check_guards(office, post)
-    if gone:
-        return addressed(office, _sent_on(post, gone), chosen)
+    if gone:  # a note names the door of today: there is no second one to follow
+        post = _sent_on(post, gone)
+        _check_guards(office, post)
     routed = any(is_any(delivery.mailbox) for delivery in post.deliveries)
     return _routed(office, post, chosen) if routed else post
 
