@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from postroom import Invalid, LoopDetected, NameTaken, NotAllowed, Room, State, UnknownAgent
-from postroom.model.record import BEAT, CARD, FORMER, GUARD, MEMBER
+from postroom.model.record import BEAT, CARD, FORMER, GUARD, MEMBER, Record
+from postroom.store.base import Put
 from tests.rooms import FakeClock, House, addresses, spoken, texts
 
 
@@ -265,6 +267,29 @@ def test_names_go_with_an_export(house: House, bob: Room, tmp_path: Path) -> Non
     with pytest.raises(UnknownAgent):
         copy.mailbox("bob").check()
     other.store.close()
+
+
+@pytest.mark.parametrize(
+    "value", [["../x"], {"moved_to": "a b"}, {"block": [""]}, {"allow": ["*", "/"]}, {"moved_to": 7}]
+)
+def test_a_guard_that_names_nobody_does_not_come_in(house: House, value: Any) -> None:
+    head = b'{"postroom": 1, "room": "x"}'
+    line = json.dumps({"record": {"kind": GUARD, "key": "bob", "value": value}})
+    with pytest.raises(Invalid):
+        house.room().load([head, line])
+
+
+def test_notes_that_point_at_each_other_hang_nobody(house: House) -> None:
+    room = house.room()
+    room.mailbox("a").send("b", "x")
+    house.store.commit(
+        [
+            Put(record=Record(kind=GUARD, key="a", value={"moved_to": "b"})),
+            Put(record=Record(kind=GUARD, key="b", value={"moved_to": "a"})),
+        ]
+    )
+    room.mailbox("c").send("b", "y")
+    assert texts(room.mailbox("a").check()) == ["y"]
 
 
 def test_nothing_is_lost_while_a_name_changes(house: House) -> None:

@@ -28,8 +28,9 @@ from .office import Office
 def addressed(office: Office, post: Post, *, ask: bool = True) -> Post:
     """The letter as it may be written, or a refusal. With `ask` off it passes every guard."""
     gone = _check_guards(office, post, ask=ask)
-    if gone:
-        return addressed(office, _sent_on(post, gone), ask=ask)
+    if gone:  # a note names the door of today: there is no second one to follow
+        post = _sent_on(post, gone)
+        _check_guards(office, post, ask=ask)
     return _routed(office, post) if post.routes else post
 
 

@@ -50,6 +50,7 @@ def sweep(office: Office, caller: Principal) -> Sweep:
     authorize(caller, "janitor")
     moment = office.now()
     time_did = let_time_pass(office, moment, None)
+    climbed = climb_overdue(office, moment.wall)  # before its letters could be purged
     forget_closed(office, moment.wall)
     return Sweep(
         lapsed=time_did.get("lapse", 0),
@@ -60,7 +61,7 @@ def sweep(office: Office, caller: Principal) -> Sweep:
         purged=_purge(office, moment.wall),
         forgotten=_forget_memories(office, moment.wall),
         trimmed=office.store.trim_changes(office.limits.retain_changes),
-        climbed=climb_overdue(office, moment.wall),
+        climbed=climbed,
         overdue=report_overdue(office, moment.wall),
     )
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Invalid
-from ..model.card import Beat, Card
+from ..model.card import EVERYONE, Beat, Card
 from ..model.codec import convert
 from ..model.escalation import Escalation
 from ..model.guard import OPEN_DOOR, Guard, guard_from
@@ -148,10 +148,17 @@ def _check_value(office: Office, key: str, value: Any) -> None:
         if check_template(office, key, said).name != value.name:
             raise Invalid("is another template's", field="value")
     elif isinstance(value, Guard):
-        for name in (*value.block, *((value.moved_to,) if value.moved_to else ())):
-            check_agent(name, "value")
+        _check_names((*value.allow, *value.block, *((value.moved_to,) if value.moved_to else ())))
+    elif isinstance(value, tuple):
+        _check_names(value)
     elif isinstance(value, Escalation):
         _check_escalation(key, value)
+
+
+def _check_names(names: tuple[str, ...]) -> None:
+    for name in names:
+        if name != EVERYONE:
+            check_agent(name, "value")
 
 
 def _check_escalation(key: str, value: Escalation) -> None:
