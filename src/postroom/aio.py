@@ -145,6 +145,9 @@ class AsyncRoom:
     async def agents(self, *, scope: str | None = None, capability: str | None = None) -> list[Agent]:
         return await self.run(self.room.agents, scope=scope, capability=capability)
 
+    async def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> list[Message]:
+        return await self.run(self.room.search, query, limit=limit, ranked=ranked)
+
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Any call of the sync room, in one of its threads: `await room.run(room.room.sweep)`.
 
@@ -242,6 +245,9 @@ class AsyncMailbox:
 
     async def counts(self) -> dict[str, int]:
         return await self.room.run(self.mailbox.counts)
+
+    async def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> builtins.list[Message]:
+        return await self.room.run(self.mailbox.search, query, limit=limit, ranked=ranked)
 
     async def thread(self, id: str) -> builtins.list[Message]:
         return await self.room.run(self.mailbox.thread, id)

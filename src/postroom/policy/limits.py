@@ -39,6 +39,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     retain_count: CountOrNone = 0  # settled letters kept at most; 0 = no limit
     remember_for: Memory = 365 * DAY  # seconds the ids and keys of deleted letters are remembered
     retain_changes: Count = 100_000  # numbered changes kept for cursors
+    search_window: Count = 1000  # of the newest letters found, how many a ranked search compares
     offline_after: Seconds = 60.0  # seconds without a heartbeat, at least
     away_grace: Seconds = 60.0  # seconds an agent counts as away before it is expired
     expired_kept: Seconds = HOUR  # seconds an expired agent is listed before it is gone

@@ -17,6 +17,7 @@ line and the wire) only parses, calls and prints.
     dead       dead letters
     bouncing   notices to the sender of a letter that died
     threads    threads, conversations, turns
+    search     letters by what they say
     directory  cards, heartbeats, presence
     janitor    what time does when nobody looks: leases, expiry, archive, retention
     portable   a whole room as JSON lines

@@ -29,6 +29,7 @@ RULES: dict[str, Rule] = {
     "revive": "own",
     "purge": "own",
     "threads": "own",
+    "search": "own",
     "register": "own",
     "heartbeat": "own",
     "agents": "anyone",

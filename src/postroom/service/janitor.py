@@ -1,4 +1,4 @@
-"""What must happen when nobody looks: leases, expiry, archive, retention. A callable; nothing runs by itself."""
+"""What must happen when nobody looks: leases, expiry, archive, retention, index. Nothing runs by itself."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class Sweep(Struct, frozen=True, kw_only=True):
     purged: int = 0
     forgotten: int = 0  # memories of purged letters that were old enough
     trimmed: int = 0  # changes
+    indexed: int = 0  # letters new in the index for searches
 
 
 def sweep(office: Office, caller: Principal) -> Sweep:
@@ -50,6 +51,7 @@ def sweep(office: Office, caller: Principal) -> Sweep:
         purged=_purge(office, moment.wall),
         forgotten=_forget_memories(office, moment.wall),
         trimmed=office.store.trim_changes(office.limits.retain_changes),
+        indexed=office.store.keep_index(),
     )
 
 
