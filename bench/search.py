@@ -44,7 +44,7 @@ def _searches(path: Path, size: int, rounds: int) -> Iterator[Line]:
             "ranked": (partial(reader.search, COMMON, ranked=True), 2),
         }
         samples = take_turns(acts, rounds)
-    index = Path(f"{path}.search").stat().st_size / size
+    index = sum(Path(f"{path}.search{end}").stat().st_size for end in ("", "-wal")) / size
     operator = micros(typical(samples, "rare, by the operator"))
     yield Line(
         name=f"search for a rare word at {size:,} letters, p50",

@@ -26,7 +26,6 @@ from .rows import sound
 VERSION = 1  # of the tables here, and of what becomes a word
 SLICE = 512  # letters indexed in one transaction
 SLICE_BYTES = 4 * 1024 * 1024  # and no more than this of them
-SPARE = 10_000  # letters that are gone may stay in it, besides as many as are there
 PATIENCE = 5.0  # seconds to wait, once, while others fill it; then the search does without
 
 # automerge: fewer, wider merges than by default make filling a fifth cheaper, and searching no slower (measured)
@@ -84,10 +83,13 @@ class Index:
         self._database: apsw.Connection | None = None
         self._lock: WriterLock | None = None
 
-    def upto(self) -> int:
-        """The number up to which it is complete; 0 when there is none, or none that can be trusted."""
+    def upto(self, wait: float = PATIENCE) -> int:
+        """The number up to which it is complete; 0 when there is none, or none that can be trusted.
+
+        To open it takes its lock; `wait` is how many seconds that may take.
+        """
         try:
-            return self._complete_upto(self._open())
+            return self._complete_upto(self._open(wait))
         except (*_BROKEN, *_UNAVAILABLE):
             return 0
 
@@ -128,12 +130,12 @@ class Index:
         except _UNAVAILABLE:
             self._let_go()
 
-    def is_mostly_past(self, letters: int) -> bool:
-        """Is it mostly about letters that are gone? The room has so many."""
+    def letters(self) -> int:
+        """How many letters it is about, with those deleted since."""
         try:
-            return self._about(self._open()).letters > 2 * letters + SPARE
+            return self._about(self._open(PATIENCE)).letters
         except (*_BROKEN, *_UNAVAILABLE):
-            return False
+            return 0
 
     def close(self) -> None:
         self._let_go()
@@ -148,13 +150,13 @@ class Index:
             self._lock = WriterLock(self._lock_path, timeout=0)
         return self._lock
 
-    def _open(self) -> apsw.Connection:
+    def _open(self, wait: float) -> apsw.Connection:
         """The index that stands there now, opened under the lock: nobody puts it away meanwhile."""
         if self._database is not None and self._at.inode() == self._inode:
             return self._database
         self._let_go()
         self._at.inode()  # where there is none, nothing is made
-        lock = WriterLock(self._lock_path, PATIENCE)
+        lock = WriterLock(self._lock_path, wait)
         try:
             with lock:
                 return self._enter()

@@ -21,6 +21,7 @@ from .index_words import expression
 
 LONG = 1000  # letters not in the index: with more, whoever sends or searches adds some
 FEW = 100  # with more, the janitor adds them
+SPARE = 10_000  # letters that are gone may stay in the index, besides as many as are there
 LOOK_EVERY = 256  # numbers between two looks of a sender
 FILLS = 8  # slices a search adds before it answers
 PAGE = 256  # letters looked at in one go
@@ -39,18 +40,18 @@ _PARTY = (
 )
 
 
-def lags(ask: Ask, index: Index, letters: int) -> bool:
-    """Are more letters than this not in the index yet?"""
-    upto = index.upto()
+def is_behind(ask: Ask, upto: int, letters: int) -> bool:
+    """Are there more letters than this after a number?"""
     return bool(ask(_LAST_NUMBER, [])[0][0] - upto > letters and ask(_HAS_MORE, [upto, letters])[0][0])
 
 
 def catch_up(index: Index, ask: Ask) -> int:
     """Add all letters but a few, and begin anew when most of what is in it is gone. How many were added."""
-    if index.is_mostly_past(ask("SELECT count(*) FROM letters", [])[0][0]):
+    held = index.letters()
+    if held > SPARE and held > 2 * ask("SELECT count(*) FROM letters", [])[0][0] + SPARE:
         index.throw_away()
     added = 0
-    while lags(ask, index, FEW) and (slice := index.fill()):
+    while is_behind(ask, index.upto(), FEW) and (slice := index.fill()):
         added += slice
     return added
 
@@ -66,7 +67,7 @@ class Lookout:
         is_due = self.next_look > 0 or number % LOOK_EVERY == 0
         self.next_look = number - number % LOOK_EVERY + LOOK_EVERY
         with suppress(PostroomError):  # the letter is sent, whatever becomes of the index
-            if is_due and lags(ask, index, LONG):
+            if is_due and is_behind(ask, index.upto(wait=0), LONG):
                 index.fill()
 
 
@@ -103,10 +104,15 @@ class Search:
 
     def _filled_upto(self, index: Index, ask: Ask) -> int:
         """From where on the letters must be looked at one by one: a short way, if a few fills can make it so."""
+        upto = index.upto()
         for _ in range(FILLS):
-            if not lags(ask, index, LONG) or not index.fill():
+            if not is_behind(ask, upto, LONG):
                 break
-        return index.upto()
+            added = index.fill()
+            upto = index.upto()  # whatever came of it: it may be another file by now
+            if not added:
+                break
+        return upto
 
     def _scan(self, sound: Sound, top: int, upto: int, limit: int) -> list[Letter]:
         """Down from a number to the first that is in the index."""
