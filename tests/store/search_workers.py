@@ -49,5 +49,5 @@ class Boastful(SqliteStore):
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         held = self._here().index
         held.fill()
-        held.upto = lambda *_: searching.NEWEST  # type: ignore[method-assign]
+        held.upto = lambda **_: searching.NEWEST  # type: ignore[method-assign]
         return super().search(query, reader, limit)

@@ -193,7 +193,7 @@ class Index:
         return database
 
     def _remove(self) -> None:
-        """Under the lock. Its log goes first: a log without its file would be taken for the next one's."""
+        """Under the lock: the file, and its log first, so that no log is ever left for another file."""
         self._let_go()
         for end in ("-wal", "-shm", ""):
             Path(f"{self._path}{end}").unlink(missing_ok=True)
