@@ -4,5 +4,6 @@ Pure values. This room refuses to know files, clocks, randomness or policy: what
 above it in `policy`, where things are kept is decided beside it in `store`. Below it is only `errors`.
 
 Reading order: `message` (what is written), `delivery` (what moves), `task`, `thread`, `card`, `record`,
-`query` and `change` (how stores are asked), `names` and `values` (what may enter), `codec` (JSON).
+`query`, `search` and `change` (how stores are asked), `words` (what text is made of), `names` and `values` (what
+may enter), `codec` (JSON).
 """
