@@ -165,9 +165,9 @@ on the disk the working tree is on.
   send costs two to three times the processor time it costs alone. A plain file takes as many syncs from eight
   processes as from one, and more. The naive design has less to do per letter, and it lets one process keep the
   room for itself (see the line on the slowest and the fastest).
-- To index a letter of 1 KiB takes some 45 µs of a processor: a third of it reading the letter, the rest FTS5. By
+- To index a letter of 1 KiB takes some 30 µs of a processor: a third of it reading the letter, the rest FTS5. By
   medians a send does not notice, because it looks at the index once in 256 numbers. But where nobody sweeps, one
-  send in 512 adds 512 letters and takes some 25 ms longer; all told that is about an eighth of a send. An index
+  send in 512 adds 512 letters and takes some 16 ms longer; all told that is a tenth to a fifth of a send. An index
   without positions would take half of it, and phrases would have to be looked for letter by letter.
 - Tried without gain: pages of 1 and 2 KiB, a blocking lock, spinning before sleeping, waking the next writer
   early.
