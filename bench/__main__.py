@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import broadcast, claim, contention, growth, report, send, start, waiting
+from . import broadcast, claim, contention, growth, report, search, send, start, waiting
 from .measure import FULL, QUICK, Effort, Line
 
 SCRATCH = Path(__file__).parent / "scratch"  # on the disk of the working tree, never in memory
@@ -17,6 +17,7 @@ MEASURES: dict[str, Callable[[Effort, Path], Iterator[Line]]] = {
     "claim": claim.measure,
     "contention": contention.measure,
     "growth": growth.measure,
+    "search": search.measure,
     "broadcast": broadcast.measure,
     "waiting": waiting.measure,
     "start": start.measure,

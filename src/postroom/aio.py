@@ -152,6 +152,9 @@ class AsyncRoom:
     ) -> list[Agent]:
         return await self.run(self.room.agents, scope=scope, capability=capability, gone=gone)
 
+    async def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> list[Message]:
+        return await self.run(self.room.search, query, limit=limit, ranked=ranked)
+
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Any call of the sync room, in one of its threads: `await room.run(room.room.sweep)`.
 
@@ -249,6 +252,9 @@ class AsyncMailbox(AsyncErrands):
 
     async def counts(self) -> dict[str, int]:
         return await self.room.run(self.mailbox.counts)
+
+    async def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> builtins.list[Message]:
+        return await self.room.run(self.mailbox.search, query, limit=limit, ranked=ranked)
 
     async def thread(self, id: str) -> builtins.list[Message]:
         return await self.room.run(self.mailbox.thread, id)

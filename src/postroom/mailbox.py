@@ -18,7 +18,7 @@ from .model.message import Message, Priority, TaskNote
 from .model.names import check_agent
 from .model.query import Found
 from .model.thread import Conversation, Thread, Turn
-from .service import dead, directory, holding, reading, sending, tasks, threads
+from .service import dead, directory, holding, reading, search, sending, tasks, threads
 from .service.compose import Draft, check_fields
 from .service.given import check_count
 from .service.reading import NO_FILTER, Filter
@@ -176,6 +176,12 @@ class Mailbox(Errands):
         the answer to a letter: `wait(thread=receipt.thread)`.
         """
         return self.room.wait([self.name], timeout, since=since, peek=peek, **wanted)
+
+    def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> list[Message]:
+        """Letters that were sent or received here, by what they say: words, "a phrase", from: to: tag: kind:
+        thread: before: after:, and - before what must not be. The newest first, or ranked, the best.
+        """
+        return search.search(self._office, self._caller, self.name, query, limit=limit, ranked=ranked)
 
     def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
         """The unread mail as text for a prompt, within a budget of characters. Marks nothing as read."""

@@ -26,7 +26,7 @@ from .model.message import Message
 from .model.names import check_agent
 from .model.template import Template
 from .model.thread import Conversation, Thread, Turn
-from .service import directory, escalating, janitor, naming, portable, present, reading, templates, threads
+from .service import directory, escalating, janitor, naming, portable, present, reading, search, templates, threads
 from .service.authorize import OWNER, Principal, authorize
 from .service.given import check_count, listed
 from .service.janitor import Sweep
@@ -143,6 +143,10 @@ class Room:
         """All letters of a thread, the oldest first."""
         return threads.thread(self._office, self._principal, None, id)
 
+    def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> list[Message]:
+        """Letters by what they say, whoever sent or got them. See `Mailbox.search`."""
+        return search.search(self._office, self._principal, None, query, limit=limit, ranked=ranked)
+
     def threads(self, limit: int = 50) -> list[Thread]:
         return threads.threads(self._office, self._principal, None, limit)
 
@@ -168,7 +172,7 @@ class Room:
     # -- care
 
     def sweep(self) -> Sweep:
-        """One round of the janitor: leases, expiry, archive, retention, deadlines. Call it now and then."""
+        """One round of the janitor: leases, expiry, archive, retention, deadlines, index. Call it now and then."""
         return janitor.sweep(self._office, self._principal)
 
     def export(self) -> Iterator[bytes]:

@@ -60,6 +60,7 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
         lambda box: admit(box._office, box._caller, box.name, "known"),
         lambda box: session(box._office, box._caller, box.name, "known"),
     ],
+    "search": [lambda box: box.search("x"), lambda box: box.search("x", ranked=True)],
     "register": [lambda box: box.register()],
     "heartbeat": [lambda box: box.heartbeat(), lambda box: box.leave()],
 }
@@ -69,6 +70,7 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
         lambda room: room.mailboxes(),
         lambda room: room.quarantined(),
         lambda room: room.threads(),
+        lambda room: room.search("x"),
         lambda room: room.thread("known"),
         lambda room: room.conversations(),
         lambda room: room.turns("c"),

@@ -5,5 +5,6 @@ above it in `policy`, where things are kept is decided beside it in `store`. Bel
 Values hold no cycles, so the frequent ones are kept from the garbage collector (`gc=False`).
 
 Reading order: `message` (what is written), `delivery` (what moves), `task`, `thread`, `card`, `record`,
-`query` and `change` (how stores are asked), `names` and `values` (what may enter), `codec` (JSON).
+`query`, `search` and `change` (how stores are asked), `words` (what text is made of), `names` and `values` (what
+may enter), `codec` (JSON).
 """

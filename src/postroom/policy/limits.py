@@ -42,6 +42,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     retain_changes: Count = 100_000  # numbered changes kept for cursors
     ladder: Names = "coo,human"  # who is asked when an agent escalates, the lowest first, with commas
     escalation_after: Seconds = 4 * HOUR  # seconds without an answer before a question climbs; 0 = never
+    search_window: Count = 1000  # of the newest letters found, how many a ranked search compares
     offline_after: Seconds = 60.0  # seconds without a heartbeat, at least
     away_grace: Seconds = 60.0  # seconds an agent counts as away before it is expired
     expired_kept: Seconds = HOUR  # seconds an expired agent is listed before it is gone

@@ -24,6 +24,7 @@ line and the wire) only parses, calls and prints.
     guarding   allow lists, and names whose mail is refused
     escalating escalate, escalations, resolve
     climbing   what becomes of escalations that nobody answers
+    search     letters by what they say
     directory  cards, heartbeats, presence
     tasks      give a task, find it again, list them
     task_moves take a task on, finish it, cancel it; admission

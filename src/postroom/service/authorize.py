@@ -33,6 +33,7 @@ RULES: dict[str, Rule] = {
     "escalations": "own",
     "block": "own",
     "task": "own",
+    "search": "own",
     "register": "own",
     "heartbeat": "own",
     "agents": "anyone",

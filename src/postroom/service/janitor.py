@@ -1,4 +1,4 @@
-"""What must happen when nobody looks: leases, expiry, archive, retention, escalations, deadlines.
+"""What must happen when nobody looks: leases, expiry, archive, retention, escalations, deadlines, index.
 
 A callable; nothing runs by itself.
 """
@@ -43,6 +43,7 @@ class Sweep(Struct, frozen=True, kw_only=True):
     trimmed: int = 0  # changes
     climbed: int = 0  # escalations that nobody answered in time
     overdue: int = 0  # tasks past their deadline, of which their givers were told
+    indexed: int = 0  # letters new in the index for searches
 
 
 def sweep(office: Office, caller: Principal) -> Sweep:
@@ -63,6 +64,7 @@ def sweep(office: Office, caller: Principal) -> Sweep:
         trimmed=office.store.trim_changes(office.limits.retain_changes),
         climbed=climbed,
         overdue=report_overdue(office, moment.wall),
+        indexed=office.store.keep_index(),
     )
 
 

@@ -17,6 +17,7 @@ from ..model.delivery import DURABLE, Delivery, State
 from ..model.message import Message, Priority
 from ..model.query import Found, LetterQuery, Moment, Query
 from ..model.record import Record
+from ..model.search import SearchQuery
 
 FEW = 8  # up to so many recipients are looked up one by one
 
@@ -127,6 +128,17 @@ class Store(Protocol):
         ...
 
     def letters(self, query: LetterQuery) -> list[Letter]: ...
+    def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
+        """Letters that `reader` sent or was delivered (None: all letters), the newest first.
+
+        Whatever was committed before is found; an index that lags behind makes no difference.
+        """
+        ...
+
+    def keep_index(self) -> int:
+        """Bring up to date what makes searches quick, where there is such a thing. How many letters were new."""
+        ...
+
     def threads(self, party: str | None, limit: int) -> list[str]:
         """Threads that have replies, the most recently active first."""
         ...

@@ -30,10 +30,12 @@ from ..model.message import Message, Priority
 from ..model.names import fold
 from ..model.query import Found, LetterQuery, Moment, Query
 from ..model.record import CARD, FORGOTTEN, SPENT, Record, spent_key
+from ..model.search import SearchQuery
 from ..model.thread import conversation_of
 from .base import Forget, Letter, Move, Plan, Post, Posted, Put, Rename, Write, rung_by
 from .bells import HouseBells, HouseWatch
 from .matching import SORT, by_arrival, fits, seconds_left, tells
+from .searching import answers
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -312,6 +314,13 @@ class MemoryStore:
             matching.reverse()
         end = None if query.limit is None else query.skip + query.limit
         return matching[query.skip : end]
+
+    def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
+        letters = self.letters(LetterQuery(party=reader, order="newest"))
+        return [letter for letter in letters if answers(letter.message, query, reader)][:limit]
+
+    def keep_index(self) -> int:
+        return 0
 
     def threads(self, party: str | None, limit: int) -> list[str]:
         replies = self.letters(LetterQuery(party=party, order="newest"))

@@ -9,6 +9,9 @@
     rows        rows ⇄ model
     writing     what each write does, inside a transaction
     asking      what each question reads
+    index       the index of words, in a file of its own
+    index_words what stands in it, and how it is asked
+    searching   a search: new letters one by one, older ones by way of the index
     store       the protocol, put together
 
 The commit path: stand in line → BEGIN IMMEDIATE … COMMIT (WAL, synchronous=NORMAL) → leave the line →

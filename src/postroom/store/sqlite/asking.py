@@ -26,7 +26,7 @@ _THREAD = (
     "IN (SELECT number FROM letters WHERE thread = ? UNION"
     " SELECT number FROM letters WHERE id = ? AND thread IS NULL)"
 )
-_SHOWN = f"NOT (d.state = 4 AND d.seen = 0 AND coalesce(d.reason, '') = '{UNSENT}')"
+SHOWN = f"NOT (d.state = 4 AND d.seen = 0 AND coalesce(d.reason, '') = '{UNSENT}')"
 _ORDER = {
     "inbox": "d.seen, d.rank, d.number",
     "priority": "d.rank, d.number",
@@ -192,7 +192,7 @@ def _pieces_of_sight(query: Query) -> Iterator[tuple[str, list[Any]]]:
     if query.unread_only:
         yield "d.seen = 0", []
     if query.shown_only:
-        yield _SHOWN, []
+        yield SHOWN, []
 
 
 def _pieces_of_letter(query: Query) -> Iterator[tuple[str, list[Any]]]:
@@ -259,7 +259,7 @@ def _scope(scope: str | None) -> Iterator[tuple[str, list[Any]]]:
 
 def _party(party: str | None) -> Iterator[tuple[str, list[Any]]]:
     if party is not None:
-        at = f"d.number = l.number AND d.mailbox = {_MAILBOX} AND d.state > 0 AND {_SHOWN}"
+        at = f"d.number = l.number AND d.mailbox = {_MAILBOX} AND d.state > 0 AND {SHOWN}"
         received = f"EXISTS (SELECT 1 FROM deliveries d WHERE {at})"
         yield f"(l.sender = {_MAILBOX} OR {received})", [fold(party), party] * 2
 

@@ -14,6 +14,7 @@ import apsw
 
 from ...errors import BadStore, Damaged, PostroomError, StoreBusy, StoreFailing
 from . import ground
+from .index import Index
 from .lock import WriterLock
 from .schema import bring_up, version_of
 from .wal import REPLACED, Log
@@ -42,6 +43,7 @@ class Connection:
                 _prepare(self.database, path, busy_timeout)
                 bring_up(self.database, path)
                 self.log = Log(self.database, path)
+                self.index = Index(path, self.database)
                 with self.database:
                     _enter(self.database, boot)
                 wrote = self.database.total_changes() > 0
@@ -73,7 +75,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        for held in ("log", "database", "lock"):
+        for held in ("index", "log", "database", "lock"):
             if hasattr(self, held):
                 getattr(self, held).close()
 

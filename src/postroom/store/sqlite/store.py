@@ -20,10 +20,12 @@ from ...model.message import Priority
 from ...model.names import fold
 from ...model.query import Found, LetterQuery, Moment, Query
 from ...model.record import Record
+from ...model.search import SearchQuery
 from ..base import Letter, Plan, Posted, Watch, Write, must_last, rung_by
 from ..bells import EVERYONE, MANY, DoorBells
 from . import asking, ground, rows
 from .connection import Connection, translate
+from .searching import Lookout, Search, catch_up
 from .writing import BY_KEY, NEXT_NUMBER, Writing, quarantine
 
 T = TypeVar("T")
@@ -49,6 +51,7 @@ class SqliteStore:
         self._local = threading.local()
         self._open: weakref.WeakSet[Connection] = weakref.WeakSet()  # one goes when its thread ends
         self._pid = os.getpid()
+        self._lookout = Lookout()
         self._here()  # a room that cannot be opened is refused now, not at the first letter
 
     # -- writing
@@ -79,6 +82,8 @@ class SqliteStore:
             self._bells.ring(bells)
         finally:
             self._bells.let_go(bells)
+        if posted and posted[-1].number >= self._lookout.next_look:
+            self._lookout.look(posted[-1].number, here.index, self._ask)
         return posted
 
     def sync(self) -> None:
@@ -141,6 +146,16 @@ class SqliteStore:
 
     def letters(self, query: LetterQuery) -> list[Letter]:
         return self._sound(rows.letter, asking.letters(query))
+
+    def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
+        party = None if reader is None else self._numbers((reader,))
+        if party == []:
+            return []
+        search = Search(query, reader, None if party is None else party[0])
+        return search.find(self._here().index, self._ask, self._sound, limit)
+
+    def keep_index(self) -> int:
+        return catch_up(self._here().index, self._ask)
 
     def threads(self, party: str | None, limit: int) -> list[str]:
         return [thread for thread, _ in self._ask(*asking.threads(party, limit))]

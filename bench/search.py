@@ -1,0 +1,117 @@
+"""Searches in rooms with a past, and what keeping the index costs those who send."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from statistics import mean
+
+import postroom
+from postroom.room import Room
+
+from .fill import MAILBOXES, filled_room
+from .measure import Act, Effort, Line, Turns, micros, ratio, take_turns, typical
+
+SMALLEST = 1000
+RARE, COMMON = "zyzzyva", "quicksort"
+SEARCHES = 20  # of each kind in each round
+WARM = 1500  # letters before the clock starts: by then senders fill the index
+NEVER = 2**62
+
+
+def measure(effort: Effort, folder: Path) -> Iterator[Line]:
+    for size in (SMALLEST, effort.largest):
+        yield from _searches(filled_room(size), size, effort.rounds)
+    yield from _tail(folder / "tail", effort.rounds)
+    yield from _sending(folder / "send", effort)
+
+
+def _searches(path: Path, size: int, rounds: int) -> Iterator[Line]:
+    with postroom.open(str(path)) as room:
+        if not room.search(RARE):  # once; the rooms are kept
+            for sender in (f"agent-{number}" for number in range(1, 4)):
+                room.mailbox(sender).send(f"agent-{MAILBOXES // 2}", f"It takes a {RARE} to know one.")
+        room._office.store.keep_index()
+        reader = room.mailbox(f"agent-{MAILBOXES // 2}")
+        acts: Turns = {
+            "rare": (partial(reader.search, RARE), SEARCHES),
+            "rare, by the operator": (partial(room.search, RARE), SEARCHES),
+            "common": (partial(reader.search, COMMON), SEARCHES),
+            "phrase": (partial(reader.search, '"equal keys"'), SEARCHES),
+            "ranked": (partial(reader.search, COMMON, ranked=True), 2),
+        }
+        samples = take_turns(acts, rounds)
+    index = sum(Path(f"{path}.search{end}").stat().st_size for end in ("", "-wal")) / size
+    operator = micros(typical(samples, "rare, by the operator"))
+    yield Line(
+        name=f"search for a rare word at {size:,} letters, p50",
+        value=typical(samples, "rare") * 1e3,
+        unit="ms",
+        goal=5.0,
+        note=f"by the operator {operator}; the index takes {index:.0f} bytes per letter",
+    )
+    yield Line(
+        name=f"search for a word of every letter at {size:,} letters, newest 20, p50",
+        value=typical(samples, "common") * 1e3,
+        unit="ms",
+        note=f"a phrase {micros(typical(samples, 'phrase'))}; ranked {micros(typical(samples, 'ranked'))}",
+    )
+
+
+def _tail(folder: Path, rounds: int) -> Iterator[Line]:
+    """As many letters as may wait before anyone adds them."""
+    with postroom.open(str(folder / "room.db"), durability="process") as room:
+        writer = room.mailbox("writer")
+        writer.send_many([postroom.draft("reader", text) for text in _texts(SMALLEST)])
+        samples = take_turns({"tail": (partial(room.mailbox("reader").search, RARE), SEARCHES)}, rounds)
+    yield Line(
+        name=f"search for a rare word, {SMALLEST:,} letters not in the index yet, p50",
+        value=typical(samples, "tail") * 1e3,
+        unit="ms",
+        goal=5.0,
+    )
+
+
+def _sending(folder: Path, effort: Effort) -> Iterator[Line]:
+    with_search = postroom.open(str(folder / "with" / "room.db"))
+    without = postroom.open(str(folder / "without" / "room.db"))
+    with with_search, without:
+        acts: Turns = {
+            "with": (_sender(with_search), effort.burst),
+            "without": (_sender(without), effort.burst),
+        }
+        without._office.store._lookout.next_look = NEVER  # type: ignore[attr-defined]
+        for act, _ in acts.values():
+            for _ in range(WARM):
+                act()
+        samples = take_turns(acts, effort.rounds)
+    together = {name: [[second for taken in rounds for second in taken]] for name, rounds in samples.items()}
+    absolute = f"{micros(typical(samples, 'with'))} / {micros(typical(samples, 'without'))}"
+    yield Line(
+        name="send with the index kept / without, by medians", value=ratio(samples, "with", "without"), goal=1.05,
+        note=absolute,
+    )  # fmt: skip
+    yield Line(
+        name="send with the index kept / without, all told",
+        value=ratio(together, "with", "without", mean),
+        goal=1.05,
+        note="one sender does all of the filling",
+    )
+
+
+def _sender(room: Room) -> Act:
+    """Sends one text after the other."""
+    texts, writer = cycle(_texts(512)), room.mailbox("writer")
+    return lambda: writer.send("reader", next(texts))
+
+
+def _texts(count: int) -> list[str]:
+    """Text of 1 KiB each, with as many different words as people use: few often, many rarely."""
+    chance = random.Random(7)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    vocabulary = ["".join(chance.choices(letters, k=chance.randint(2, 10))) for _ in range(20_000)]
+    weights = [1 / (place + 1) for place in range(len(vocabulary))]
+    return [" ".join(chance.choices(vocabulary, weights, k=170))[:1024] for _ in range(count)]

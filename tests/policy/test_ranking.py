@@ -1,0 +1,42 @@
+"""Which letter answers a search best."""
+
+from __future__ import annotations
+
+from postroom.model import parts
+from postroom.model.message import Message
+from postroom.model.search import read_query
+from postroom.policy.ranking import by_relevance
+from tests.letters import NOW, letter
+
+
+def ranked(query: str, *letters: Message) -> list[str]:
+    return [message.id for message in by_relevance(letters, read_query(query, NOW))]
+
+
+def said(id: str, text: str, subject: str = "") -> Message:
+    return letter(id, parts=(parts.text(text),), subject=subject)
+
+
+def test_more_mentions_come_first() -> None:
+    assert ranked("sort", said("once", "sort and go"), said("twice", "sort sort go")) == ["twice", "once"]
+
+
+def test_a_mention_in_the_subject_counts_more() -> None:
+    assert ranked("sort", said("text", "sort sort x"), said("subject", "x y z", "sort")) == ["subject", "text"]
+
+
+def test_a_short_letter_says_more_with_the_same_words() -> None:
+    assert ranked("sort", said("long", "sort" + " x" * 500), said("short", "sort x")) == ["short", "long"]
+
+
+def test_phrases_and_beginnings_are_counted_as_such() -> None:
+    loose, close = said("loose", "merge it sort it merge"), said("close", "merge sort merge sort x")
+    assert ranked('"merge sort"', loose, close) == ["close", "loose"]
+    assert ranked("mer*", said("one", "merge sort sort x"), said("two", "merge merged x x")) == ["two", "one"]
+
+
+def test_those_that_are_alike_keep_their_order() -> None:
+    alike = [said(f"m{number}", "sort") for number in range(5)]
+    assert ranked("sort", *alike) == ["m0", "m1", "m2", "m3", "m4"]
+    assert ranked("tag:x -sort", *alike) == ["m0", "m1", "m2", "m3", "m4"]
+    assert ranked("sort") == []
