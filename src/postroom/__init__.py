@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import aio
+    from .care import doctor, restore
     from .errors import (
         BadStore,
         Busy,
@@ -51,9 +52,12 @@ if TYPE_CHECKING:
     from .model.change import Change, Cursor
     from .model.delivery import Delivery, State
     from .model.handoff import Handoff
+    from .model.health import BackupReport, Diagnosis, Finding, Level
     from .model.message import Message, Priority, Recipient
     from .model.parts import Part, data, event, file, reference, text
+    from .model.stats import AgentFlow, Flow, Stats, Tally
     from .model.thread import Conversation, Thread, Turn
+    from .model.trace import Stop, Trace
     from .room import Room, open
     from .service.compose import Draft
     from .service.janitor import Sweep
@@ -64,6 +68,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
+    "AgentFlow",
+    "BackupReport",
     "BadStore",
     "Batch",
     "Busy",
@@ -75,7 +81,10 @@ __all__ = [
     "Damaged",
     "DeadlinePassed",
     "Delivery",
+    "Diagnosis",
     "Draft",
+    "Finding",
+    "Flow",
     "Handoff",
     "HopsSpent",
     "IdTaken",
@@ -84,6 +93,7 @@ __all__ = [
     "Invalid",
     "LeaseLost",
     "Letter",
+    "Level",
     "LookAlike",
     "LoopDetected",
     "Mailbox",
@@ -104,12 +114,16 @@ __all__ = [
     "SchemaTooNew",
     "StaleRevision",
     "State",
+    "Stats",
+    "Stop",
     "StoreBusy",
     "StoreFailing",
     "Sweep",
+    "Tally",
     "Thread",
     "TooFast",
     "TooLarge",
+    "Trace",
     "Turn",
     "UnknownAgent",
     "UnknownMessage",
@@ -118,15 +132,18 @@ __all__ = [
     "__version__",
     "aio",
     "data",
+    "doctor",
     "draft",
     "event",
     "file",
     "open",
     "reference",
+    "restore",
     "text",
 ]
 
 _HOMES = {
+    "care": "doctor restore",
     "errors": (
         "BadStore Busy Conflict Damaged DeadlinePassed HopsSpent IdTaken IllegalMove Invalid LeaseLost LookAlike"
         " LoopDetected Missing NameTaken NotAllowed PostroomError QuotaFull Refused Resync SchemaTooNew"
@@ -140,7 +157,10 @@ _HOMES = {
     "model.handoff": "Handoff",
     "model.message": "Message Priority Recipient",
     "model.parts": "Part data event file reference text",
+    "model.health": "BackupReport Diagnosis Finding Level",
+    "model.stats": "AgentFlow Flow Stats Tally",
     "model.thread": "Conversation Thread Turn",
+    "model.trace": "Stop Trace",
     "room": "Room open",
     "service.compose": "Draft",
     "service.janitor": "Sweep",

@@ -29,7 +29,9 @@ from .model.card import Agent
 from .model.change import Cursor
 from .model.handoff import Handoff
 from .model.message import Message
+from .model.stats import Tally
 from .model.thread import Conversation, Thread, Turn
+from .model.trace import Trace
 from .service.compose import Draft
 from .service.sending import Receipt
 from .service.waiting import check_timeout, seconds_to_sleep
@@ -242,6 +244,12 @@ class AsyncMailbox:
 
     async def counts(self) -> dict[str, int]:
         return await self.room.run(self.mailbox.counts)
+
+    async def stats(self) -> Tally:
+        return await self.room.run(self.mailbox.stats)
+
+    async def trace(self, id: str) -> Trace:
+        return await self.room.run(self.mailbox.trace, id)
 
     async def thread(self, id: str) -> builtins.list[Message]:
         return await self.room.run(self.mailbox.thread, id)

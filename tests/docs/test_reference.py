@@ -148,17 +148,26 @@ def test_every_field_and_filter_is_in_its_table() -> None:
 
 VALUES: list[type] = [
     postroom.Agent,
+    postroom.AgentFlow,
+    postroom.BackupReport,
     postroom.Card,
     postroom.Change,
     postroom.Conversation,
     postroom.Delivery,
+    postroom.Diagnosis,
+    postroom.Finding,
+    postroom.Flow,
     postroom.Handoff,
     postroom.Imported,
     postroom.Message,
     postroom.Presence,
     postroom.Recipient,
+    postroom.Stats,
+    postroom.Stop,
     postroom.Sweep,
+    postroom.Tally,
     postroom.Thread,
+    postroom.Trace,
     postroom.Turn,
 ]
 

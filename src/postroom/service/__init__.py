@@ -20,5 +20,9 @@ line and the wire) only parses, calls and prints.
     directory  cards, heartbeats, presence
     janitor    what time does when nobody looks: leases, expiry, archive, retention
     portable   a whole room as JSON lines
+    copying    backups
+    counting   a room in numbers, and how its mail flows
+    tracing    the life of one letter
+    doctor     the health of a room, and repairs that are safe
     present    letters as text for prompts
 """

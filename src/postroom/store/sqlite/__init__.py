@@ -9,6 +9,12 @@
     rows        rows ⇄ model
     writing     what each write does, inside a transaction
     asking      what each question reads
+    counting    what is counted, from the small indexes
+    backup      a copy of a room in use
+    restoring   a copy becomes the room again
+    holders     who has the room open
+    place       the health of the files, from outside
+    examining   the health of the room, from inside
     store       the protocol, put together
 
 The commit path: stand in line → BEGIN IMMEDIATE … COMMIT (WAL, synchronous=NORMAL) → leave the line →

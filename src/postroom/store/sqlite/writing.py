@@ -22,7 +22,7 @@ from ...model.codec import decode_message, digest, encode
 from ...model.message import Message
 from ...model.names import fold
 from ...model.record import CARD, FORGOTTEN, SPENT, spent_key
-from ..base import Forget, Move, Post, Posted, Put, Write
+from ..base import Forget, Introduce, Move, Post, Posted, Put, Write
 from .rows import STATE_NUMBER, delivery_row, letter_row
 
 NEXT_NUMBER = """
@@ -92,6 +92,8 @@ class Writing:
             self._move(write)
         elif isinstance(write, Put):
             self._put(write)
+        elif isinstance(write, Introduce):
+            self._mailbox(write.mailbox, "mailbox", known=write.known)
         else:
             self._forget(write)
         return None
