@@ -157,6 +157,32 @@ def test_a_place_that_cannot_hold_a_copy_is_refused(tmp_path: Path) -> None:
             room.backup(tmp_path / "copy.db", progress=5)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("end", ["", "-wal", "-shm", ".lock"])
+def test_a_room_is_never_its_own_backup(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "room.db"
+    (tmp_path / "link.db").symlink_to(f"room.db{end}")
+    with postroom.open(path) as room:
+        room.mailbox("ann").send("bob", "x")
+        for name in (f"{path}{end}", tmp_path / "link.db"):
+            with pytest.raises(BadStore, match="room itself"):
+                room.backup(name, overwrite=True)
+        assert room.doctor(full=True).worst < postroom.Level.ERROR
+
+
+def test_a_file_system_without_hard_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_old: Path, _new: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    copy = tmp_path / "copy.db"
+    with postroom.open(tmp_path / "room.db") as room:
+        monkeypatch.setattr(os, "link", refuse)
+        room.backup(copy)
+        copy.unlink()
+        with pytest.raises(Conflict):
+            room.backup(copy, progress=lambda *_: copy.write_text("precious"))
+    assert copy.read_text() == "precious"
+
+
 def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: Path) -> None:
         raise OSError(28, "No space left on device")

@@ -18,13 +18,14 @@ import apsw
 from ...errors import BadStore, Conflict, StoreFailing
 from ...model.health import Progress
 from .ground import create, sync_path
+from .place import FILES
 
 PAGES = 2048  # copied between two words about the progress: 8 MB
 
 
 def copy_room(source: apsw.Connection, path: Path, *, overwrite: bool, progress: Progress) -> int:
     """Copy a room into a new file; how many letters the copy holds."""
-    _check_place(path, overwrite=overwrite)
+    _check_place(source.filename, path, overwrite=overwrite)
     with made_whole(path, overwrite=overwrite) as growing:
         source.execute("BEGIN")  # one view for the whole copy: without it, each write would start it over
         try:
@@ -59,8 +60,7 @@ def made_whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
         if overwrite:
             growing.replace(path)
         else:
-            os.link(growing, path)  # unlike a rename, this never replaces what somebody put there meanwhile
-            growing.unlink()
+            _name(growing, path)
         sync_path(path.parent)
     except FileExistsError:
         raise _taken(path) from None
@@ -71,11 +71,25 @@ def made_whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
             left.unlink(missing_ok=True)
 
 
-def _check_place(path: Path, *, overwrite: bool) -> None:
+def _name(growing: Path, path: Path) -> None:
+    """Give it its name, if that is still free."""
+    try:
+        os.link(growing, path)  # unlike a rename, this never replaces what somebody put there meanwhile
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if os.path.lexists(path):
+            raise FileExistsError from None
+        growing.rename(path)
+
+
+def _check_place(room: str, path: Path, *, overwrite: bool) -> None:
     if not path.parent.is_dir():
         raise BadStore(f"there is no folder {path.parent}", field="path")
     if path.is_dir():
         raise BadStore(f"{path} is a folder", field="path", hint="name a file in it")
+    if os.path.realpath(path) in {room + end for end in FILES}:
+        raise BadStore(f"{path} is a file of the room itself", field="path", hint="choose another name")
     if os.path.lexists(path) and not overwrite:
         raise _taken(path)
 

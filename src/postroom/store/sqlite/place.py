@@ -16,7 +16,7 @@ VOLATILE = frozenset({"tmpfs", "ramfs"})
 LITTLE_SPACE = 100 * 1024 * 1024  # bytes
 NO_SPACE = 10 * 1024 * 1024
 MANY_BELLS = 10_000
-_AROUND = ("", "-wal", "-shm", ".lock", ".bells")
+FILES = ("", "-wal", "-shm", ".lock", ".bells")  # what a room is made of: these ends after its own name
 
 
 def examine_place(path: Path, *, repair: bool) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ def _bells(path: Path) -> Iterator[Finding]:
 
 
 def _room_files(path: Path) -> list[Path]:
-    files = [Path(f"{path}{end}") for end in _AROUND]
+    files = [Path(f"{path}{end}") for end in FILES]
     with suppress(OSError):
         files += sorted(Path(f"{path}.bells").iterdir())[:MANY_BELLS]
     return [file for file in files if os.path.lexists(file)]
