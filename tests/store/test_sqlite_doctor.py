@@ -307,10 +307,21 @@ def test_a_reader_without_a_name_is_noticed_too(room: Room, path: Path, monkeypa
         reader.execute("ROLLBACK")
 
 
-def test_a_log_that_once_grew_is_noted(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_once_grew_is_noted_and_made_small(
+    room: Room, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     room.mailbox("ann").send("bob", "x")
-    monkeypatch.setattr(examining, "CHECKPOINT_PAGES", 0)
-    assert worst(room.doctor(), "log").level is Level.NOTE
+    monkeypatch.setattr(examining, "LARGE", 0)
+    found = worst(room.doctor(), "log")
+    assert (found.level, found.repaired) == (Level.NOTE, False)
+    with postroom.open(path) as other:
+        other.mailbox("ann").send("bob", "y")
+        assert worst(room.doctor(repair=True), "log").repaired
+        other.mailbox("ann").send("bob", "z")
+        room.mailbox("ann").send("bob", "last")
+    monkeypatch.undo()
+    assert room.doctor(full=True).is_healthy
+    assert room.stats().letters == 204
 
 
 def test_a_claim_of_a_killed_process_is_noted(path: Path) -> None:

@@ -54,8 +54,8 @@ def ok(check: str, what: str) -> Finding:
     return Finding(check=check, level=Level.OK, what=what)
 
 
-def note(check: str, what: str, hint: str = "") -> Finding:
-    return Finding(check=check, level=Level.NOTE, what=what, hint=hint)
+def note(check: str, what: str, hint: str = "", *, repaired: bool = False) -> Finding:
+    return Finding(check=check, level=Level.NOTE, what=what, hint=hint, repaired=repaired)
 
 
 def warning(check: str, what: str, hint: str = "", *, repaired: bool = False) -> Finding:

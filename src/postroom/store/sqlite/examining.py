@@ -30,6 +30,7 @@ from .writing import quarantine
 SLICE = 5000  # letters whose sums are looked at between two words about the progress
 MOST = 10  # complaints, ids or numbers that one finding tells
 PATIENCE = 1.0  # seconds; who reads for longer holds the log back
+LARGE = 4 * FRAME * CHECKPOINT_PAGES  # bytes of a log that something held back
 GLANCE = 0.02  # seconds between two looks at that
 _OF_AN_INDEX = re.compile(r"row \d+ missing from index |wrong # of entries in index ")
 COPY = "keep a copy of the room's files, then restore a backup, or export what can be read"
@@ -221,12 +222,7 @@ def _log(visit: Visit) -> Iterator[Finding]:
         suspects &= set(holders.readers(visit.path))
     size = Path(f"{visit.path}-wal").stat().st_size
     if frames <= done:
-        if size > 4 * FRAME * CHECKPOINT_PAGES:
-            yield note(
-                "log", f"the log is {size:,} bytes: some reader once held it back", "it is used again as it is"
-            )
-        else:
-            yield ok("log", f"{frames} pages, all of them in the room's file too; {size:,} bytes")
+        yield _grown(visit, size) if size > LARGE else ok("log", f"{frames} pages wait for nobody; {size:,} bytes")
         return
     who = ", ".join(holders.name_of(pid) for pid in sorted(suspects)) or "unknown"
     yield warning(
@@ -235,6 +231,17 @@ def _log(visit: Visit) -> Iterator[Finding]:
         f" the log is {size:,} bytes",
         "let that process end its reading, or end it",
     )
+
+
+def _grown(visit: Visit, size: int) -> Finding:
+    """Some reader once held the log back. It does no harm but for its size."""
+    told = f"the log has grown to {size:,} bytes: something once read for long, a backup maybe"
+    if not visit.repair:
+        return note("log", told, "repair=True makes it small again")
+    with visit.here.lock:
+        visit.here.mend()
+        visit.here.log.make_whole(visit.here.lock)
+    return note("log", told, repaired=True)
 
 
 def _checkpoint(visit: Visit) -> tuple[int, int]:
