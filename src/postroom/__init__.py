@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import aio
+    from .care import doctor, restore
     from .errors import (
         BadStore,
         Busy,
@@ -52,11 +53,14 @@ if TYPE_CHECKING:
     from .model.delivery import Delivery, State
     from .model.escalation import Escalation
     from .model.handoff import Handoff
+    from .model.health import BackupReport, Diagnosis, Finding, Level
     from .model.message import Message, Priority, Recipient
     from .model.parts import Part, data, event, file, reference, text
+    from .model.stats import AgentFlow, Flow, Stats, Tally
     from .model.task import Standing, TaskState
     from .model.template import Template
     from .model.thread import Conversation, Thread, Turn
+    from .model.trace import Stop, Trace
     from .room import Room, open
     from .service.compose import Draft
     from .service.janitor import Sweep
@@ -68,6 +72,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
+    "AgentFlow",
+    "BackupReport",
     "BadStore",
     "Batch",
     "Busy",
@@ -79,8 +85,11 @@ __all__ = [
     "Damaged",
     "DeadlinePassed",
     "Delivery",
+    "Diagnosis",
     "Draft",
     "Escalation",
+    "Finding",
+    "Flow",
     "Handoff",
     "HopsSpent",
     "IdTaken",
@@ -89,6 +98,7 @@ __all__ = [
     "Invalid",
     "LeaseLost",
     "Letter",
+    "Level",
     "LookAlike",
     "LoopDetected",
     "Mailbox",
@@ -110,15 +120,19 @@ __all__ = [
     "StaleRevision",
     "Standing",
     "State",
+    "Stats",
+    "Stop",
     "StoreBusy",
     "StoreFailing",
     "Sweep",
+    "Tally",
     "Task",
     "TaskState",
     "Template",
     "Thread",
     "TooFast",
     "TooLarge",
+    "Trace",
     "Turn",
     "UnknownAgent",
     "UnknownMessage",
@@ -127,15 +141,18 @@ __all__ = [
     "__version__",
     "aio",
     "data",
+    "doctor",
     "draft",
     "event",
     "file",
     "open",
     "reference",
+    "restore",
     "text",
 ]
 
 _HOMES = {
+    "care": "doctor restore",
     "errors": (
         "BadStore Busy Conflict Damaged DeadlinePassed HopsSpent IdTaken IllegalMove Invalid LeaseLost LookAlike"
         " LoopDetected Missing NameTaken NotAllowed PostroomError QuotaFull Refused Resync SchemaTooNew"
@@ -150,9 +167,12 @@ _HOMES = {
     "model.handoff": "Handoff",
     "model.message": "Message Priority Recipient",
     "model.parts": "Part data event file reference text",
+    "model.health": "BackupReport Diagnosis Finding Level",
+    "model.stats": "AgentFlow Flow Stats Tally",
     "model.task": "Standing TaskState",
     "model.template": "Template",
     "model.thread": "Conversation Thread Turn",
+    "model.trace": "Stop Trace",
     "room": "Room open",
     "service.compose": "Draft",
     "service.janitor": "Sweep",

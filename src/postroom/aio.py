@@ -32,7 +32,9 @@ from .model.change import Cursor
 from .model.handoff import Handoff
 from .model.message import Message
 from .model.names import check_agent
+from .model.stats import Tally
 from .model.thread import Conversation, Thread, Turn
+from .model.trace import Trace
 from .service.compose import Draft
 from .service.given import listed
 from .service.sending import Receipt
@@ -255,6 +257,12 @@ class AsyncMailbox(AsyncErrands):
 
     async def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> builtins.list[Message]:
         return await self.room.run(self.mailbox.search, query, limit=limit, ranked=ranked)
+
+    async def stats(self) -> Tally:
+        return await self.room.run(self.mailbox.stats)
+
+    async def trace(self, id: str) -> Trace:
+        return await self.room.run(self.mailbox.trace, id)
 
     async def thread(self, id: str) -> builtins.list[Message]:
         return await self.room.run(self.mailbox.thread, id)

@@ -17,8 +17,10 @@ from .model.handoff import Handoff
 from .model.message import Message, Priority, TaskNote
 from .model.names import check_agent
 from .model.query import Found
+from .model.stats import Tally
 from .model.thread import Conversation, Thread, Turn
-from .service import dead, directory, holding, reading, search, sending, tasks, threads
+from .model.trace import Trace
+from .service import counting, dead, directory, holding, reading, search, sending, tasks, threads, tracing
 from .service.compose import Draft, check_fields
 from .service.given import check_count
 from .service.reading import NO_FILTER, Filter
@@ -161,6 +163,14 @@ class Mailbox(Errands):
         counted = reading.counts(self._office, self._caller, self.name)
         by_name = {priority.name.lower(): counted[priority] for priority in sorted(counted, reverse=True)}
         return by_name | {"total": sum(counted.values())}
+
+    def stats(self) -> Tally:
+        """The open and dead mail here, in numbers."""
+        return counting.mailbox_stats(self._office, self._caller, self.name)
+
+    def trace(self, id: str) -> Trace:
+        """The life of a letter that was sent or received here: where it is, what happened, what came of it."""
+        return tracing.trace(self._office, self._caller, self.name, id)
 
     def wait(
         self,

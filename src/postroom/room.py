@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,17 +23,34 @@ from .mailbox import Mailbox, Wanted, as_filter
 from .model.card import Agent
 from .model.change import Change, Cursor
 from .model.escalation import Escalation
+from .model.health import BackupReport, Diagnosis, Progress, warning
 from .model.message import Message
 from .model.names import check_agent
+from .model.stats import Flow, Stats
 from .model.template import Template
 from .model.thread import Conversation, Thread, Turn
-from .service import directory, escalating, janitor, naming, portable, present, reading, search, templates, threads
+from .model.trace import Trace
+from .service import (
+    copying,
+    counting,
+    directory,
+    escalating,
+    janitor,
+    naming,
+    portable,
+    present,
+    reading,
+    search,
+    templates,
+    threads,
+    tracing,
+)
 from .service.authorize import OWNER, Principal, authorize
 from .service.given import check_count, listed
 from .service.janitor import Sweep
 from .service.office import Office
 from .service.portable import Imported
-from .settings import Settings, default_room, load_settings
+from .settings import Settings, default_room, load_settings, misspelt
 from .store.base import Store
 from .store.opening import open_store
 
@@ -46,8 +64,7 @@ def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> Room:
     `store` is `sqlite:/path/to/room.db`, a path, or `memory:`; without it, POSTROOM_STORE or the config file
     decide, else the user's own room. Every other setting may be given by name (docs/reference.md).
     """
-    address = f"sqlite:{os.fspath(store)}" if isinstance(store, os.PathLike) else store
-    chosen = load_settings({"store": address, **settings})
+    chosen = chosen_settings(store, settings)
     clock = SystemClock()
     opened = open_store(
         chosen.store or f"sqlite:{default_room()}",
@@ -56,6 +73,12 @@ def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> Room:
         busy_timeout=chosen.busy_timeout,
     )
     return Room(opened, chosen, clock=clock)
+
+
+def chosen_settings(store: str | os.PathLike[str] | None, settings: dict[str, Any]) -> Settings:
+    """The settings in force for a room that is opened like this."""
+    address = f"sqlite:{os.fspath(store)}" if isinstance(store, os.PathLike) else store
+    return load_settings({"store": address, **settings})
 
 
 class Room:
@@ -171,17 +194,62 @@ class Room:
 
     # -- care
 
-    def sweep(self) -> Sweep:
+    def sweep(self, *, progress: Progress | None = None) -> Sweep:
         """One round of the janitor: leases, expiry, archive, retention, deadlines, index. Call it now and then."""
-        return janitor.sweep(self._office, self._principal)
+        return janitor.sweep(self._office, self._principal, progress)
 
-    def export(self) -> Iterator[bytes]:
+    def archive(self, *, older_than: float | timedelta | None = None, progress: Progress | None = None) -> int:
+        """Archive mail acknowledged more than so many seconds ago; without a time, as the settings say."""
+        return janitor.archive(self._office, self._principal, older_than, progress)
+
+    def purge(
+        self,
+        *,
+        older_than: float | timedelta | None = None,
+        keep: int | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """Delete letters that are done or dead everywhere: those settled more than so many seconds ago, and all
+        but the newest `keep`. Without either, as the settings say. Open mail is never touched.
+        """
+        return janitor.purge(self._office, self._principal, older_than, keep, progress)
+
+    def stats(self) -> Stats:
+        """The room in numbers: letters, deliveries by state, what waits where and for how long."""
+        return counting.room_stats(self._office, self._principal)
+
+    def flow(self, last: Flow | None = None) -> Flow:
+        """What waits now, and what was sent and done since the last look: `flow = room.flow(flow)`."""
+        return counting.flow(self._office, self._principal, last)
+
+    def trace(self, id: str) -> Trace:
+        """The life of one letter, with every delivery and all that came of it."""
+        return tracing.trace(self._office, self._principal, None, id)
+
+    def doctor(self, *, repair: bool = False, full: bool = False, progress: Progress | None = None) -> Diagnosis:
+        """Check this room's health, with a real write and read; `repair` mends what is safe to mend."""
+        from .service.doctor import doctor  # noqa: PLC0415 - rare, and a room must open quickly
+
+        likely = misspelt()
+        known = [
+            warning("settings", f"{name} is not a setting and is ignored", f"did you mean {meant}?")
+            for name, meant in likely.items()
+        ]
+        return doctor(self._office, self._principal, repair=repair, full=full, progress=progress, known=known)
+
+    def backup(
+        self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None
+    ) -> BackupReport:
+        """A whole copy of this room as it is now, in a file of its own. Others may go on using the room."""
+        return copying.backup(self._office, self._principal, path, overwrite=overwrite, progress=progress)
+
+    def export(self, *, progress: Progress | None = None) -> Iterator[bytes]:
         """The whole room as JSON lines."""
-        return portable.export_room(self._office, self._principal)
+        return portable.export_room(self._office, self._principal, progress)
 
-    def load(self, lines: Iterable[bytes | str]) -> Imported:
+    def load(self, lines: Iterable[bytes | str], *, progress: Progress | None = None) -> Imported:
         """Fill this empty room from an export."""
-        return portable.import_room(self._office, self._principal, lines)
+        return portable.import_room(self._office, self._principal, lines, progress)
 
     def markdown(self, message: Message) -> str:
         """A letter as text for a prompt, its content inside a fence it cannot break."""

@@ -73,6 +73,20 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {names[variable]: value for variable, value in environment.items() if variable in names}
 
 
+def misspelt(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Variables that nobody reads, and the setting each of them was probably meant for."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only a doctor asks
+
+    environment = os.environ if environment is None else environment
+    known = [PREFIX + name.upper() for name in Settings.__struct_fields__]
+    likely = {
+        name: get_close_matches(name.upper(), known, 1, 0.85)
+        for name in sorted(environment)
+        if name.upper().startswith(PREFIX) and name not in known
+    }
+    return {name: meant[0] for name, meant in likely.items() if meant}
+
+
 def _checked(given: dict[str, Any]) -> Settings:
     for name in given:
         if name not in Settings.__struct_fields__:

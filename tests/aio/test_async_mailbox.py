@@ -104,6 +104,17 @@ def test_a_worker_loop_acknowledges_what_it_went_through(play: Callable[[Scene],
     play(scene)
 
 
+def test_numbers_and_traces_are_awaited(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        boss, worker = room.mailbox("boss"), room.mailbox("worker")
+        sent = await boss.send("worker", "x")
+        assert 1 == (await worker.stats()).total_unread
+        assert ["worker"] == [stop.mailbox for stop in (await boss.trace(sent.id)).stops]
+        assert 1 == (await room.run(room.room.stats)).letters
+
+    play(scene)
+
+
 def test_a_worker_loop_left_early_gives_back_the_rest(play: Callable[[Scene], None]) -> None:
     async def scene(room: aio.AsyncRoom) -> None:
         await room.mailbox("boss").send_many([postroom.draft("worker", str(i)) for i in range(3)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 
 import pytest
 
@@ -187,3 +188,53 @@ def test_many_janitors_at_once_do_everything_once(house: House, clock: FakeClock
     assert sum(sweep.purged for sweep in rounds) == 40
     assert sum(sweep.expired for sweep in rounds) == 40
     assert {letter.state for letter in room.mailbox("bob").dead()} == {State.DEAD}
+
+
+# -- the same, asked for by people
+
+
+def test_people_archive_what_is_done_long_enough(room: Room, clock: FakeClock) -> None:
+    for number in range(450):
+        room.mailbox("ann").send("bob", str(number))
+    for letter in room.mailbox("bob").check(None):
+        letter.ack(archive=False)
+    told: list[tuple[int, int]] = []
+    clock.advance(60)
+    assert room.archive() == 0  # the settings say a day
+    assert room.archive(older_than=120) == 0
+    assert room.archive(older_than=timedelta(seconds=30), progress=lambda *at: told.append(at)) == 450
+    assert told == [(200, 450), (400, 450), (450, 450)]
+    assert room.archive(older_than=0) == 0
+
+
+def test_people_purge_by_age_by_count_and_as_the_settings_say(house: House, clock: FakeClock) -> None:
+    room = house.room(retain_for=1000)
+    ann, bob = room.mailbox("ann"), room.mailbox("bob")
+    for number in range(5):
+        ann.send("bob", str(number))
+        bob.check()[0].ack()
+        clock.advance(100)
+    ann.send("bob", "open")
+    clock.advance(1)
+    assert room.purge() == 0
+    assert room.purge(older_than=450) == 1
+    assert room.purge(keep=3) == 1
+    assert room.purge(older_than=1e12) == 0
+    clock.advance(850)
+    told: list[tuple[int, int]] = []
+    assert room.purge(progress=lambda *at: told.append(at)) == 2
+    assert told == [(2, 2)]
+    assert room.purge(keep=0) == 1
+    assert room.purge(older_than=0, keep=0) == 0
+    assert texts(bob.check()) == ["open"]
+
+
+def test_a_round_tells_how_far_it_is(house: House, clock: FakeClock) -> None:
+    room = house.room(retain_for=10)
+    room.mailbox("ann").send_many([draft("bob", str(n)) for n in range(300)])
+    for letter in room.mailbox("bob").check(None):
+        letter.ack()
+    clock.advance(11)
+    told: list[tuple[int, int]] = []
+    assert room.sweep(progress=lambda *at: told.append(at)).purged == 300
+    assert told == [(200, 300), (300, 300)]

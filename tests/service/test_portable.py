@@ -68,7 +68,7 @@ def test_a_room_comes_through_an_export_without_loss(room: Room, empty: House, c
     copy = empty.room()
     cursor = copy.cursor()
     imported = copy.load(line + b"\n" for line in lines)
-    assert imported.letters + imported.records == len(lines) - 1
+    assert imported.letters + imported.records + imported.names == len(lines) - 1
     assert sorted_lines(copy)[1:] == sorted_lines(room)[1:]
     assert copy.mailboxes() == room.mailboxes()
     with pytest.raises(Resync):
@@ -136,7 +136,19 @@ def test_only_an_empty_room_is_filled(room: Room) -> None:
 
 
 @pytest.mark.parametrize(
-    "head", [b"", b"{}", b"[]", b"5", b'{"postroom": 2, "room": "x"}', b'{"postroom": 1}', "junk", 5]
+    "head",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"5",
+        b'{"postroom": 3, "room": "x"}',
+        b'{"postroom": 1}',
+        "junk",
+        5,
+        b'{"postroom": [], "room": "x"}',
+        b'{"postroom": 2, "room": "x", "lines": -1}',
+    ],
 )
 def test_what_is_no_export_is_refused(room: Room, head: Any) -> None:
     with pytest.raises(Invalid) as refused:
@@ -200,10 +212,15 @@ BAD_RECORDS: list[Any] = [
     {"kind": "session", "key": "ann", "value": {}}, {"kind": "session", "key": "../x m-1", "value": {}},
     {"kind": "session", "key": "ann m-1", "value": []},
 ]  # fmt: skip
+BAD_NAMES: list[Any] = [
+    None, {}, "ann", {"mailbox": "../x", "known": True}, {"mailbox": "ann"}, {"mailbox": "ann", "known": 1},
+    {"mailbox": "\u0430nn", "known": False}, {"mailbox": 5, "known": True},
+]  # fmt: skip
 HOSTILE: list[bytes] = [
     *(json.dumps({"letter": LETTER | bad, "deliveries": [DELIVERY]}).encode() for bad in BAD_LETTERS),
     *(json.dumps({"letter": LETTER, "deliveries": bad}).encode() for bad in BAD_DELIVERIES),
     *(json.dumps({"record": bad}).encode() for bad in BAD_RECORDS),
+    *(json.dumps({"name": bad}).encode() for bad in BAD_NAMES),
     b'{"letter": {}, "letter": {}}', b'{"record": NaN}', b'{"letter": null}', b"null", b"", b"\xff", b"{" * 9999,
     b'{"letter": ' + b"[" * 5000 + b"]" * 5000 + b"}", b'{"record": {"kind": "card", "key": "a", "value": 1e999}}',
 ]  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 from postroom.model.delivery import State
 from postroom.model.message import Priority
 from postroom.model.query import LetterQuery, Query
-from postroom.store.sqlite import asking
+from postroom.store.sqlite import asking, counting
 from postroom.store.sqlite.asking import Statement
 from postroom.store.sqlite.rows import Row
 from postroom.store.sqlite.store import SqliteStore
@@ -110,3 +110,23 @@ def test_unread_mail_is_counted_without_touching_it(store: SqliteStore) -> None:
     steps = plan(store, asking.count(Query(mailbox="bob", states=UNREAD, unread_only=True)))
 
     assert any("COVERING INDEX deliveries_unread" in step for step in steps)
+
+
+@pytest.mark.parametrize("mailbox", [None, "bob"])
+def test_open_and_dead_mail_is_tallied_without_touching_it(store: SqliteStore, mailbox: str | None) -> None:
+    steps = plan(store, counting.tally(mailbox))
+
+    for index in ("deliveries_unread", "deliveries_held", "deliveries_queued", "deliveries_dead"):
+        assert any(f"COVERING INDEX {index}" in step for step in steps), steps
+    assert scans([step for step in steps if "COVERING INDEX deliveries_" not in step]) == []
+
+
+def test_all_letters_are_counted_without_reading_them(store: SqliteStore) -> None:
+    (step,) = plan(store, asking.count_letters(LetterQuery()))
+
+    assert "COVERING INDEX" in step
+
+
+def test_traffic_reads_only_what_is_new(store: SqliteStore) -> None:
+    for question in counting.traffic(store.cursor(), store.cursor(), NOW):
+        assert scans(plan(store, question)) == []

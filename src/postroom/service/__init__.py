@@ -33,5 +33,10 @@ line and the wire) only parses, calls and prints.
     janitor    what time does when nobody looks: leases, expiry, archive, retention
     portable   a whole room as JSON lines; portable_records: its records
     templates  letters written beforehand, with places for values
+    portable   a whole room as JSON lines
+    copying    backups
+    counting   a room in numbers, and how its mail flows
+    tracing    the life of one letter
+    doctor     the health of a room, and repairs that are safe
     present    letters as text for prompts
 """

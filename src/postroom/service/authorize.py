@@ -34,6 +34,7 @@ RULES: dict[str, Rule] = {
     "block": "own",
     "task": "own",
     "search": "own",
+    "trace": "own",
     "register": "own",
     "heartbeat": "own",
     "agents": "anyone",
@@ -42,6 +43,8 @@ RULES: dict[str, Rule] = {
     "room": "operator",
     "rename": "operator",
     "janitor": "operator",
+    "doctor": "operator",
+    "backup": "operator",
     "export": "operator",
     "import": "operator",
 }

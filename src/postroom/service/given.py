@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from ..errors import Invalid
+from ..model.health import Progress
 
 MOST = 2**53  # the largest count anyone needs
 FOR_EVER = 1e12  # seconds
@@ -41,6 +42,19 @@ def listed(value: Any, field: str) -> Sequence[Any]:
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=str)  # or the same letter sent again would not be the same
     raise Invalid(f"must be a name or a list of names, not {type(value).__name__}", field=field)
+
+
+def told(progress: Any) -> Progress:
+    """Whom to tell how far the work is."""
+    if progress is None:
+        return _nobody
+    if not callable(progress):
+        raise Invalid(f"must be a function, not {type(progress).__name__}", field="progress", hint="(done, total)")
+    return cast("Progress", progress)
+
+
+def _nobody(_done: int, _total: int) -> None:
+    """Nobody wants to know."""
 
 
 def quoted(value: Any) -> str:

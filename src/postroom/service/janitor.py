@@ -6,7 +6,8 @@ A callable; nothing runs by itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from ..errors import StaleRevision
 from ..model import delivery as moves
 from ..model.delivery import State
+from ..model.health import Progress
 from ..model.query import LetterQuery, Query
 from ..model.record import FORGOTTEN, SPENT, Record
 from ..policy.retention import archive_cutoff, memory_cutoff, purge_cutoff
@@ -21,6 +23,7 @@ from ..store.base import Put, Write
 from .authorize import Principal, authorize
 from .climbing import climb_overdue, forget_closed
 from .dead import forget
+from .given import check_count, check_seconds, told
 from .moving import SLICE, let_time_pass, move_found
 from .office import Office
 from .overdue import report_overdue
@@ -46,10 +49,11 @@ class Sweep(Struct, frozen=True, kw_only=True):
     indexed: int = 0  # letters new in the index for searches
 
 
-def sweep(office: Office, caller: Principal) -> Sweep:
+def sweep(office: Office, caller: Principal, progress: Progress | None = None) -> Sweep:
     """One round. Safe at any time, from any number of processes."""
     authorize(caller, "janitor")
     moment = office.now()
+    tell = told(progress)
     time_did = let_time_pass(office, moment, None)
     climbed = climb_overdue(office, moment.wall)  # before its letters could be purged
     forget_closed(office, moment.wall)
@@ -58,8 +62,8 @@ def sweep(office: Office, caller: Principal) -> Sweep:
         delivered=time_did.get("deliver", 0),
         expired=time_did.get("expire", 0),
         buried=time_did.get("bury", 0),
-        archived=_archive(office, moment.wall),
-        purged=_purge(office, moment.wall),
+        archived=_archive(office, moment.wall, archive_cutoff(moment.wall, office.limits), tell),
+        purged=_purge(office, moment.wall, *_retention(office, moment.wall), tell),
         forgotten=_forget_memories(office, moment.wall),
         trimmed=office.store.trim_changes(office.limits.retain_changes),
         climbed=climbed,
@@ -68,34 +72,69 @@ def sweep(office: Office, caller: Principal) -> Sweep:
     )
 
 
-def _archive(office: Office, now: datetime) -> int:
-    query = Query(
-        states=(State.DONE,),
-        unarchived_before=archive_cutoff(now, office.limits),
-        order="age",
-        limit=SLICE,
-    )
+def archive(office: Office, caller: Principal, older_than: Any = None, progress: Progress | None = None) -> int:
+    """Archive mail that was acknowledged so long ago; without a time, as the settings say."""
+    authorize(caller, "janitor")
+    now = office.now().wall
+    cutoff = archive_cutoff(now, office.limits) if older_than is None else _before(now, older_than)
+    return _archive(office, now, cutoff, told(progress))
+
+
+def purge(
+    office: Office,
+    caller: Principal,
+    older_than: Any = None,
+    keep: int | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Delete letters settled so long ago everywhere, and all but the newest `keep` of those settled; without
+    either, as the settings say.
+    """
+    authorize(caller, "janitor")
+    now = office.now().wall
+    if older_than is None and keep is None:
+        return _purge(office, now, *_retention(office, now), told(progress))
+    cutoff = None if older_than is None else _before(now, older_than)
+    most = None if keep is None else check_count(keep, "keep", least=0)
+    return _purge(office, now, cutoff, most, told(progress))
+
+
+def _retention(office: Office, now: datetime) -> tuple[datetime | None, int | None]:
+    """What the settings say: letters settled before this go, and all but so many."""
+    return purge_cutoff(now, office.limits), office.limits.retain_count or None
+
+
+def _before(now: datetime, older_than: Any) -> datetime:
+    span = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
+    try:
+        return now - timedelta(seconds=check_seconds(span, "older_than"))
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)  # so long ago that there is nothing
+
+
+def _archive(office: Office, now: datetime, cutoff: datetime, tell: Progress) -> int:
+    query = Query(states=(State.DONE,), unarchived_before=cutoff, order="age", limit=SLICE)
+    total = sum(office.store.count(query).values())
     archived = 0
     while moved := move_found(office, query, "archive", lambda delivery: moves.archive(delivery, now)):
         archived += len(moved)
+        tell(archived, max(archived, total))
     return archived
 
 
-def _purge(office: Office, now: datetime) -> int:
+def _purge(office: Office, now: datetime, cutoff: datetime | None, keep: int | None, tell: Progress) -> int:
     """By age, then by count; only what is done or dead everywhere, and opened no task that goes on."""
     purged = 0
-    cutoff = purge_cutoff(now, office.limits)
     if cutoff is not None:
-        purged += _purge_slices(office, LetterQuery(settled_before=cutoff, limit=SLICE), now)
-    if office.limits.retain_count:
-        keep = office.limits.retain_count
+        purged += _purge_slices(office, LetterQuery(settled_before=cutoff, limit=SLICE), now, tell)
+    if keep is not None:
         query = LetterQuery(settled_before=now, order="newest", skip=keep, limit=SLICE)
-        purged += _purge_slices(office, query, now)
+        purged += _purge_slices(office, query, now, tell)
     return purged
 
 
-def _purge_slices(office: Office, query: LetterQuery, now: datetime) -> int:
-    purged = 0
+def _purge_slices(office: Office, query: LetterQuery, now: datetime, tell: Progress) -> int:
+    purged, total = 0, max(0, office.store.count_letters(query) - query.skip)
 
     def plan() -> Sequence[Write]:
         nonlocal purged
@@ -105,6 +144,7 @@ def _purge_slices(office: Office, query: LetterQuery, now: datetime) -> int:
 
     while office.store.letters(_sparing_tasks(office, query)):
         office.store.commit(plan)
+        tell(purged, max(purged, total))
     return purged
 
 

@@ -1,6 +1,8 @@
 """A whole room as JSON lines, out of any store and into any store, without loss.
 
-The first line says what it is; then records, then letters with their deliveries, in order of acceptance.
+The first line says what it is; then names, then records, then letters with their deliveries, in order of
+acceptance. Numbers, revisions of records and cursors are a room's own and do not travel; letters that were set
+aside as damaged stay behind.
 """
 
 from __future__ import annotations
@@ -15,19 +17,21 @@ from msgspec.structs import replace
 from ..errors import Conflict, Invalid
 from ..model.codec import convert, encode
 from ..model.delivery import Delivery, State
+from ..model.health import Progress
 from ..model.message import Message
 from ..model.names import ONE_MAILBOX, check_agent, check_id, fold
 from ..model.query import LetterQuery, Query
 from ..model.record import Record
 from ..model.values import check_time, read_json
-from ..store.base import Post, Put, Write
+from ..store.base import Introduce, Post, Put, Write
 from .authorize import Principal, authorize
 from .compose import CHECKS, Draft, compose, seal
-from .given import check_count
+from .given import check_count, told
 from .office import Office
-from .portable_records import alias_of, all_records, check_times, checked_record
+from .portable_records import alias_of, check_times, checked_record, record_kinds
 
-FORMAT = 1
+FORMAT = 2
+OLDER = (1,)  # formats that are still understood: 1 had no names
 SLICE = 500
 IMPORT = "import"  # marks a room whose import is not finished
 
@@ -38,14 +42,37 @@ _SAID = ("sender", *CHECKS)
 class Imported(Struct, frozen=True, kw_only=True):
     letters: int
     records: int
+    names: int
 
 
-def export_room(office: Office, caller: Principal) -> Iterator[bytes]:
+class Name(Struct, frozen=True):
+    """A mailbox, with or without mail."""
+
+    mailbox: str
+    known: bool
+
+
+def export_room(office: Office, caller: Principal, progress: Progress | None = None) -> Iterator[bytes]:
     """The room, line by line. Letters accepted meanwhile may or may not be in it; none is ever half in it."""
     authorize(caller, "export")
-    yield encode({"postroom": FORMAT, "room": office.store.cursor().store})
-    for record in all_records(office):
-        yield encode({"record": record})
+    tell = told(progress)
+    total = len(office.store.mailboxes()) + office.store.count_letters(LetterQuery())
+    total += sum(len(office.store.keys(kind)) for kind in record_kinds(office))
+    yield encode({"postroom": FORMAT, "room": office.store.cursor().store, "lines": total})
+    for done, line in enumerate(_lines(office), start=1):
+        if done % SLICE == 0:
+            tell(min(done, total), total)
+        yield line
+    tell(total, total)
+
+
+def _lines(office: Office) -> Iterator[bytes]:
+    known = set(office.store.known())
+    for name in office.store.mailboxes():
+        yield encode({"name": Name(name, name in known)})
+    for kind in record_kinds(office):
+        for record in office.store.records(kind):
+            yield encode({"record": record})
     after = 0
     while letters := office.store.letters(LetterQuery(after=after, limit=SLICE)):
         ids = tuple(letter.message.id for letter in letters)
@@ -58,39 +85,43 @@ def export_room(office: Office, caller: Principal) -> Iterator[bytes]:
         after = letters[-1].number
 
 
-def import_room(office: Office, caller: Principal, lines: Iterable[bytes | str]) -> Imported:
+def import_room(
+    office: Office, caller: Principal, lines: Iterable[bytes | str], progress: Progress | None = None
+) -> Imported:
     """Fill an empty room. If it is cut off, the same import again goes on where it stopped."""
     authorize(caller, "import")
     if not isinstance(lines, Iterable):
         raise Invalid(f"must be lines, not {type(lines).__name__}", field="lines")
-    source = iter(lines)
-    _begin(office, _header(office, next(source, b"")))
-    letters = records = 0
+    tell, source = told(progress), iter(lines)
+    room, total = _header(office, next(source, b""))
+    _begin(office, room)
+    taken = {Post: 0, Put: 0, Introduce: 0}
     slice: list[Write] = []
-    for number, line in enumerate(source, start=2):
-        write = _write(office, line, f"line {number}")
-        if isinstance(write, Post):
-            letters += 1
-        elif office.store.records(write.record.kind, write.record.key):
+    for number, line in enumerate(source, start=1):
+        write = _write(office, line, f"line {number + 1}")
+        if isinstance(write, Put) and office.store.records(write.record.kind, write.record.key):
             continue
-        else:
-            records += 1
+        taken[type(write)] += 1
+        if isinstance(write, Put):
             slice += alias_of(write.record)
         slice.append(write)
         if len(slice) >= SLICE:
             office.store.commit(slice)
             slice = []
+            tell(number, total and max(number, total))
     office.store.commit(slice)
     _finish(office)
-    return Imported(letters=letters, records=records)
+    tell(total, total)
+    return Imported(letters=taken[Post], records=taken[Put], names=taken[Introduce])
 
 
-def _header(office: Office, line: bytes | str) -> str:
+def _header(office: Office, line: bytes | str) -> tuple[str, int]:
+    """The room it is an export of, and how many lines follow; 0 if it does not say."""
     header = _read(office, line, "line 1")
-    if header.get("postroom") != FORMAT or not isinstance(header.get("room"), str):
+    if header.get("postroom") not in (FORMAT, *OLDER) or not isinstance(header.get("room"), str):
         raise Invalid("is not the head of an export", field="line 1", hint=f"format {FORMAT} is known here")
     room: str = header["room"]
-    return room
+    return room, check_count(header.get("lines", 0), "line 1", least=0)
 
 
 def _begin(office: Office, room: str) -> None:
@@ -108,10 +139,13 @@ def _finish(office: Office) -> None:
     office.store.renew_epoch()
 
 
-def _write(office: Office, line: bytes | str, field: str) -> Post | Put:
+def _write(office: Office, line: bytes | str, field: str) -> Post | Put | Introduce:
     """What a line asks for. Nothing gets in around the validator, not even from our own exports."""
     value = _read(office, line, field)
     try:
+        if "name" in value:
+            name = convert(value["name"], Name)
+            return Introduce(check_agent(name.mailbox, "mailbox"), name.known)
         if "record" in value:
             return checked_record(office, convert(value["record"], Record))
         message = convert(value.get("letter"), Message)

@@ -7,17 +7,21 @@ looks first and then says what to write, with nobody in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
 from ..model.change import Change, Cursor
 from ..model.delivery import DURABLE, Delivery, State
+from ..model.health import Finding, Progress
 from ..model.message import Message, Priority
 from ..model.query import Found, LetterQuery, Moment, Query
 from ..model.record import Record
 from ..model.search import SearchQuery
+from ..model.stats import Tally, Traffic
 
 FEW = 8  # up to so many recipients are looked up one by one
 
@@ -66,7 +70,14 @@ class Rename(Struct, frozen=True):
     new: str
 
 
-Write: TypeAlias = Post | Move | Put | Forget | Rename
+class Introduce(Struct, frozen=True):
+    """Let the room know a name that need not have mail."""
+
+    mailbox: str
+    known: bool  # it wrote or registered; else it was only written to
+
+
+Write: TypeAlias = Post | Move | Put | Forget | Rename | Introduce
 Plan: TypeAlias = Callable[[], Sequence[Write]]  # quick, and waits for nothing: everyone else stands in line
 
 
@@ -128,6 +139,10 @@ class Store(Protocol):
         ...
 
     def letters(self, query: LetterQuery) -> list[Letter]: ...
+    def count_letters(self, query: LetterQuery) -> int:
+        """How many letters match; `skip`, `limit` and `order` do not matter."""
+        ...
+
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         """Letters that `reader` sent or was delivered (None: all letters), the newest first.
 
@@ -172,6 +187,24 @@ class Store(Protocol):
         """Every name that was ever written to, wrote, or registered."""
         ...
 
+    def known(self) -> list[str]:
+        """Those of them that wrote or registered."""
+        ...
+
+    def tally(self, mailbox: str | None) -> list[Tally]:
+        """The open and dead mail of a mailbox, or of every mailbox that has some, by name. Its cost grows with
+        what is open and dead, not with what is done.
+        """
+        ...
+
+    def count_deliveries(self) -> int:
+        """All deliveries there are."""
+        ...
+
+    def traffic(self, since: Cursor, after: datetime) -> Traffic:
+        """What happened after a cursor that was taken at the time `after`; Resync as `changes`."""
+        ...
+
     def changes(self, since: Cursor, limit: int) -> tuple[list[Change], Cursor]:
         """What happened after `since`; raises Resync when that can no longer be told."""
         ...
@@ -190,6 +223,14 @@ class Store(Protocol):
 
     def watch(self, mailboxes: Sequence[str]) -> Watch: ...
     def close(self) -> None: ...
+
+    def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
+        """What the store knows of its own health. With `repair`, what is safe to mend is mended."""
+        ...
+
+    def backup(self, path: Path, *, overwrite: bool, progress: Progress) -> int:
+        """A whole copy, as of one moment, in a file of its own; how many letters it holds."""
+        ...
 
 
 def must_last(write: Write) -> bool:

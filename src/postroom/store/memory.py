@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from ..errors import (
+    BadStore,
     IdTaken,
     IllegalMove,
     LookAlike,
@@ -26,14 +29,17 @@ from ..errors import (
 from ..model.change import Change, Cursor
 from ..model.codec import decode_message, digest, encode
 from ..model.delivery import OPEN, SETTLED, Delivery, State
+from ..model.health import Finding, Progress, note
 from ..model.message import Message, Priority
 from ..model.names import fold
 from ..model.query import Found, LetterQuery, Moment, Query
 from ..model.record import CARD, FORGOTTEN, SPENT, Record, spent_key
 from ..model.search import SearchQuery
+from ..model.stats import Tally, Traffic
 from ..model.thread import conversation_of
-from .base import Forget, Letter, Move, Plan, Post, Posted, Put, Rename, Write, rung_by
+from .base import Forget, Introduce, Letter, Move, Plan, Post, Posted, Put, Rename, Write, rung_by
 from .bells import HouseBells, HouseWatch
+from .counting import settled_since, tallies
 from .matching import SORT, by_arrival, fits, seconds_left, tells
 from .searching import answers
 
@@ -116,6 +122,8 @@ class MemoryStore:
             self._move(write, journal)
         elif isinstance(write, Put):
             self._put(write, journal)
+        elif isinstance(write, Introduce):
+            self._name(write.mailbox, "mailbox", journal, known=write.known)
         elif isinstance(write, Forget):
             self._forget(write, journal)
         else:
@@ -315,6 +323,9 @@ class MemoryStore:
         end = None if query.limit is None else query.skip + query.limit
         return matching[query.skip : end]
 
+    def count_letters(self, query: LetterQuery) -> int:
+        return len(self.letters(replace(query, skip=0, limit=None)))
+
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         letters = self.letters(LetterQuery(party=reader, order="newest"))
         return [letter for letter in letters if answers(letter.message, query, reader)][:limit]
@@ -373,6 +384,29 @@ class MemoryStore:
         with self._lock:
             return sorted(name for name, _ in self._names.values())
 
+    def known(self) -> list[str]:
+        with self._lock:
+            return sorted(name for name, known in self._names.values() if known)
+
+    def tally(self, mailbox: str | None) -> list[Tally]:
+        with self._lock:
+            return tallies(d for d in self._deliveries.values() if mailbox in {None, d.mailbox})
+
+    def count_deliveries(self) -> int:
+        return len(self._deliveries)
+
+    def traffic(self, since: Cursor, after: datetime) -> Traffic:
+        with self._lock:
+            changes, until = self.changes(since, self._last)
+            moved = [c for c in changes if c.what == "moved"]
+            done = {(self._numbers[c.message_id or ""], c.mailbox or "") for c in moved if c.state is State.DONE}
+            return Traffic(
+                cursor=until,
+                sent=sum(c.what == "posted" for c in changes),
+                settled=tuple(settled_since(map(self._deliveries.__getitem__, sorted(done)), after)),
+                died=sum(c.state is State.DEAD for c in moved),
+            )
+
     def changes(self, since: Cursor, limit: int) -> tuple[list[Change], Cursor]:
         with self._lock:
             foreign = (since.store, since.epoch) != (self._room, str(self._epoch))
@@ -407,6 +441,13 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:  # noqa: ARG002
+        """There is nothing here that could break by itself."""
+        yield note("durability", "this room is in memory: its mail ends with its process", "open a file instead")
+
+    def backup(self, path: Path, *, overwrite: bool, progress: Progress) -> int:  # noqa: ARG002
+        raise BadStore("a room in memory has no file to copy", field="store", hint="use export()")
 
     def _matching(self, query: Query) -> Iterator[Found]:
         """Deliveries are looked at first: reading a letter costs far more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from pathlib import Path
+from typing import Literal
 
 from ..errors import BadStore
 from .base import Store
@@ -14,15 +15,22 @@ ADDRESS_RULE = "sqlite:/path/to/room.db, a path that ends in .db, or memory:"
 
 def open_store(address: str, *, boot: str, durable: bool, busy_timeout: float) -> Store:
     """The store at this address, made if it is not there."""
+    scheme, rest = _parse(address)
+    if scheme == "memory":
+        return _open_memory(rest)
+    return _open_sqlite(rest, address, boot=boot, durable=durable, busy_timeout=busy_timeout)
+
+
+def _parse(address: str) -> tuple[Literal["memory", "sqlite"], str]:
     if not isinstance(address, str) or not address or "\0" in address:
         raise BadStore(f"{address!a} is not an address", field="store", hint=ADDRESS_RULE)
     scheme, colon, rest = address.partition(":")
     if colon and scheme == "memory":
-        return _open_memory(rest)
+        return "memory", rest
     if colon and scheme == "sqlite":
-        return _open_sqlite(rest, address, boot=boot, durable=durable, busy_timeout=busy_timeout)
+        return "sqlite", rest
     if not colon and (address.endswith(".db") or "/" in address):
-        return _open_sqlite(address, address, boot=boot, durable=durable, busy_timeout=busy_timeout)
+        return "sqlite", address
     raise BadStore(f"{address!a} names no store that exists here", field="store", hint=ADDRESS_RULE)
 
 
@@ -37,6 +45,16 @@ def _open_memory(rest: str) -> Store:
 def _open_sqlite(path: str, address: str, *, boot: str, durable: bool, busy_timeout: float) -> Store:
     from .sqlite.store import SqliteStore  # noqa: PLC0415 - see above
 
+    return SqliteStore(_file(path, address), boot=boot, durable=durable, busy_timeout=busy_timeout)
+
+
+def file_of(address: str) -> Path | None:
+    """The file a store's address names; None for a store that has none."""
+    scheme, rest = _parse(address)
+    return _file(rest, address) if scheme == "sqlite" else None
+
+
+def _file(path: str, address: str) -> Path:
     path = path.removeprefix("//")
     if not path or path.endswith("/") or "?" in path or "\n" in path:
         raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE)
@@ -45,4 +63,4 @@ def _open_sqlite(path: str, address: str, *, boot: str, durable: bool, busy_time
         os.fsencode(place)
     except (RuntimeError, UnicodeEncodeError):  # a user nobody knows; half a character
         raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE) from None
-    return SqliteStore(place, boot=boot, durable=durable, busy_timeout=busy_timeout)
+    return place

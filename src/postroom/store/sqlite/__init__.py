@@ -12,6 +12,12 @@
     index       the index of words, in a file of its own
     index_words what stands in it, and how it is asked
     searching   a search: new letters one by one, older ones by way of the index
+    counting    what is counted, from the small indexes
+    backup      a copy of a room in use
+    restoring   a copy becomes the room again
+    holders     who has the room open
+    place       the health of the files, from outside
+    examining   the health of the room, from inside
     store       the protocol, put together
 
 The commit path: stand in line → BEGIN IMMEDIATE … COMMIT (WAL, synchronous=NORMAL) → leave the line →

@@ -77,6 +77,16 @@ def letters(query: LetterQuery) -> Statement:
     return sql, values + more
 
 
+def count_letters(query: LetterQuery) -> Statement:
+    pieces = list(_letter_pieces(query))
+    if query.after:
+        pieces.append(("l.number > ?", [query.after]))
+    where = "".join(f" AND {piece}" for piece, _ in pieces)
+    # Without a condition the smallest index answers; the letters themselves are not read.
+    sql = f"SELECT count(*) FROM letters l WHERE 1{where}" if pieces else "SELECT count(*) FROM letters"
+    return sql, [value for _, held in pieces for value in held]
+
+
 def threads(party: str | None, limit: int) -> Statement:
     pieces = list(_party(party))
     where = "".join(f" AND {piece}" for piece, _ in pieces)

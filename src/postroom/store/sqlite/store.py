@@ -7,7 +7,8 @@ import os
 import secrets
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,15 +17,17 @@ import msgspec
 
 from ...errors import Resync, StoreFailing, Unreadable
 from ...model.change import Change, Cursor
+from ...model.health import Finding, Progress
 from ...model.message import Priority
 from ...model.names import fold
 from ...model.query import Found, LetterQuery, Moment, Query
 from ...model.record import Record
 from ...model.search import SearchQuery
+from ...model.stats import Tally, Traffic
 from ..base import Letter, Plan, Posted, Watch, Write, must_last, rung_by
 from ..bells import EVERYONE, MANY, DoorBells
-from . import asking, ground, rows
-from .connection import Connection, translate
+from . import asking, counting, ground, rows
+from .connection import Connection, translate, translated
 from .searching import Lookout, Search, catch_up
 from .writing import BY_KEY, NEXT_NUMBER, Writing, quarantine
 
@@ -147,6 +150,10 @@ class SqliteStore:
     def letters(self, query: LetterQuery) -> list[Letter]:
         return self._sound(rows.letter, asking.letters(query))
 
+    def count_letters(self, query: LetterQuery) -> int:
+        number: int = self._ask(*asking.count_letters(query))[0][0]
+        return number
+
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         party = None if reader is None else self._numbers((reader,))
         if party == []:
@@ -196,6 +203,39 @@ class SqliteStore:
 
     def mailboxes(self) -> list[str]:
         return sorted(name for (name,) in self._ask("SELECT name FROM mailboxes", []))
+
+    def known(self) -> list[str]:
+        return sorted(name for (name,) in self._ask(counting.KNOWN, []))
+
+    def tally(self, mailbox: str | None) -> list[Tally]:
+        return counting.tallies(self._ask(*counting.tally(mailbox)))
+
+    def count_deliveries(self) -> int:
+        number: int = self._ask(counting.DELIVERIES, [])[0][0]
+        return number
+
+    def traffic(self, since: Cursor, after: datetime) -> Traffic:
+        self.changes(since, 1)  # can it still be told?
+        until = self.cursor()
+        return counting.traffic_of(until, *(self._ask(*q) for q in counting.traffic(since, until, after)))
+
+    # -- care
+
+    def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
+        from .examining import examine_room  # noqa: PLC0415 - rare, and a send must start quickly
+
+        here = self._here()
+        return examine_room(here, self.path, durable=self._durable, repair=repair, full=full, progress=progress)
+
+    def backup(self, path: Path, *, overwrite: bool, progress: Progress) -> int:
+        from .backup import copy_room  # noqa: PLC0415 - see above
+
+        source = Connection(self.path, boot=self._boot, busy_timeout=self._busy_timeout)
+        try:
+            with translated(self.path):
+                return copy_room(source.database, path, overwrite=overwrite, progress=progress)
+        finally:
+            source.close()
 
     # -- changes and bells
 

@@ -22,7 +22,7 @@ from ...model.codec import decode_message, digest, encode
 from ...model.message import Message
 from ...model.names import fold
 from ...model.record import CARD, FORGOTTEN, GUARD, SPENT, spent_key
-from ..base import Forget, Move, Post, Posted, Put, Write
+from ..base import Forget, Introduce, Move, Post, Posted, Put, Write
 from .renaming import rename
 from .rows import CHANGED, COLUMNS, STATE_NUMBER, Row, delivery_row, letter_row
 
@@ -104,6 +104,8 @@ class Writing:
                 self._put(write)
             elif isinstance(write, Forget):
                 self._forget(write)
+            elif isinstance(write, Introduce):
+                self._mailbox(write.mailbox, "mailbox", known=write.known)
             else:
                 rename(self._database, write)
                 self._names.committed.pop(write.old, None)

@@ -1,0 +1,91 @@
+"""Care from outside a room: look after one that may not open, and put a backup back in its place.
+
+What needs an open room is a verb of `Room`; this stands above it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .errors import BadStore, Invalid, PostroomError
+from .model.health import BackupReport, Diagnosis, Finding, Progress, error, note
+from .room import chosen_settings, open
+from .service.copying import check_path
+from .service.given import told
+from .settings import Settings, default_room
+from .store.opening import file_of
+
+
+def doctor(
+    store: str | os.PathLike[str] | None = None,
+    *,
+    repair: bool = False,
+    full: bool = False,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Diagnosis:
+    """Check the health of a room, also of one that cannot be opened. Makes no room where there is none."""
+    told(progress)
+    try:
+        path = _file(chosen_settings(store, settings))
+    except Invalid as refused:
+        return Diagnosis(findings=(_refused("settings", refused),))
+    if path is not None and not path.exists():
+        missing = note("room", f"there is no room at {path} yet", "it is made when it is first opened")
+        return Diagnosis(findings=(missing,))
+    try:
+        with open(store, **settings) as room:
+            return room.doctor(repair=repair, full=full, progress=progress)
+    except PostroomError as refused:
+        return Diagnosis(findings=(_refused("room", refused), *_around(path, repair=repair)))
+
+
+def restore(
+    backup: str | os.PathLike[str],
+    store: str | os.PathLike[str] | None = None,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> BackupReport:
+    """Make a room what a backup holds. Nobody may have the room open; one that holds mail is only replaced with
+    `overwrite`, and is then kept beside the new one.
+    """
+    from .store.sqlite.restoring import put_back  # noqa: PLC0415 - rare
+
+    chosen = chosen_settings(store, settings)
+    path, tell = _file(chosen), told(progress)
+    if path is None:
+        raise BadStore("a room in memory cannot be restored", field="store", hint="use load() with an export")
+    began = time.monotonic()
+    letters, kept = put_back(
+        check_path(backup, "backup"), path, overwrite=overwrite, busy_timeout=chosen.busy_timeout, progress=tell
+    )
+    return BackupReport(
+        path=str(path),
+        letters=letters,
+        bytes=path.stat().st_size,
+        seconds=time.monotonic() - began,
+        kept=None if kept is None else str(kept),
+    )
+
+
+def _file(chosen: Settings) -> Path | None:
+    return file_of(chosen.store) if chosen.store else default_room()
+
+
+def _refused(check: str, refused: PostroomError) -> Finding:
+    what = f"{refused.field}: {refused.message}" if refused.field else refused.message
+    return error(check, what, refused.hint or "keep a copy of the room's files, then restore a backup")
+
+
+def _around(path: Path | None, *, repair: bool) -> Iterator[Finding]:
+    """What can be told of a room that does not open."""
+    from .store.sqlite.place import examine_place  # noqa: PLC0415 - rare
+
+    if path is not None:
+        yield from examine_place(Path(os.path.realpath(path)), repair=repair)

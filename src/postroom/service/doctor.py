@@ -1,0 +1,174 @@
+"""The health of a room: what its store says of itself, and what only the rules can tell.
+
+Looks at everything, changes nothing unless it is asked to repair, and then only what is safe. The one thing it
+always does is a real write and a real read: a record of its own, which it removes again.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+
+from .. import __version__
+from ..errors import PostroomError
+from ..model.card import Warmth
+from ..model.delivery import State
+from ..model.health import Diagnosis, Finding, Progress, error, note, ok, warning
+from ..model.query import LetterQuery, Query
+from ..model.record import Record
+from ..store.base import Put
+from .authorize import Principal, authorize
+from .directory import agents
+from .given import told
+from .moving import let_time_pass
+from .office import Office
+
+PROBE = "doctor"  # records that a doctor wrote to see whether writing works; none is left behind
+SLOW = 1.0  # seconds for one durable write
+AHEAD = timedelta(minutes=5)  # further than this no honest clock runs ahead
+MOST = 10  # names that one finding tells
+MANY = 1000  # how many overdue deliveries are counted
+_HOLDER = re.compile(r"\(process (\d+)\)$")  # as a mailbox signs its claims
+
+
+def doctor(
+    office: Office,
+    caller: Principal,
+    *,
+    repair: bool = False,
+    full: bool = False,
+    progress: Progress | None = None,
+    known: Sequence[Finding] = (),
+) -> Diagnosis:
+    """Every check, in order; `known` is what was found before the room was open."""
+    authorize(caller, "doctor")
+    tell = told(progress)
+    findings = list(known)
+    findings.append(ok("versions", f"Postroom {__version__}, Python {platform.python_version()}"))
+    reached = [0, 0]
+
+    def of_store(done: int, total: int) -> None:
+        reached[:] = [done, total]
+        tell(done, total + len(CHECKS))
+
+    try:
+        findings += office.store.examine(repair=repair, full=full, progress=of_store)
+    except PostroomError as broken:
+        findings.append(error("store", broken.message, broken.hint or ""))
+    total = reached[1] + len(CHECKS)
+    for place, (name, check) in enumerate(CHECKS.items(), start=reached[1] + 1):
+        try:
+            findings += check(office, caller, repair)
+        except PostroomError as broken:  # a check that cannot be made is a finding too
+            findings.append(error(name, broken.message, broken.hint or ""))
+        tell(place, total)
+    return Diagnosis(findings=tuple(findings))
+
+
+def _write_and_read(office: Office, _caller: Principal, _repair: bool) -> Iterator[Finding]:
+    key, value = office.ids.token(), office.now().wall.isoformat()
+    began = time.monotonic()
+    office.store.commit([Put(record=Record(kind=PROBE, key=key, value=value))])
+    spent = time.monotonic() - began
+    found = office.store.records(PROBE, key)
+    if [record.value for record in found] != [value]:
+        yield error("write and read", "what was written is not what is read", "do not trust this disk")
+    elif spent > SLOW:
+        yield warning("write and read", f"works, but a write took {spent:.1f} s", "is the disk busy or failing?")
+    else:
+        yield ok("write and read", f"a durable write took {spent * 1000:.1f} ms")
+    left = office.store.records(PROBE)  # those too that a killed doctor left behind
+    office.store.commit([Put(record=Record(kind=PROBE, key=r.key, value=None, revision=r.revision)) for r in left])
+
+
+def _leases(office: Office, _caller: Principal, repair: bool) -> Iterator[Finding]:
+    """Claims whose time is up, and claims of processes that are gone."""
+    moment = office.now()
+    overdue = office.store.overdue(moment, None, MANY)
+    stale = [found for found in overdue if found.delivery.state is State.CLAIMED]
+    told = f"{len(stale)}{'+' if len(overdue) == MANY else ''} claims have run out"
+    if stale and repair:
+        did = let_time_pass(office, moment, None)
+        back = did.get("lapse", 0)
+        yield warning("leases", f"{told}; {back} letters are offered again", repaired=True)
+    elif stale:
+        names = sorted({found.delivery.mailbox for found in stale})[:MOST]
+        hint = "repair=True or room.sweep() offers them again; so does the next claim in that mailbox"
+        yield warning("leases", f"{told} at {', '.join(names)}", hint)
+    else:
+        yield ok("leases", "no claim is overdue")
+    running = office.store.find(Query(states=(State.CLAIMED,), order="age", limit=MANY))
+    gone = sorted(
+        {f.delivery.lease.holder for f in running if f.delivery.lease and _is_gone(f.delivery.lease.holder)}
+    )
+    if gone and not stale:
+        hint = "their letters come back when the leases run out; this may be a process of another container"
+        yield note("leases", f"claims are held by processes that are gone: {', '.join(gone[:MOST])}", hint)
+
+
+def _is_gone(holder: str) -> bool:
+    named = _HOLDER.search(holder)
+    if named is None:
+        return False
+    try:
+        os.kill(int(named[1]), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:  # it is there, and another user's
+        return False
+    return False
+
+
+def _clock(office: Office, _caller: Principal, _repair: bool) -> Iterator[Finding]:
+    now = office.now().wall
+    newest = office.store.letters(LetterQuery(order="newest", limit=100))
+    future = [letter.message for letter in newest if letter.message.created_at > now + AHEAD]
+    if future:
+        latest = max(message.created_at for message in future)
+        hint = "set the clock; order and leases do not depend on it, expiry and retention do"
+        yield warning(
+            "clock", f"letters come from the future, up to {latest.isoformat()}; now is {now.isoformat()}", hint
+        )
+    else:
+        yield ok("clock", f"{now.isoformat(timespec='seconds')}")
+
+
+def _backlog(office: Office, caller: Principal, _repair: bool) -> Iterator[Finding]:
+    tallies = {tally.mailbox: tally for tally in office.store.tally(None)}
+    present = {agent.card.id: agent.presence.warmth for agent in agents(office, caller, gone=True)}
+    waiting = {name for name, tally in tallies.items() if tally.backlog}
+    gone = sorted(name for name in waiting if present.get(name) in {Warmth.GONE, Warmth.EXPIRED})
+    strangers = sorted(waiting - set(office.store.known()))
+    dead = sorted(name for name, tally in tallies.items() if tally.dead)
+    if gone:
+        yield note(
+            "backlog", f"mail waits for agents that are gone: {_few(gone)}", "start them, or read it yourself"
+        )
+    if strangers:
+        hint = "a typing error, or an agent that has not started yet"
+        yield note("backlog", f"mail waits for names nobody has heard from: {_few(strangers)}", hint)
+    if dead:
+        many = sum(tally.dead for tally in tallies.values())
+        yield note(
+            "backlog", f"{many} dead letters lie at {_few(dead)}", "look at them with dead(), revive or purge"
+        )
+    if not (gone or strangers or dead):
+        yield ok("backlog", f"{sum(tally.backlog for tally in tallies.values())} letters are open")
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return ", ".join(names[:MOST]) + more
+
+
+Check = Callable[[Office, Principal, bool], Iterator[Finding]]
+CHECKS: dict[str, Check] = {
+    "write and read": _write_and_read,
+    "leases": _leases,
+    "clock": _clock,
+    "backlog": _backlog,
+}

@@ -1,0 +1,264 @@
+"""The health of a room's file, from the inside: versions, structure, letters, log. One function per check.
+
+A check yields what it found. Nothing is written unless `repair` is set, and then only what is safe: an index is
+rebuilt, a damaged letter is set aside, leavings of a deleted letter are removed. When the structure itself is
+damaged, nothing inside is touched.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from zlib import crc32
+
+import apsw
+from msgspec import Struct
+
+from ...errors import PostroomError
+from ...model.health import Finding, Progress, error, note, ok, warning
+from . import holders
+from .connection import OLDEST_SQLITE, Connection, translate
+from .place import examine_place
+from .rows import Row
+from .schema import STEPS
+from .wal import CHECKPOINT_PAGES, FRAME
+from .writing import quarantine
+
+SLICE = 5000  # letters whose sums are looked at between two words about the progress
+MOST = 10  # complaints, ids or numbers that one finding tells
+PATIENCE = 1.0  # seconds; who reads for longer holds the log back
+LARGE = 4 * FRAME * CHECKPOINT_PAGES  # bytes of a log that something held back
+GLANCE = 0.02  # seconds between two looks at that
+_OF_AN_INDEX = re.compile(r"row \d+ missing from index |wrong # of entries in index ")
+COPY = "keep a copy of the room's files, then restore a backup, or export what can be read"
+
+
+class Visit(Struct, kw_only=True):
+    """One look at one room."""
+
+    here: Connection
+    path: Path
+    durable: bool
+    repair: bool
+    full: bool
+    step: Callable[[], None]  # one piece of work is done
+    sound: bool = True  # the structure is; else nothing inside is repaired
+
+    @property
+    def database(self) -> apsw.Connection:
+        return self.here.database
+
+
+Check = Callable[[Visit], Iterator[Finding]]
+
+
+def examine_room(
+    here: Connection, path: Path, *, durable: bool, repair: bool, full: bool, progress: Progress
+) -> Iterator[Finding]:
+    """All checks of the store, one after the other."""
+    done, total = 0, 1 + len(CHECKS) + _slices(here.database)
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        progress(min(done, total), total)
+
+    visit = Visit(here=here, path=path, durable=durable, repair=repair, full=full, step=step)
+    yield from examine_place(path, repair=repair)
+    step()
+    for name, check in CHECKS.items():
+        try:
+            yield from check(visit)
+        except apsw.Error as broken:  # a damaged room must not stop its doctor
+            refused = translate(broken, path)
+            yield error(name, refused.message, refused.hint or COPY)
+        except (PostroomError, OSError) as failed:
+            yield error(name, f"could not be looked at: {failed}")
+        step()
+
+
+def _slices(database: apsw.Connection) -> int:
+    try:
+        letters: int = database.execute("SELECT count(*) FROM letters").get
+    except apsw.Error:
+        return 0
+    return -(-letters // SLICE)
+
+
+@contextmanager
+def _mending(visit: Visit) -> Iterator[None]:
+    """One commit of ours, as safe as any other."""
+    here = visit.here
+    with here.lock:
+        here.mend()
+        with here.database:
+            yield
+        here.log.tend(here.lock)
+    here.log.sync(here.lock)
+
+
+def _versions(visit: Visit) -> Iterator[Finding]:
+    version = visit.database.pragma("user_version")
+    needed = ".".join(map(str, OLDEST_SQLITE))
+    yield ok(
+        "versions",
+        f"apsw {apsw.apsw_version()}, SQLite {apsw.sqlite_lib_version()} ({needed} or newer), schema {version} of"
+        f" {len(STEPS)}",
+    )
+    copies = sorted(visit.path.parent.glob(f"{visit.path.name}.before-*"))
+    if copies:
+        names = ", ".join(copy.name for copy in copies)
+        yield note("versions", f"older copies of this room lie beside it: {names}", "delete them if all is well")
+
+
+def _durability(visit: Visit) -> Iterator[Finding]:
+    if visit.durable:
+        yield ok("durability", "power: once send returns, a letter survives kill -9, a crash and a power cut")
+    else:
+        meaning = "process: a letter survives kill -9, but a power cut may take the last moments"
+        yield note("durability", meaning, 'durability="power" waits for the disk')
+
+
+def _integrity(visit: Visit) -> Iterator[Finding]:
+    complaints = _complaints(visit)
+    if not complaints:
+        looked = "every page and index" if visit.full else "every page (indexes too with full=True)"
+        yield ok("integrity", f"sound: {looked}")
+        return
+    visit.sound = False
+    told = "; ".join(complaints[:MOST])
+    only_indexes = all(_OF_AN_INDEX.match(complaint) for complaint in complaints)
+    if visit.repair and only_indexes:
+        with _mending(visit):
+            visit.database.execute("REINDEX")
+        visit.sound = not _complaints(visit)
+        yield error("integrity", f"indexes were wrong and are rebuilt: {told}", repaired=visit.sound)
+    elif only_indexes:
+        yield error("integrity", f"indexes are wrong, letters are not: {told}", "repair=True rebuilds them")
+    else:
+        yield error("integrity", f"damaged: {told}", COPY)
+
+
+def _complaints(visit: Visit) -> list[str]:
+    """What SQLite finds wrong, in its words."""
+    pragma = "integrity_check" if visit.full else "quick_check"
+    try:
+        said = [str(text) for (text,) in visit.database.execute(f"PRAGMA {pragma}({MOST})")]
+    except apsw.CorruptError as broken:
+        return [str(broken)]
+    return [] if said == ["ok"] else [line for text in said for line in text.splitlines()]
+
+
+def _letters(visit: Visit) -> Iterator[Finding]:
+    """Does every letter still say what was accepted?"""
+    damaged: list[tuple[int, str]] = []
+    looked, after = 0, 0
+    sql = "SELECT number, id, sum, body FROM letters WHERE number > ? ORDER BY number LIMIT ?"
+    try:
+        while rows := _rows(visit.database, sql, after, SLICE):
+            damaged += [(n, id) for n, id, sum, body in rows if not isinstance(body, bytes) or crc32(body) != sum]
+            looked, after = looked + len(rows), rows[-1][0]
+            visit.step()
+    except apsw.CorruptError:
+        visit.sound = False
+        yield error("letters", f"after number {after} letters cannot be read", COPY)
+        return
+    if not damaged:
+        yield ok("letters", f"{looked} letters are what was accepted")
+        return
+    ids = ", ".join(id for _, id in damaged[:MOST])
+    if visit.repair and visit.sound:
+        with _mending(visit):
+            for number, _ in damaged:
+                quarantine(visit.database, number)
+        yield error("letters", f"{len(damaged)} damaged letters were set aside: {ids}", repaired=True)
+    else:
+        yield error("letters", f"{len(damaged)} letters are damaged: {ids}", "repair=True sets them aside")
+
+
+def _rows(database: apsw.Connection, sql: str, *values: int) -> list[Row]:
+    return database.execute(sql, values).fetchall()
+
+
+def _orphans(visit: Visit) -> Iterator[Finding]:
+    where = "FROM deliveries WHERE number NOT IN (SELECT number FROM letters)"
+    lost = [number for (number,) in visit.database.execute(f"SELECT DISTINCT number {where} LIMIT {MOST}")]
+    nowhere = "WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.number = l.number)"
+    unsent = [id for (id,) in visit.database.execute(f"SELECT id FROM letters l {nowhere} LIMIT {MOST}")]
+    if unsent:
+        yield warning(
+            "deliveries", f"letters that are in nobody's mailbox: {', '.join(unsent)}", "send them again"
+        )
+    if not lost:
+        yield ok("deliveries", "every delivery has its letter")
+    elif visit.repair and visit.sound:
+        with _mending(visit):
+            visit.database.execute(f"DELETE {where}")
+        yield error("deliveries", f"deliveries without a letter were removed: numbers {lost}", repaired=True)
+    else:
+        yield error("deliveries", f"deliveries without a letter: numbers {lost}", "repair=True removes them")
+
+
+def _quarantine(visit: Visit) -> Iterator[Finding]:
+    ids = [str(id) for (id,) in visit.database.execute(f"SELECT id FROM quarantine ORDER BY number LIMIT {MOST}")]
+    if ids:
+        hint = "look after the disk; let their senders send again"
+        yield warning("quarantine", f"letters were found damaged and set aside: {', '.join(ids)}", hint)
+    else:
+        yield ok("quarantine", "no letter was ever set aside")
+
+
+def _log(visit: Visit) -> Iterator[Finding]:
+    """Can the log start over? A reader with an old view keeps it growing."""
+    end = time.monotonic() + PATIENCE
+    frames, done = _checkpoint(visit)
+    suspects = set(holders.readers(visit.path))
+    while frames > done and time.monotonic() < end:
+        time.sleep(GLANCE)  # an ordinary reader is gone in no time
+        frames, done = _checkpoint(visit)
+        suspects &= set(holders.readers(visit.path))
+    size = Path(f"{visit.path}-wal").stat().st_size
+    if frames <= done:
+        yield _grown(visit, size) if size > LARGE else ok("log", f"{frames} pages wait for nobody; {size:,} bytes")
+        return
+    who = ", ".join(holders.name_of(pid) for pid in sorted(suspects)) or "unknown"
+    yield warning(
+        "log",
+        f"a reader has held the log back for more than {PATIENCE:g} s: process {who}; {frames - done} pages wait,"
+        f" the log is {size:,} bytes",
+        "let that process end its reading, or end it",
+    )
+
+
+def _grown(visit: Visit, size: int) -> Finding:
+    """Some reader once held the log back. It does no harm but for its size."""
+    told = f"the log has grown to {size:,} bytes: something once read for long, a backup maybe"
+    if not visit.repair:
+        return note("log", told, "repair=True makes it small again")
+    with visit.here.lock:
+        visit.here.mend()
+        visit.here.log.make_whole(visit.here.lock)
+    return note("log", told, repaired=True)
+
+
+def _checkpoint(visit: Visit) -> tuple[int, int]:
+    with visit.here.lock:
+        visit.here.mend()
+        try:
+            return visit.database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.BusyError:
+            return visit.here.log.pages, 0
+
+
+CHECKS: dict[str, Check] = {
+    "versions": _versions,
+    "durability": _durability,
+    "integrity": _integrity,
+    "letters": _letters,
+    "deliveries": _orphans,
+    "quarantine": _quarantine,
+    "log": _log,
+}

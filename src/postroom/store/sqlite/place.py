@@ -1,0 +1,126 @@
+"""The health of the place where a room lies: files, modes, owner, file system, space. The room is not opened."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ...model.health import Finding, error, note, ok, warning
+from . import ground
+
+OTHERS = 0o077  # the bits that let other users in
+VOLATILE = frozenset({"tmpfs", "ramfs"})
+LITTLE_SPACE = 100 * 1024 * 1024  # bytes
+NO_SPACE = 10 * 1024 * 1024
+MANY_BELLS = 10_000
+FILES = ("", "-wal", "-shm", ".lock", ".bells")  # what a room is made of: these ends after its own name
+
+
+def examine_place(path: Path, *, repair: bool) -> Iterator[Finding]:
+    """What can be told without opening the room, so it works on one that cannot be opened too."""
+    try:
+        yield from _files(path, repair=repair)
+        for check in (_folder, _file_system, _space, _bells):
+            yield from check(path)
+    except OSError as broken:
+        yield error("place", f"{path} cannot be reached: {broken.strerror}", "is the disk there, and yours?")
+
+
+def _files(path: Path, *, repair: bool) -> Iterator[Finding]:
+    """Only for their owner: the files that a room is made of."""
+    open_to_others, fine = [], True
+    for file in _room_files(path):
+        found = file.lstat()
+        if stat.S_ISLNK(found.st_mode):
+            fine = False
+            yield error("permissions", f"{file.name} is a symbolic link", "put the real file there")
+        elif found.st_uid != os.geteuid():
+            fine = False
+            hint = "run as that user, or give the room's files to this one"
+            yield error("permissions", f"{file.name} belongs to uid {found.st_uid}, not to {os.geteuid()}", hint)
+        elif found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            fine = False
+            yield error("permissions", f"{file.name} has a second name (hard link)", "remove the other name")
+        elif stat.S_IMODE(found.st_mode) & OTHERS:
+            open_to_others.append(file)
+    if open_to_others:
+        yield _closed(open_to_others, repair=repair)
+    elif fine:
+        yield ok("permissions", "the room's files are for their owner alone")
+
+
+def _closed(files: list[Path], *, repair: bool) -> Finding:
+    names = ", ".join(file.name for file in files[:10])
+    if not repair:
+        return warning("permissions", f"other users may open: {names}", "repair=True closes them")
+    for file in files:
+        file.chmod(stat.S_IMODE(file.lstat().st_mode) & ~OTHERS)  # by name: opening would drop SQLite's locks
+    return warning("permissions", f"other users could open: {names}", repaired=True)
+
+
+def _folder(path: Path) -> Iterator[Finding]:
+    """Folders are not ours to change: somebody may share this one on purpose."""
+    found = path.parent.stat()
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & 0o022 and not mode & stat.S_ISVTX:
+        what = f"other users may write in {path.parent} ({mode:04o}): they could remove the room's files"
+        yield warning("folder", what, f"chmod go-w {path.parent}")
+    elif found.st_uid not in {os.geteuid(), 0}:
+        yield warning("folder", f"{path.parent} belongs to uid {found.st_uid}", "use a folder of your own")
+    elif mode & OTHERS:
+        yield note("folder", f"{path.parent} is shared ({mode:04o}): others see the room's files, not the mail")
+    else:
+        yield ok("folder", f"{path.parent} is for its owner alone")
+
+
+def _file_system(path: Path) -> Iterator[Finding]:
+    kind = ground.file_system(path.parent)
+    if kind in ground.NETWORK:
+        yield error("file system", f"{kind}: locks cannot be trusted over a network", "use a local disk")
+    elif kind in VOLATILE:
+        yield warning("file system", f"{kind}: all mail is gone after a reboot", "use a disk")
+    elif kind == "overlay":
+        yield note("file system", "overlay: in a container, mail ends with it", "use a volume")
+    else:
+        yield ok("file system", kind or "unknown to this system")
+
+
+def _space(path: Path) -> Iterator[Finding]:
+    there = os.statvfs(path.parent)
+    free = there.f_bavail * there.f_frsize
+    hint = "make space; see 'Keep the room small' in docs/howto.md"
+    if free < NO_SPACE:
+        yield error("space", f"{free:,} bytes are free", hint)
+    elif free < LITTLE_SPACE:
+        yield warning("space", f"only {free:,} bytes are free", hint)
+    else:
+        yield ok("space", f"{free:,} bytes are free; the room has {_size(path):,}")
+
+
+def _bells(path: Path) -> Iterator[Finding]:
+    folder = Path(f"{path}.bells")
+    if not folder.exists():
+        yield ok("bells", "nobody has waited here yet")
+    elif not folder.is_dir() or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        yield error("bells", f"{folder.name} cannot be used: nobody can wait here", "mend its owner and mode")
+    else:
+        with os.scandir(folder) as bells:
+            count = sum(1 for _ in bells)
+        if count > MANY_BELLS:
+            yield note("bells", f"{count} bells hang there", f"with all agents stopped, delete {folder.name}")
+        else:
+            yield ok("bells", f"{count} bells")
+
+
+def _room_files(path: Path) -> list[Path]:
+    files = [Path(f"{path}{end}") for end in FILES]
+    with suppress(OSError):
+        files += sorted(Path(f"{path}.bells").iterdir())[:MANY_BELLS]
+    return [file for file in files if os.path.lexists(file)]
+
+
+def _size(path: Path) -> int:
+    return sum(file.lstat().st_size for file in _room_files(path)[:4] if not file.is_dir())

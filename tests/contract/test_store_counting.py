@@ -1,0 +1,152 @@
+"""Mail is counted the same by every store: what is open, what is dead, what happened since."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom import LookAlike, Resync
+from postroom.model import delivery as moves
+from postroom.model.delivery import State
+from postroom.model.message import Priority
+from postroom.model.query import LetterQuery
+from postroom.model.stats import Settled, Tally
+from postroom.store.base import Introduce, Store
+from tests.letters import NOW, ack, after, bury, claim, forget, held, letter, move, post, read, send
+
+EMPTY = dict.fromkeys(Priority, 0)
+
+
+def fill(store: Store) -> None:
+    """At bob's: two unread, one looked at, one claimed, one queued, one dead, one done. At cleo's: one unread."""
+    for number, priority in enumerate([Priority.URGENT, *[Priority.NORMAL] * 5]):
+        send(store, f"m{number}", priority=priority)
+    store.commit([post(letter("later"), due_at=after(60)), post(letter("other", ["cleo"]))])
+    read(store, held(store, "m2"))
+    claim(store, held(store, "m3"))
+    bury(store, held(store, "m4"))
+    ack(store, held(store, "m5"))
+
+
+def test_a_tally_counts_what_is_open_and_dead_by_mailbox(store: Store) -> None:
+    fill(store)
+    bob, cleo = store.tally(None)
+    assert bob == Tally(
+        mailbox="bob",
+        unread=EMPTY | {Priority.URGENT: 1, Priority.NORMAL: 1},
+        seen=1,
+        claimed=1,
+        queued=1,
+        dead=1,
+        oldest_unread_at=NOW,
+        oldest_claimed_at=NOW,
+    )
+    assert (bob.total_unread, bob.backlog) == (2, 4)
+    assert cleo == Tally(mailbox="cleo", unread=EMPTY | {Priority.NORMAL: 1}, oldest_unread_at=NOW)
+    assert store.tally("bob") == [bob]
+    assert store.tally("Bob") == store.tally("nobody") == []
+    assert store.count_deliveries() == 8
+
+
+def test_what_is_done_has_no_tally(store: Store) -> None:
+    ack(store, send(store, "m1"))
+    assert store.tally(None) == []
+    assert store.count_deliveries() == 1
+
+
+def test_the_oldest_unread_letter_is_the_one_accepted_first(store: Store) -> None:
+    late = post(letter("late"), due_at=after(30))
+    store.commit([late])
+    send(store, "m1", priority=Priority.URGENT)
+    queued = held(store, "late")
+    move(store, queued, moves.deliver(queued, after(30)), "deliver")
+    (bob,) = store.tally("bob")
+    assert bob.oldest_unread_at == after(30)
+    read(store, held(store, "late"))
+    (bob,) = store.tally("bob")
+    assert bob.oldest_unread_at == NOW
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        (LetterQuery(), 4),
+        (LetterQuery(limit=1, skip=1), 4),
+        (LetterQuery(sender="ann"), 3),
+        (LetterQuery(party="cleo"), 2),
+        (LetterQuery(after=2), 2),
+        (LetterQuery(settled_before=after(1)), 1),
+    ],
+)
+def test_letters_are_counted_as_they_are_found(store: Store, query: LetterQuery, count: int) -> None:
+    for id, sender, to in (
+        ("m1", "ann", "bob"),
+        ("m2", "ann", "cleo"),
+        ("m3", "ann", "bob"),
+        ("m4", "cleo", "bob"),
+    ):
+        send(store, id, [to], sender=sender)
+    ack(store, held(store, "m1"))
+    assert store.count_letters(query) == count
+
+
+def test_traffic_is_what_happened_after_a_cursor(store: Store) -> None:
+    ack(store, send(store, "before"))
+    start = store.cursor()
+    for number in range(4):
+        send(store, f"m{number}", ["bob", "cleo"])
+    done = claim(store, held(store, "m0"))
+    ack(store, done, after(5), archive=True)
+    ack(store, held(store, "m1", "cleo"), after(2))
+    bury(store, held(store, "m2"))
+    traffic = store.traffic(start, NOW)
+    assert (traffic.sent, traffic.died) == (4, 1)
+    assert sorted(traffic.settled, key=lambda s: s.mailbox) == [Settled("bob", 5.0), Settled("cleo", 2.0)]
+    assert traffic.cursor == store.cursor()
+    nothing = store.traffic(traffic.cursor, after(5))
+    assert (nothing.sent, nothing.settled, nothing.died) == (0, (), 0)
+
+
+def test_archiving_what_was_done_before_is_no_traffic(store: Store) -> None:
+    done = ack(store, send(store, "m1"))
+    start = store.cursor()
+    move(store, done, moves.archive(done, after(60)), "archive")
+    assert store.traffic(start, after(1)).settled == ()
+    assert len(store.traffic(start, NOW).settled) == 1  # done at the very moment of the cursor
+
+
+def test_what_is_done_and_archived_between_two_looks_counts_once(store: Store) -> None:
+    start = store.cursor()
+    done = ack(store, send(store, "m1"))
+    move(store, done, moves.archive(done, after(60)), "archive")
+    assert len(store.traffic(start, NOW).settled) == 1
+
+
+def test_traffic_of_a_deleted_letter_is_not_told(store: Store) -> None:
+    start = store.cursor()
+    ack(store, send(store, "m1"))
+    store.commit(forget(letter("m1")))
+    traffic = store.traffic(start, NOW)
+    assert (traffic.sent, traffic.settled) == (0, ())
+
+
+def test_traffic_after_a_cursor_of_another_life_needs_a_resync(store: Store) -> None:
+    start = store.cursor()
+    store.renew_epoch()
+    with pytest.raises(Resync):
+        store.traffic(start, NOW)
+
+
+def test_a_name_can_be_introduced_without_mail(store: Store) -> None:
+    store.commit([Introduce("ann", known=True), Introduce("bob", known=False)])
+    assert store.mailboxes() == ["ann", "bob"]
+    assert store.known() == ["ann"]
+    store.commit([Introduce("ann", known=False), Introduce("bob", known=True)])  # what is known stays so
+    assert store.known() == ["ann", "bob"]
+    with pytest.raises(LookAlike):
+        store.commit([Introduce("Ann", known=True)])
+
+
+def test_who_wrote_is_known_and_who_was_only_written_to_is_not(store: Store) -> None:
+    send(store, "m1")
+    assert store.known() == ["ann"]
+    assert {State.UNREAD} == {held(store, "m1").state}
