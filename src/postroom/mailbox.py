@@ -270,6 +270,10 @@ class Mailbox:
                     raise
             claimed.ack()
 
+    def held(self, id: str, token: str) -> Work:
+        """A letter that was claimed earlier, here or in another process, by its `work.delivery.lease.token`."""
+        return Work(self, holding.held(self._office, self._caller, self.name, id, token))
+
     # -- dead letters
 
     def dead(self, limit: int | None = None) -> list[Letter]:

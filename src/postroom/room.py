@@ -10,10 +10,11 @@ Below it stands the service; above it only the async face. No server is needed a
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec.structs import replace
 
 from .clock import Clock, Ids, RandomIds, SystemClock
 from .errors import Invalid
@@ -24,12 +25,10 @@ from .model.change import Change, Cursor
 from .model.message import Message
 from .model.names import check_agent
 from .model.thread import Conversation, Thread, Turn
-from .service import directory, janitor, portable, present, reading, threads
+from .service import directory, present, reading, threads
 from .service.authorize import OWNER, Principal, authorize
 from .service.given import check_count, listed
-from .service.janitor import Sweep
 from .service.office import Office
-from .service.portable import Imported
 from .settings import Settings, default_room, load_settings
 from .store.base import Store
 from .store.opening import open_store
@@ -37,18 +36,23 @@ from .store.opening import open_store
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from .service.janitor import Sweep
+    from .service.portable import Imported
+
 
 def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> Room:
     """Open a room, and make it if it is not there.
 
-    `store` is `sqlite:/path/to/room.db`, a path, or `memory:`; without it, POSTROOM_STORE or the config file
-    decide, else the user's own room. Every other setting may be given by name (docs/reference.md).
+    `store` is `sqlite:/path/to/room.db`, a path, or `memory:`. Without it, in this order: POSTROOM_STORE, the
+    room of the project around the working folder (`postroom init` makes one), the config file, the user's own
+    room. Every other setting may be given by name (docs/reference.md).
     """
     address = f"sqlite:{os.fspath(store)}" if isinstance(store, os.PathLike) else store
     chosen = load_settings({"store": address, **settings})
+    chosen = chosen if chosen.store else replace(chosen, store=f"sqlite:{default_room()}")
     clock = SystemClock()
     opened = open_store(
-        chosen.store or f"sqlite:{default_room()}",
+        chosen.store,
         boot=clock.now().boot,
         durable=chosen.durability == "power",
         busy_timeout=chosen.busy_timeout,
@@ -141,19 +145,45 @@ class Room:
 
     def sweep(self) -> Sweep:
         """One round of the janitor: leases, expiry, archive, retention. Call it now and then."""
+        from .service import janitor  # noqa: PLC0415 - few programs need it
+
         return janitor.sweep(self._office, self._principal)
+
+    def archive(self, older_than: float | None = None) -> int:
+        """Archive what was acknowledged so many seconds ago (by default `archive_after`); says how many."""
+        from .service import janitor  # noqa: PLC0415 - few programs need it
+
+        return janitor.archive(self._office, self._principal, older_than)
+
+    def purge(
+        self,
+        *,
+        older_than: float | None = None,
+        keep: int | None = None,
+        tell: Callable[[int], None] | None = None,
+    ) -> int:
+        """Delete mail that is done or dead everywhere: what was settled so many seconds ago, and what is more than
+        the newest `keep`. Without either, as the settings say. `tell` hears how many went so far. Says how many.
+        """
+        from .service import janitor  # noqa: PLC0415 - few programs need it
+
+        return janitor.purge(self._office, self._principal, older_than=older_than, keep=keep, tell=tell)
 
     def export(self) -> Iterator[bytes]:
         """The whole room as JSON lines."""
+        from .service import portable  # noqa: PLC0415 - few programs need it
+
         return portable.export_room(self._office, self._principal)
 
     def load(self, lines: Iterable[bytes | str]) -> Imported:
         """Fill this empty room from an export."""
+        from .service import portable  # noqa: PLC0415 - few programs need it
+
         return portable.import_room(self._office, self._principal, lines)
 
     def markdown(self, message: Message) -> str:
         """A letter as text for a prompt, its content inside a fence it cannot break."""
-        return present.markdown(message, secrets.token_hex(8))
+        return present.markdown(message, os.urandom(8).hex())
 
     def digest(
         self,
@@ -169,7 +199,7 @@ class Room:
         shown = messages[: check_count(most, "most")]
         longest = check_count(longest, "longest", least=0)
         return present.digest(
-            shown, secrets.token_hex(8), budget=budget, longest=longest, total=max(total or 0, len(messages))
+            shown, os.urandom(8).hex(), budget=budget, longest=longest, total=max(total or 0, len(messages))
         )
 
     def close(self) -> None:
@@ -177,7 +207,7 @@ class Room:
         self._office.store.close()
 
     def __repr__(self) -> str:
-        return f"<Room {self.settings.store or default_room()}>"
+        return f"<Room {self.settings.store or 'in memory'}>"
 
     def __enter__(self) -> Self:
         return self

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 from msgspec import Struct
 
@@ -16,11 +17,13 @@ from ..policy.retention import archive_cutoff, memory_cutoff, purge_cutoff
 from ..store.base import Put, Write
 from .authorize import Principal, authorize
 from .dead import forget
+from .given import check_count, check_seconds
 from .moving import SLICE, let_time_pass, move_found
 from .office import Office
 
 CHORE = "chore"  # records of when something was last done
 DAY = 24 * 3600
+LONGEST_AGO = 1e9  # seconds; thirty years
 
 
 class Sweep(Struct, frozen=True, kw_only=True):
@@ -46,41 +49,72 @@ def sweep(office: Office, caller: Principal) -> Sweep:
         delivered=time_did.get("deliver", 0),
         expired=time_did.get("expire", 0),
         buried=time_did.get("bury", 0),
-        archived=_archive(office, moment.wall),
-        purged=_purge(office, moment.wall),
+        archived=_archive(office, moment.wall, archive_cutoff(moment.wall, office.limits)),
+        purged=_purge(
+            office, moment.wall, purge_cutoff(moment.wall, office.limits), office.limits.retain_count, _tell_nobody
+        ),
         forgotten=_forget_memories(office, moment.wall),
         trimmed=office.store.trim_changes(office.limits.retain_changes),
     )
 
 
-def _archive(office: Office, now: datetime) -> int:
-    query = Query(
-        states=(State.DONE,),
-        unarchived_before=archive_cutoff(now, office.limits),
-        order="age",
-        limit=SLICE,
+def archive(office: Office, caller: Principal, older_than: float | None = None) -> int:
+    """Only the archive, and of what was acknowledged so many seconds ago; by default as the limits say."""
+    authorize(caller, "janitor")
+    now = office.now().wall
+    return _archive(
+        office, now, archive_cutoff(now, office.limits) if older_than is None else _ago(now, older_than)
     )
+
+
+def purge(
+    office: Office,
+    caller: Principal,
+    *,
+    older_than: float | None = None,
+    keep: int | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> int:
+    """Only the purge. What is said replaces both limits; `tell` hears how many went so far."""
+    authorize(caller, "janitor")
+    now = office.now().wall
+    if older_than is None and keep is None:
+        cutoff, count = purge_cutoff(now, office.limits), office.limits.retain_count
+    else:
+        cutoff = None if older_than is None else _ago(now, older_than)
+        count = 0 if keep is None else check_count(keep, "keep")
+    return _purge(office, now, cutoff, count, tell or _tell_nobody)
+
+
+def _ago(now: datetime, seconds: Any) -> datetime:
+    return now - timedelta(seconds=check_seconds(seconds, "older_than", most=LONGEST_AGO))
+
+
+def _tell_nobody(_done: int) -> None: ...
+
+
+def _archive(office: Office, now: datetime, before: datetime) -> int:
+    query = Query(states=(State.DONE,), unarchived_before=before, order="age", limit=SLICE)
     archived = 0
     while moved := move_found(office, query, "archive", lambda delivery: moves.archive(delivery, now)):
         archived += len(moved)
     return archived
 
 
-def _purge(office: Office, now: datetime) -> int:
+def _purge(office: Office, now: datetime, cutoff: datetime | None, keep: int, tell: Callable[[int], None]) -> int:
     """By age, then by count; only what is done or dead everywhere."""
     purged = 0
-    cutoff = purge_cutoff(now, office.limits)
     if cutoff is not None:
-        purged += _purge_slices(office, LetterQuery(settled_before=cutoff, limit=SLICE), now)
-    if office.limits.retain_count:
-        keep = office.limits.retain_count
+        purged = _purge_slices(office, LetterQuery(settled_before=cutoff, limit=SLICE), now, purged, tell)
+    if keep:
         query = LetterQuery(settled_before=now, order="newest", skip=keep, limit=SLICE)
-        purged += _purge_slices(office, query, now)
+        purged = _purge_slices(office, query, now, purged, tell)
     return purged
 
 
-def _purge_slices(office: Office, query: LetterQuery, now: datetime) -> int:
-    purged = 0
+def _purge_slices(
+    office: Office, query: LetterQuery, now: datetime, purged: int, tell: Callable[[int], None]
+) -> int:
 
     def plan() -> Sequence[Write]:
         nonlocal purged
@@ -90,6 +124,7 @@ def _purge_slices(office: Office, query: LetterQuery, now: datetime) -> int:
 
     while office.store.letters(query):
         office.store.commit(plan)
+        tell(purged)
     return purged
 
 
