@@ -55,6 +55,11 @@ class Answer:
         return self.view(screen, {**self.data, "accepted": self.letters})
 
 
+def sayable(text: str) -> str:
+    """A path may hold bytes that are no text; they are written out."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 # -- values of the house as plain JSON, every field always there
 
 

@@ -16,7 +16,7 @@ from ..model.codec import to_plain
 from ..room import open as open_room
 from ..whereabouts import PROJECT, ROOM
 from . import views
-from .answers import Answer
+from .answers import Answer, sayable
 from .context import Context
 from .exits import CannotCreate, NoInput, Usage
 from .progress import Progress
@@ -38,14 +38,15 @@ def run_init(context: Context) -> Answer:
     except (OSError, BadStore, StoreFailing) as broken:
         why = broken.strerror if isinstance(broken, OSError) else broken.message
         raise CannotCreate(f"{path} cannot be made: {why}", field="FOLDER") from None
-    return Answer(context.name, {"path": str(path), "made": made}, views.made)
+    return Answer(context.name, {"path": sayable(str(path)), "made": made}, views.made)
 
 
 def run_room(context: Context) -> Answer:
     room = context.room
-    settings = to_plain(asdict(room.settings)) if context.get("settings") or context.get("json") else {}
+    known = to_plain(asdict(room.settings)) if context.get("settings") or context.get("json") else {}
+    settings = {name: sayable(value) if isinstance(value, str) else value for name, value in known.items()}
     data = {
-        "store": room.settings.store,
+        "store": sayable(room.settings.store),
         "mailboxes": room.mailboxes(),
         "quarantined": room.quarantined(),
         "cursor": str(room.cursor()),
@@ -113,7 +114,7 @@ def _export_to(context: Context, target: Path) -> Answer:
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
-    return Answer(context.name, {"file": str(target), "lines": lines, "bytes": size}, views.numbers)
+    return Answer(context.name, {"file": sayable(str(target)), "lines": lines, "bytes": size}, views.numbers)
 
 
 def _created(path: Path) -> BinaryIO:

@@ -17,9 +17,9 @@ TIME_RULE = f"{SPAN_RULE}; or a time such as 2030-01-31T09:00, local unless it s
 DEEPEST = 200  # of nested JSON; the room's own limit is lower
 LARGEST = 64 * 1024 * 1024  # bytes of JSON on one argument; likewise
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_SPAN = re.compile(r"\+?(?:\d+(?:\.\d+)?[smhdw])+")
-_PIECE = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_SPAN = re.compile(r"\+?(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
+_PIECE = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 
 
 def convert_all(values: dict[str, Any], options: dict[str, Option]) -> None:

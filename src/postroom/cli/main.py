@@ -23,6 +23,8 @@ def main(words: Sequence[str]) -> int:
         return _end("postroom: interrupted\n", 130)
     except BrokenPipeError:
         return _end("", 141)
+    except OSError as broken:  # the answer cannot be written
+        return _end(f"postroom: {broken.strerror or broken}\n", 74)
 
 
 def _run(words: Sequence[str]) -> int:

@@ -50,17 +50,23 @@ def _follow(context: Context) -> Iterator[Answer]:
     """Letter after letter: first the unread mail, then by the cursor of the last one, so that what somebody else
     reads meanwhile is seen too.
     """
-    timeout = context.get("timeout", FOR_EVER)
     cursor: Any = context.get("cursor")
-    now = str(context.room.cursor())
-    while found := _wait(context, 0.0 if cursor is None else timeout, cursor):
-        cursor = None if cursor is None else found.cursor
-        yield _waited(context, found)
+    something = False
     if cursor is None:
-        cursor = now
-        while found := _wait(context, timeout, cursor):
-            cursor = found.cursor
+        cursor = (
+            context.room.cursor()
+        )  # before the look: what comes meanwhile may be shown twice, never not at all
+        seen = set()
+        while (found := _wait(context, 0.0, None)) and found.id not in seen:
+            seen.add(found.id)  # whoever only peeks would get the same letter for ever
+            something = True
             yield _waited(context, found)
+    while found := _wait(context, context.get("timeout", FOR_EVER), cursor):
+        cursor = found.cursor
+        something = True
+        yield _waited(context, found)
+    if not something:
+        yield _waited(context, None)
 
 
 def _wait(context: Context, timeout: float, since: Any) -> Letter | None:

@@ -17,7 +17,7 @@ def painted(screen: Screen, text: str, colour: str) -> str:
 
 def hint(screen: Screen, text: str) -> str:
     """What to type next: for people only."""
-    return painted(screen, f"  {text}\n", "dim") if screen.tables else ""
+    return painted(screen, f"  {text}", "dim") + "\n" if screen.tables else ""
 
 
 def table(

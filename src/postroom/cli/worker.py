@@ -23,15 +23,15 @@ MOST_OF_ENVIRONMENT = 100_000  # bytes of a variable that every system takes
 def work(context: Context) -> Iterator[Answer]:
     """One letter, or one after the other."""
     lease = context.get("lease", context.settings.lease)
-    while True:
-        timeout = context.get("timeout", FOR_EVER)
-        claimed = context.mailbox.claim(lease=lease, timeout=timeout, **filters_of(context))
-        if claimed is None:
-            yield Answer(context.name, {"letter": None, "exit": None, "receipts": []}, views.worked, code=NOTHING)
-            return
+    timeout = context.get("timeout", FOR_EVER)
+    claimed = context.mailbox.claim(lease=lease, timeout=timeout, **filters_of(context))
+    if claimed is None:
+        yield Answer(context.name, {"letter": None, "exit": None, "receipts": []}, views.worked, code=NOTHING)
+    while claimed is not None:
         yield _work_on(context, claimed, lease)
         if not context.get("loop"):
             return
+        claimed = context.mailbox.claim(lease=lease, timeout=timeout, **filters_of(context))
 
 
 def _work_on(context: Context, claimed: Work, lease: float) -> Answer:

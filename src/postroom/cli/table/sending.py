@@ -25,7 +25,7 @@ COMMANDS = {
         examples=(
             ('postroom send researcher --as coder --body "Which sort is stable?"', "a plain letter"),
             ('postroom send coder tester --as planner -s Release -p urgent --body "Friday." --at 10m', "to two, later"),
-            ("git log -1 | postroom send reviewer --as coder -s 'Please look' --key look-1", "the text from a pipe"),
+            ("echo 'Please look at sort.py' | postroom send reviewer --as coder --key look-1", "the text from a pipe"),
             ("postroom send coder --as planner --body 'Sort it.' --data '{\"rows\": 10}' --json", "with data, for a program"),
         ),
         json=(*RECEIPT_JSON, ("receipts", "with --drafts, instead: one such object for each letter")),

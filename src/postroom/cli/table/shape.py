@@ -33,7 +33,7 @@ class Option:
         self.name = long.lstrip("-").replace("-", "_").lower()  # under which its value is found
         self.help = help
         self.kind = kind
-        self.metavar = metavar or "|".join(choices) or self.name.upper()
+        self.metavar = metavar or (names[0] if self.is_place else "|".join(choices) or self.name.upper())
         self.many = many
         self.required = required
         self.default = default
