@@ -59,7 +59,7 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
         lambda room: room.turns("c"),
         lambda room: room.changes(room.cursor()),
     ],
-    "janitor": [lambda room: room.sweep()],
+    "janitor": [lambda room: room.sweep(), lambda room: room.archive(), lambda room: room.purge()],
     "export": [lambda room: list(room.export())],
     "import": [lambda room: room.load([b'{"postroom": 1, "room": "x"}'])],
 }

@@ -187,3 +187,47 @@ def test_many_janitors_at_once_do_everything_once(house: House, clock: FakeClock
     assert sum(sweep.purged for sweep in rounds) == 40
     assert sum(sweep.expired for sweep in rounds) == 40
     assert {letter.state for letter in room.mailbox("bob").dead()} == {State.DEAD}
+
+
+# -- its pieces, called by hand
+
+
+def settle(room: Room, *names: str) -> None:
+    for name in names:
+        room.mailbox("ann").send("bob", name)
+        room.mailbox("bob").check()[0].ack(archive=False)
+
+
+def test_the_archive_alone_takes_what_is_old_enough(room: Room, clock: FakeClock) -> None:
+    settle(room, "x")
+    clock.advance(HOUR)
+    settle(room, "y")
+    assert (room.archive(), room.archive(2 * HOUR)) == (0, 0)
+    assert (room.archive(HOUR - 1), room.archive(HOUR - 1)) == (1, 0)
+    clock.advance(DAY + 1)
+    assert room.archive() == 1
+
+
+def test_the_purge_alone_goes_by_age_or_by_count_as_it_is_told(room: Room, clock: FakeClock) -> None:
+    settle(room, "a", "b")
+    clock.advance(HOUR)
+    settle(room, "c", "d", "e")
+    room.mailbox("ann").send("bob", "open")
+    assert (room.purge(), room.purge(older_than=2 * HOUR)) == (0, 0)
+    heard: list[int] = []
+    assert room.purge(older_than=HOUR - 1, tell=heard.append) == 2
+    assert heard == [2]
+    clock.advance(1)
+    assert room.purge(keep=2) == 1
+    assert room.purge(older_than=0, keep=1) == 2
+    assert texts(room.mailbox("bob").check()) == ["open"]
+
+
+@pytest.mark.parametrize("span", [-1, float("nan"), 1e10, "x", True])
+def test_a_span_that_means_nothing_is_refused(room: Room, span: float) -> None:
+    for care in (room.archive, lambda seconds: room.purge(older_than=seconds)):
+        with pytest.raises(PostroomError) as refused:
+            care(span)
+        assert refused.value.field == "older_than"
+    with pytest.raises(PostroomError):
+        room.purge(keep=0)

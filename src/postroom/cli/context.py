@@ -17,6 +17,7 @@ from ..settings import Settings, load_settings
 from ..whereabouts import variable
 from .answers import Screen
 from .exits import Misconfigured, Usage
+from .light import Uninterrupted
 from .parse import Call
 
 
@@ -60,7 +61,10 @@ class Context:
 
     @cached_property
     def room(self) -> Room:
-        return open_room(self.settings.store or None, **dict(self.get("set", ())))
+        settings = self.settings
+        with Uninterrupted():
+            from ..store.sqlite import store  # noqa: F401, PLC0415 - loaded here, so that opening loads nothing more
+        return open_room(settings.store or None, **dict(self.get("set", ())))
 
     @cached_property
     def screen(self) -> Screen:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from ..whereabouts import PREFIX, config_path, environment, own_room, project_room, variable
+from .light import Uninterrupted
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ def quick_answer(call: Call) -> str | None:
     path = _room(call.values.get("room"))
     if path is None:
         return None
-    from ..store.sqlite.glance import is_surely_empty  # noqa: PLC0415 - only when it comes to that
+    with Uninterrupted():
+        import apsw  # noqa: F401, PLC0415 - the weight of the whole look; not before it is needed
+
+        from ..store.sqlite.glance import is_surely_empty  # noqa: PLC0415
 
     return wanted.replace("{0}", me) if is_surely_empty(path, me) else None
 

@@ -1,9 +1,23 @@
-"""Loading the library with as little as it needs."""
+"""Loading libraries: with as little as they need, and never interrupted in the middle."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from _signal import SIG_BLOCK, SIG_UNBLOCK, SIGINT, pthread_sigmask  # type: ignore[import-not-found] # it is light
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Uninterrupted:
+    """Ctrl-C waits until the block is left: a library in C whose loading is interrupted may crash the program."""
+
+    def __enter__(self) -> None:
+        pthread_sigmask(SIG_BLOCK, {SIGINT})
+
+    def __exit__(self, *how: object) -> None:
+        pthread_sigmask(SIG_UNBLOCK, {SIGINT})
 
 
 def load_msgspec() -> None:

@@ -40,7 +40,10 @@ def _run(words: Sequence[str]) -> int:
             sys.stdout.write(answer)
             sys.stdout.flush()
             return 0
-        from .run import run  # noqa: PLC0415 - the library's weight
+        from .light import Uninterrupted  # noqa: PLC0415
+
+        with Uninterrupted():
+            from .run import run  # noqa: PLC0415 - the library's weight
 
         return run(call)
     except PostroomError as error:

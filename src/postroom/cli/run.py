@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from .light import load_msgspec
+from .light import Uninterrupted, load_msgspec
 
 load_msgspec()  # before anything else loads it
 
@@ -23,7 +23,8 @@ def run(call: Call) -> int:
         from .meta import explain  # noqa: PLC0415 - rare
 
         return _print(explain(call), context.screen)
-    module = __import__(f"{__package__}.{FILE_OF[call.name]}", fromlist=["COMMANDS"])
+    with Uninterrupted():
+        module = __import__(f"{__package__}.{FILE_OF[call.name]}", fromlist=["COMMANDS"])
     function = getattr(module, f"run_{call.command.function}")
     try:
         answered: Answer | Iterator[Answer] = function(context)
