@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,25 @@ class Desk:
             env=self.environment | variables,
             cwd=self.home,
         )
+
+    def type(self, script: str) -> Done:
+        """Run a script as a person types it: `postroom` is on the path."""
+        bin = self.home / "bin"
+        bin.mkdir(exist_ok=True)
+        program = bin / "postroom"
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(PROGRAM)} "$@"\n', encoding="utf-8")
+        program.chmod(0o755)
+        done = subprocess.run(
+            ["sh", "-c", script],
+            env=self.environment | {"PATH": f"{bin}{os.pathsep}{os.environ['PATH']}"},
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        return Done(code=done.returncode, out=done.stdout, err=done.stderr)
 
     def room(self) -> postroom.Room:
         """The same room, by the library."""

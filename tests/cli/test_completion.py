@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import pytest
 
 from tests.cli.shell import PATIENCE, Desk
-from tests.cli.test_help import shell
 
 
 @pytest.fixture
@@ -72,8 +71,8 @@ def test_bash_completes(busy: Desk) -> None:
     )
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
-    done = shell(busy, f"exec bash -c '{line}'")
-    assert ("coder\nfile-a\n", "") == (done.stdout, done.stderr)
+    done = busy.type(f"exec bash -c '{line}'")
+    assert ("coder\nfile-a\n", "") == (done.out, done.err)
 
 
 @pytest.mark.parametrize(("name", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")])

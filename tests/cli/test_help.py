@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import runpy
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from postroom.cli.table import FILE_OF, GROUPS, HIDDEN, row
-from tests.cli.shell import PATIENCE, PROGRAM, Desk
+from tests.cli.shell import Desk
 
 HOME = Path(__file__).parent.parent.parent
 COMMANDS = [name for name in FILE_OF if name not in HIDDEN]
@@ -76,23 +74,9 @@ def prepared(desk: Desk) -> Desk:
     return desk
 
 
-def shell(desk: Desk, line: str) -> subprocess.CompletedProcess[str]:
-    """Run a line as a person types it: `postroom` is on the path."""
-    bin = desk.home / "bin"
-    bin.mkdir(exist_ok=True)
-    program = bin / "postroom"
-    program.write_text(f'#!/bin/sh\nexec {" ".join(PROGRAM)} "$@"\n', encoding="utf-8")
-    program.chmod(0o755)
-    environment = desk.environment | {"PATH": f"{bin}{os.pathsep}{os.environ['PATH']}"}
-    return subprocess.run(
-        ["sh", "-c", line], env=environment, cwd=desk.home, capture_output=True, text=True, timeout=PATIENCE,
-        check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(("name", "line"), EXAMPLES, ids=[line for _, line in EXAMPLES])
 def test_every_example_runs_as_it_stands(prepared: Desk, name: str, line: str) -> None:
     if name == "export":
         (prepared.home / "room.jsonl").unlink()
-    done = shell(prepared, line)
-    assert (done.returncode, done.stderr) == (0, ""), done
+    done = prepared.type(line)
+    assert (done.code, done.err) == (0, ""), done
