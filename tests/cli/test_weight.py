@@ -14,7 +14,8 @@ TOOL = runpy.run_path(str(HOME / "tools" / "imports.py"))
 
 
 def loaded(desk: Desk, *words: str) -> set[str]:
-    found: set[str] = TOOL["loaded_by"](list(words), desk.environment, desk.home)
+    bare = {name: value for name, value in desk.environment.items() if not name.startswith("COVERAGE")}
+    found: set[str] = TOOL["loaded_by"](list(words), bare, desk.home)
     return found
 
 

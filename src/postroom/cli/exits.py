@@ -29,21 +29,31 @@ IO = 74
 class Usage(Invalid):
     """The command line cannot be understood."""
 
+    code = 1901
+
 
 class NoInput(Invalid):
     """There is no such file to read."""
+
+    code = 1902
 
 
 class CannotCreate(Invalid):
     """The file or folder cannot be made."""
 
+    code = 1903
+
 
 class Misconfigured(Invalid):
     """A setting is wrong."""
 
+    code = 1904
+
 
 class Abandoned(Refused):
     """The text was left empty, so nothing was sent."""
+
+    code = 2901
 
 
 # The nearest of an error's ancestors decides.

@@ -32,3 +32,24 @@ def load_msgspec() -> None:
         import msgspec  # noqa: F401, PLC0415 - the point of it
     finally:
         del modules["typing_extensions"]
+
+
+def load_pathlib() -> None:
+    """Import pathlib without urllib.parse, which up to Python 3.12 it loads for `Path.as_uri` alone. A stand-in
+    calls the real one, should anybody ask.
+    """
+    if "pathlib" in sys.modules or "urllib.parse" in sys.modules:
+        return
+    stand_in = type(sys)("urllib.parse")
+    vars(stand_in)["quote_from_bytes"] = _quote_from_bytes
+    sys.modules["urllib.parse"] = stand_in
+    try:
+        import pathlib  # noqa: F401, PLC0415 - the point of it
+    finally:
+        del sys.modules["urllib.parse"]
+
+
+def _quote_from_bytes(*words: Any, **options: Any) -> str:
+    from urllib.parse import quote_from_bytes  # noqa: PLC0415 - see above
+
+    return quote_from_bytes(*words, **options)

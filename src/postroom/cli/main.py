@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -43,7 +44,10 @@ def _run(words: Sequence[str]) -> int:
         from .light import Uninterrupted  # noqa: PLC0415
 
         with Uninterrupted():
+            gc.disable()  # loading makes much and leaves no litter
             from .run import run  # noqa: PLC0415 - the library's weight
+
+            gc.enable()
 
         return run(call)
     except PostroomError as error:
