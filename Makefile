@@ -34,6 +34,7 @@ bench: $(READY)  ## speed, as ratios against what this disk can do
 
 docs: $(READY)  ## draw what docs/ takes from the code
 	@$(BIN)/python tools/draw.py
+	@$(BIN)/python tools/commands.py
 
 lock:  ## pin the newest versions of everything
 	$(PYTHON) -m venv $(VENV)-lock

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import broadcast, claim, contention, growth, report, search, send, start, waiting
+from . import broadcast, claim, command, contention, growth, report, search, send, start, waiting
 from .measure import FULL, QUICK, Effort, Line
 
 SCRATCH = Path(__file__).parent / "scratch"  # on the disk of the working tree, never in memory
@@ -21,6 +21,7 @@ MEASURES: dict[str, Callable[[Effort, Path], Iterator[Line]]] = {
     "broadcast": broadcast.measure,
     "waiting": waiting.measure,
     "start": start.measure,
+    "command": command.measure,
 }
 
 

@@ -19,6 +19,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("types", (str(BIN / "mypy"),)),
     ("rooms", (str(BIN / "lint-imports"), "--no-cache")),
     ("drawings", (sys.executable, "tools/draw.py", "--check")),
+    ("commands", (sys.executable, "tools/commands.py", "--check")),
     ("core tests", (sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--durations=8")),
     ("coverage data", (sys.executable, "-m", "coverage", "combine", "--quiet")),
     ("coverage", (sys.executable, "-m", "coverage", "report", f"--fail-under={WHOLE}")),

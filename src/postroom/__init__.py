@@ -10,10 +10,10 @@ This is the only door: what is not named here may change. Everything is loaded w
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
+    from typing import Any
+
     from . import aio
     from .care import doctor, restore
     from .errors import (
@@ -184,6 +184,8 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module  # noqa: PLC0415 - the door itself weighs nothing
+
     if name == "aio":
         return import_module(".aio", __name__)
     if name not in _HOME:

@@ -288,6 +288,9 @@ class AsyncMailbox(AsyncErrands):
     async def turns(self, conversation: str) -> builtins.list[Turn]:
         return await self.room.run(self.mailbox.turns, conversation)
 
+    async def held(self, id: str, token: str) -> AsyncWork:
+        return AsyncWork(self.room, await self.room.run(self.mailbox.held, id, token))
+
     async def dead(self, limit: int | None = None) -> builtins.list[AsyncLetter]:
         return [AsyncLetter(self.room, letter) for letter in await self.room.run(self.mailbox.dead, limit)]
 

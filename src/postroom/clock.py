@@ -5,17 +5,14 @@ Order never comes from here (stores number what they accept), and leases never f
 
 from __future__ import annotations
 
+import os
 import random
-import secrets
-import subprocess
-import sys
 import time
 from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
 from typing import Protocol
 
 from .model.query import Moment
+from .whereabouts import boot_id
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]  # ten bits at a time
@@ -55,15 +52,4 @@ class RandomIds:
         return written + _PAIRS[rest] + chance.translate(_DIGITS).decode()
 
     def token(self) -> str:
-        return secrets.token_hex(16)
-
-
-@cache
-def boot_id() -> str:
-    """Names this boot of this machine."""
-    if sys.platform == "linux":
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    asked = subprocess.run(
-        ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=True
-    )
-    return asked.stdout.strip()
+        return os.urandom(16).hex()

@@ -190,13 +190,13 @@ def fresh_room() -> postroom.Room:
 def farewell(room: postroom.Room) -> None:
     letters = sum(conversation.turns for conversation in room.conversations())
     print(f"\n{letters} letters are on disk in {room.settings.store}.")
+    program = Path(sys.executable).with_name("postroom")
+    shown = program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program
     print("Type next:\n")
-    python = Path(sys.executable)
-    shown = python.relative_to(Path.cwd()) if python.is_relative_to(Path.cwd()) else python
-    print(f"  {shown} -i -c 'import postroom; room = postroom.open()'")
-    print('  >>> room.mailbox("me").send("you", "hello")')
-    print('  >>> room.mailbox("you").wait(timeout=30)\n')
-    print("and read docs/tutorial.md. `make demo` shows a crash and a dead letter too.")
+    print(f"  {shown} threads --everyone --room {room.settings.store}")
+    print(f"  {shown} send you --as me --body hello")
+    print(f"  {shown} check --as you\n")
+    print("and read docs/ten-minutes.md. `make demo` shows a crash and a dead letter too.")
 
 
 def show(scenes: Sequence[Callable[[postroom.Room], None]]) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from . import service
 from .model.escalation import Escalation
 from .model.message import Message
-from .service import escalating, guarding, sending, templates, unsending
 from .service.authorize import Principal
 from .service.compose import check_fields
 from .service.office import Office
@@ -34,15 +34,15 @@ class Errands:
         """Take back a letter that was sent here, from all its recipients or none, while nobody has claimed or
         settled it. Gives the letter, to be mended and sent anew.
         """
-        return unsending.unsend(self._office, self._caller, self.name, id)
+        return service.unsending.unsend(self._office, self._caller, self.name, id)
 
     def send_template(
         self, to: Any, name: str, values: Mapping[str, Any] | None = None, **fields: Unpack[Fields]
     ) -> Receipt:
         """Send a letter made from a template of the room, with a value for each of its places."""
         check_fields(fields)
-        draft = templates.template_draft(self._office, self._caller, self.name, to, name, values, **fields)
-        return sending.send(self._office, self._caller, [draft])[0]
+        draft = service.templates.template_draft(self._office, self._caller, self.name, to, name, values, **fields)
+        return service.sending.send(self._office, self._caller, [draft])[0]
 
     # -- escalation
 
@@ -53,28 +53,28 @@ class Errands:
         nobody answers climbs, by `room.sweep()`.
         """
         check_fields(fields)
-        return escalating.escalate(
+        return service.escalating.escalate(
             self._office, self._caller, self.name, body, reason=reason, ladder=ladder, **fields
         )
 
     def escalations(self, *, open_only: bool = True) -> list[Escalation]:
         """What was escalated by this mailbox or to it, the oldest first."""
-        return escalating.escalations(self._office, self._caller, self.name, open_only=open_only)
+        return service.escalating.escalations(self._office, self._caller, self.name, open_only=open_only)
 
     def resolve(self, id: str) -> Escalation:
         """Close an escalation without an answer; it climbs no further."""
-        return escalating.resolve(self._office, self._caller, self.name, id)
+        return service.escalating.resolve(self._office, self._caller, self.name, id)
 
     # -- whose mail is refused
 
     def block(self, name: str) -> list[str]:
         """Refuse mail from this name: its sender gets NotAllowed. Gives all names that are refused."""
-        return guarding.block(self._office, self._caller, self.name, name)
+        return service.guarding.block(self._office, self._caller, self.name, name)
 
     def unblock(self, name: str) -> list[str]:
         """Take mail from this name again. Gives all names that are still refused."""
-        return guarding.unblock(self._office, self._caller, self.name, name)
+        return service.guarding.unblock(self._office, self._caller, self.name, name)
 
     def blocked(self) -> list[str]:
         """The names whose mail is refused here."""
-        return guarding.blocked(self._office, self._caller, self.name)
+        return service.guarding.blocked(self._office, self._caller, self.name)

@@ -34,9 +34,11 @@ This room knows nothing else. Every other room may raise from it.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from typing import ClassVar, Literal
 
-Fault = Literal["caller", "house", "race"]
+    Fault = Literal["caller", "house", "race"]
 
 
 class PostroomError(Exception):

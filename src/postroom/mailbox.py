@@ -8,6 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
+from . import service
 from .errands import Errands
 from .errors import Invalid
 from .letter import Batch, Letter, Work
@@ -20,7 +21,6 @@ from .model.query import Found
 from .model.stats import Tally
 from .model.thread import Conversation, Thread, Turn
 from .model.trace import Trace
-from .service import counting, dead, directory, holding, reading, search, sending, tasks, threads, tracing
 from .service.compose import Draft, check_fields
 from .service.given import check_count
 from .service.reading import NO_FILTER, Filter
@@ -116,21 +116,21 @@ class Mailbox(Errands):
     def forward(self, id: str, /, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
         """Pass a letter on, after a word of one's own."""
         check_fields(fields)
-        return self._send([sending.forward_draft(self._office, self._caller, self.name, id, to, body, **fields)])[
-            0
-        ]
+        return self._send(
+            [service.sending.forward_draft(self._office, self._caller, self.name, id, to, body, **fields)]
+        )[0]
 
     def broadcast(
         self, scope: str, /, body: Any = None, *, exclude: Sequence[str] = (), **fields: Unpack[Fields]
     ) -> Receipt:
         """One letter to everyone registered in a scope, except oneself and those left out."""
         check_fields(fields)
-        return self._send([sending.broadcast_draft(self.name, scope, body, exclude=exclude, **fields)])[0]
+        return self._send([service.sending.broadcast_draft(self.name, scope, body, exclude=exclude, **fields)])[0]
 
     def handoff(self, to: Any, handoff: Handoff, **fields: Unpack[Fields]) -> Receipt:
         """Hand work over, with all its context."""
         check_fields(fields)
-        return self._send([sending.handoff_draft(self.name, to, handoff, **fields)])[0]
+        return self._send([service.sending.handoff_draft(self.name, to, handoff, **fields)])[0]
 
     # -- reading
 
@@ -143,7 +143,7 @@ class Mailbox(Errands):
         **filters: Unpack[Filters],
     ) -> list[Letter]:
         """The inbox: unread first, by priority, then age. Stamps what it returns as read, unless it peeks."""
-        found = reading.check(
+        found = service.reading.check(
             self._office,
             self._caller,
             self.name,
@@ -156,21 +156,21 @@ class Mailbox(Errands):
 
     def read(self, id: str) -> Letter:
         """One letter by its id, stamped as read."""
-        return Letter(self, reading.read(self._office, self._caller, self.name, id))
+        return Letter(self, service.reading.read(self._office, self._caller, self.name, id))
 
     def counts(self) -> dict[str, int]:
         """Unread letters by priority, and in total."""
-        counted = reading.counts(self._office, self._caller, self.name)
+        counted = service.reading.counts(self._office, self._caller, self.name)
         by_name = {priority.name.lower(): counted[priority] for priority in sorted(counted, reverse=True)}
         return by_name | {"total": sum(counted.values())}
 
     def stats(self) -> Tally:
         """The open and dead mail here, in numbers."""
-        return counting.mailbox_stats(self._office, self._caller, self.name)
+        return service.counting.mailbox_stats(self._office, self._caller, self.name)
 
     def trace(self, id: str) -> Trace:
         """The life of a letter that was sent or received here: where it is, what happened, what came of it."""
-        return tracing.trace(self._office, self._caller, self.name, id)
+        return service.tracing.trace(self._office, self._caller, self.name, id)
 
     def wait(
         self,
@@ -191,12 +191,14 @@ class Mailbox(Errands):
         """Letters that were sent or received here, by what they say: words, "a phrase", from: to: tag: kind:
         thread: before: after:, and - before what must not be. The newest first, or ranked, the best.
         """
-        return search.search(self._office, self._caller, self.name, query, limit=limit, ranked=ranked)
+        return service.search.search(self._office, self._caller, self.name, query, limit=limit, ranked=ranked)
 
     def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
         """The unread mail as text for a prompt, within a budget of characters. Marks nothing as read."""
-        found = reading.check(self._office, self._caller, self.name, limit=check_count(most, "most"), peek=True)
-        total = sum(reading.counts(self._office, self._caller, self.name).values())
+        found = service.reading.check(
+            self._office, self._caller, self.name, limit=check_count(most, "most"), peek=True
+        )
+        total = sum(service.reading.counts(self._office, self._caller, self.name).values())
         messages = [f.message.seen_by(self.name) for f in found]
         return self.room.digest(messages, budget=budget, most=most, longest=longest, total=total)
 
@@ -238,7 +240,7 @@ class Mailbox(Errands):
         wanted = 1 if count is None else count
 
         def take() -> list[Found]:
-            return holding.claim(
+            return service.holding.claim(
                 self._office,
                 self._caller,
                 self.name,
@@ -286,20 +288,24 @@ class Mailbox(Errands):
                     raise
             claimed.ack()
 
+    def held(self, id: str, token: str) -> Work:
+        """A letter that was claimed earlier, here or in another process, by its `work.delivery.lease.token`."""
+        return Work(self, service.holding.held(self._office, self._caller, self.name, id, token))
+
     # -- dead letters
 
     def dead(self, limit: int | None = None) -> list[Letter]:
         """Dead letters, the oldest first; `delivery.reason` and `delivery.history` say why."""
-        found = dead.list_dead(self._office, self._caller, self.name, limit)
+        found = service.dead.list_dead(self._office, self._caller, self.name, limit)
         return [Letter(self, f) for f in found]
 
     def revive(self, *ids: str) -> list[Letter]:
         """Dead letters back into the inbox."""
-        return [Letter(self, f) for f in dead.revive(self._office, self._caller, self.name, ids)]
+        return [Letter(self, f) for f in service.dead.revive(self._office, self._caller, self.name, ids)]
 
     def purge(self, *ids: str) -> int:
         """Delete dead letters for good; says how many went."""
-        return dead.purge_dead(self._office, self._caller, self.name, ids)
+        return service.dead.purge_dead(self._office, self._caller, self.name, ids)
 
     # -- tasks
 
@@ -313,7 +319,7 @@ class Mailbox(Errands):
         **fields: Unpack[Fields],
     ) -> Receipt:
         """Give one agent a task. `session` says where you were asked for it: it stays here, as `task.session`."""
-        return tasks.give(
+        return service.tasks.give(
             self._office, self._caller, self.name, to, body, deadline=deadline, session=session, fields=fields
         )
 
@@ -324,43 +330,45 @@ class Mailbox(Errands):
         """
         letter = id if isinstance(id, Letter) else None
         name = id.id if isinstance(id, Letter) else id
-        return Task(self, tasks.find(self._office, self._caller, self.name, name), letter)
+        return Task(self, service.tasks.find(self._office, self._caller, self.name, name), letter)
 
     def tasks(
         self, role: str = "any", *, states: str | Sequence[str] | None = None, limit: int = 50
     ) -> list[Task]:
         """Tasks `given` or `received` here, or any; those that moved last first."""
-        found = tasks.list_tasks(self._office, self._caller, self.name, role=role, states=states, limit=limit)
+        found = service.tasks.list_tasks(
+            self._office, self._caller, self.name, role=role, states=states, limit=limit
+        )
         return [Task(self, standing) for standing in found]
 
     # -- threads
 
     def thread(self, id: str) -> list[Message]:
         """The letters of a thread that were sent or received here, the oldest first."""
-        return threads.thread(self._office, self._caller, self.name, id)
+        return service.threads.thread(self._office, self._caller, self.name, id)
 
     def tagged(self, tag: str, scope: str | None = None) -> list[Message]:
         """The letters with a thread tag that were sent or received here."""
-        return threads.tagged(self._office, self._caller, self.name, tag, scope)
+        return service.threads.tagged(self._office, self._caller, self.name, tag, scope)
 
     def reply_chain(self, id: str) -> list[Message]:
         """From the root of a thread down to this letter."""
-        return threads.reply_chain(self._office, self._caller, self.name, id)
+        return service.threads.reply_chain(self._office, self._caller, self.name, id)
 
     def threads(self, limit: int = 50) -> list[Thread]:
         """Threads with replies, the most recently active first."""
-        return threads.threads(self._office, self._caller, self.name, limit)
+        return service.threads.threads(self._office, self._caller, self.name, limit)
 
     def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
-        return threads.conversations(self._office, self._caller, self.name, scope, limit)
+        return service.threads.conversations(self._office, self._caller, self.name, scope, limit)
 
     def conversation(self, id: str) -> Conversation:
         """A conversation's participants and counts."""
-        return threads.conversation(self._office, self._caller, self.name, id)
+        return service.threads.conversation(self._office, self._caller, self.name, id)
 
     def turns(self, conversation: str) -> list[Turn]:
         """A conversation replayed."""
-        return threads.turns(self._office, self._caller, self.name, conversation)
+        return service.threads.turns(self._office, self._caller, self.name, conversation)
 
     # -- directory
 
@@ -368,7 +376,7 @@ class Mailbox(Errands):
         """Say who you are: display_name, description, capabilities, program, model, scopes, allow_from,
         max_concurrent_tasks, metadata.
         """
-        return directory.register(self._office, self._caller, self.name, **card)
+        return service.directory.register(self._office, self._caller, self.name, **card)
 
     def heartbeat(
         self,
@@ -378,7 +386,7 @@ class Mailbox(Errands):
         active: bool = False,
     ) -> Agent:
         """A sign of life; agents without one count as offline after a minute."""
-        return directory.heartbeat(
+        return service.directory.heartbeat(
             self._office,
             self._caller,
             self.name,
@@ -389,7 +397,7 @@ class Mailbox(Errands):
 
     def leave(self) -> Agent:
         """Say goodbye. Mail that comes meanwhile waits."""
-        return directory.heartbeat(self._office, self._caller, self.name, leaving=True)
+        return service.directory.heartbeat(self._office, self._caller, self.name, leaving=True)
 
     # -- for letters
 
@@ -403,19 +411,21 @@ class Mailbox(Errands):
         return [one.but(sender=self.name) for one in drafts]
 
     def _send(self, drafts: Sequence[Draft]) -> list[Receipt]:
-        return sending.send(self._office, self._caller, drafts)
+        return service.sending.send(self._office, self._caller, drafts)
 
     def _reply_draft(self, id: str, /, body: Any, *, to_all: bool = False, **fields: Unpack[Fields]) -> Draft:
         check_fields(fields)
-        return sending.reply_draft(self._office, self._caller, self.name, id, body, to_all=to_all, **fields)
+        return service.sending.reply_draft(
+            self._office, self._caller, self.name, id, body, to_all=to_all, **fields
+        )
 
     def _ack(self, letters: Sequence[Letter], *, archive: bool) -> None:
         held = [letter._found for letter in letters]
-        _update(letters, holding.ack(self._office, self._caller, self.name, held, archive=archive))
+        _update(letters, service.holding.ack(self._office, self._caller, self.name, held, archive=archive))
 
     def _ack_and_send(self, letters: Sequence[Letter], drafts: Sequence[Draft], *, archive: bool) -> list[Receipt]:
         held = [letter._found for letter in letters]
-        after, receipts = holding.ack_and_send(
+        after, receipts = service.holding.ack_and_send(
             self._office, self._caller, self.name, held, self._own(drafts), archive=archive
         )
         _update(letters, after)
@@ -423,15 +433,15 @@ class Mailbox(Errands):
 
     def _fail(self, letters: Sequence[Letter], reason: str, *, retry: bool) -> None:
         held = [letter._found for letter in letters]
-        _update(letters, holding.fail(self._office, self._caller, self.name, held, reason, retry=retry))
+        _update(letters, service.holding.fail(self._office, self._caller, self.name, held, reason, retry=retry))
 
     def _release(self, letters: Sequence[Letter]) -> None:
         held = [letter._found for letter in letters]
-        _update(letters, holding.release(self._office, self._caller, self.name, held))
+        _update(letters, service.holding.release(self._office, self._caller, self.name, held))
 
     def _renew(self, letters: Sequence[Letter], lease: float | None) -> None:
         held = [letter._found for letter in letters]
-        _update(letters, holding.renew(self._office, self._caller, self.name, held, lease))
+        _update(letters, service.holding.renew(self._office, self._caller, self.name, held, lease))
 
 
 def _update(letters: Sequence[Letter], after: Sequence[Found]) -> None:

@@ -10,12 +10,14 @@ Below it stands the service; above it only the async face. No server is needed a
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec.structs import replace
+
+from . import service
 from .clock import Clock, Ids, RandomIds, SystemClock
 from .errors import Invalid
 from .letter import Letter
@@ -30,26 +32,9 @@ from .model.stats import Flow, Stats
 from .model.template import Template
 from .model.thread import Conversation, Thread, Turn
 from .model.trace import Trace
-from .service import (
-    copying,
-    counting,
-    directory,
-    escalating,
-    janitor,
-    naming,
-    portable,
-    present,
-    reading,
-    search,
-    templates,
-    threads,
-    tracing,
-)
 from .service.authorize import OWNER, Principal, authorize
 from .service.given import check_count, listed
-from .service.janitor import Sweep
 from .service.office import Office
-from .service.portable import Imported
 from .settings import Settings, default_room, load_settings, misspelt
 from .store.base import Store
 from .store.opening import open_store
@@ -57,17 +42,21 @@ from .store.opening import open_store
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from .service.janitor import Sweep
+    from .service.portable import Imported
+
 
 def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> Room:
     """Open a room, and make it if it is not there.
 
-    `store` is `sqlite:/path/to/room.db`, a path, or `memory:`; without it, POSTROOM_STORE or the config file
-    decide, else the user's own room. Every other setting may be given by name (docs/reference.md).
+    `store` is `sqlite:/path/to/room.db`, a path, or `memory:`. Without it, in this order: POSTROOM_STORE, the
+    room of the project around the working folder (`postroom init` makes one), the config file, the user's own
+    room. Every other setting may be given by name (docs/reference.md).
     """
     chosen = chosen_settings(store, settings)
     clock = SystemClock()
     opened = open_store(
-        chosen.store or f"sqlite:{default_room()}",
+        chosen.store,
         boot=clock.now().boot,
         durable=chosen.durability == "power",
         busy_timeout=chosen.busy_timeout,
@@ -78,7 +67,8 @@ def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> Room:
 def chosen_settings(store: str | os.PathLike[str] | None, settings: dict[str, Any]) -> Settings:
     """The settings in force for a room that is opened like this."""
     address = f"sqlite:{os.fspath(store)}" if isinstance(store, os.PathLike) else store
-    return load_settings({"store": address, **settings})
+    chosen = load_settings({"store": address, **settings})
+    return chosen if chosen.store else replace(chosen, store=f"sqlite:{default_room()}")
 
 
 class Room:
@@ -116,9 +106,11 @@ class Room:
         names = [check_agent(name, "mailboxes") for name in listed(mailboxes, "mailboxes")]
         if not names:
             raise Invalid("nobody is named", field="mailboxes", hint="an agent's name, or a list of them")
-        cursor = None if since is None else reading.check_cursor(since)
+        cursor = None if since is None else service.reading.check_cursor(since)
         filter = as_filter(wanted)
-        found = reading.wait(self._office, self._principal, names, timeout, since=cursor, peek=peek, filter=filter)
+        found = service.reading.wait(
+            self._office, self._principal, names, timeout, since=cursor, peek=peek, filter=filter
+        )
         return None if found is None else Letter(self.mailbox(found.delivery.mailbox), found)
 
     def quarantined(self) -> list[str]:
@@ -135,53 +127,55 @@ class Room:
         self, *, scope: str | None = None, capability: str | None = None, gone: bool = False
     ) -> list[Agent]:
         """Who is here, what they can do, how they are and what they work on; with `gone`, those of old too."""
-        return directory.agents(self._office, self._principal, scope=scope, capability=capability, gone=gone)
+        return service.directory.agents(
+            self._office, self._principal, scope=scope, capability=capability, gone=gone
+        )
 
     def agent(self, name: str) -> Agent:
-        return directory.agent(self._office, self._principal, check_agent(name, "id"))
+        return service.directory.agent(self._office, self._principal, check_agent(name, "id"))
 
     def rename(self, old: str, new: str) -> None:
         """Give an agent another name: all that is its own follows, and mail to the old name still arrives."""
-        naming.rename(self._office, self._principal, old, new)
+        service.naming.rename(self._office, self._principal, old, new)
 
     # -- templates
 
     def save_template(self, name: str, **said: Any) -> Template:
         """Keep a recurring letter: body, subject, kind, priority, tags, with `{places}` in the text."""
-        return templates.save(self._office, self._principal, name, **said)
+        return service.templates.save(self._office, self._principal, name, **said)
 
     def template(self, name: str) -> Template:
-        return templates.get(self._office, self._principal, name)
+        return service.templates.get(self._office, self._principal, name)
 
     def templates(self) -> list[Template]:
         """All templates, by name."""
-        return templates.everyone(self._office, self._principal)
+        return service.templates.everyone(self._office, self._principal)
 
     def delete_template(self, name: str) -> None:
-        templates.delete(self._office, self._principal, name)
+        service.templates.delete(self._office, self._principal, name)
 
     # -- the operator's view
 
     def thread(self, id: str) -> list[Message]:
         """All letters of a thread, the oldest first."""
-        return threads.thread(self._office, self._principal, None, id)
+        return service.threads.thread(self._office, self._principal, None, id)
 
     def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> list[Message]:
         """Letters by what they say, whoever sent or got them. See `Mailbox.search`."""
-        return search.search(self._office, self._principal, None, query, limit=limit, ranked=ranked)
+        return service.search.search(self._office, self._principal, None, query, limit=limit, ranked=ranked)
 
     def threads(self, limit: int = 50) -> list[Thread]:
-        return threads.threads(self._office, self._principal, None, limit)
+        return service.threads.threads(self._office, self._principal, None, limit)
 
     def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
-        return threads.conversations(self._office, self._principal, None, scope, limit)
+        return service.threads.conversations(self._office, self._principal, None, scope, limit)
 
     def turns(self, conversation: str) -> list[Turn]:
-        return threads.turns(self._office, self._principal, None, conversation)
+        return service.threads.turns(self._office, self._principal, None, conversation)
 
     def escalations(self, *, open_only: bool = True) -> list[Escalation]:
         """Questions that were escalated, the oldest first; `waits_for` says whose answer each waits for."""
-        return escalating.escalations(self._office, self._principal, None, open_only=open_only)
+        return service.escalating.escalations(self._office, self._principal, None, open_only=open_only)
 
     def cursor(self) -> Cursor:
         """Now. Keep it (`str(cursor)`), and ask later what happened since."""
@@ -190,17 +184,17 @@ class Room:
     def changes(self, since: Cursor | str, limit: int = 1000) -> tuple[list[Change], Cursor]:
         """What happened after a cursor, and the cursor after that; Resync when it can no longer be told."""
         authorize(self._principal, "room")
-        return self._office.store.changes(reading.check_cursor(since), check_count(limit, "limit"))
+        return self._office.store.changes(service.reading.check_cursor(since), check_count(limit, "limit"))
 
     # -- care
 
     def sweep(self, *, progress: Progress | None = None) -> Sweep:
         """One round of the janitor: leases, expiry, archive, retention, deadlines, index. Call it now and then."""
-        return janitor.sweep(self._office, self._principal, progress)
+        return service.janitor.sweep(self._office, self._principal, progress)
 
     def archive(self, *, older_than: float | timedelta | None = None, progress: Progress | None = None) -> int:
         """Archive mail acknowledged more than so many seconds ago; without a time, as the settings say."""
-        return janitor.archive(self._office, self._principal, older_than, progress)
+        return service.janitor.archive(self._office, self._principal, older_than, progress)
 
     def purge(
         self,
@@ -212,48 +206,48 @@ class Room:
         """Delete letters that are done or dead everywhere: those settled more than so many seconds ago, and all
         but the newest `keep`. Without either, as the settings say. Open mail is never touched.
         """
-        return janitor.purge(self._office, self._principal, older_than, keep, progress)
+        return service.janitor.purge(self._office, self._principal, older_than, keep, progress)
 
     def stats(self) -> Stats:
         """The room in numbers: letters, deliveries by state, what waits where and for how long."""
-        return counting.room_stats(self._office, self._principal)
+        return service.counting.room_stats(self._office, self._principal)
 
     def flow(self, last: Flow | None = None) -> Flow:
         """What waits now, and what was sent and done since the last look: `flow = room.flow(flow)`."""
-        return counting.flow(self._office, self._principal, last)
+        return service.counting.flow(self._office, self._principal, last)
 
     def trace(self, id: str) -> Trace:
         """The life of one letter, with every delivery and all that came of it."""
-        return tracing.trace(self._office, self._principal, None, id)
+        return service.tracing.trace(self._office, self._principal, None, id)
 
     def doctor(self, *, repair: bool = False, full: bool = False, progress: Progress | None = None) -> Diagnosis:
         """Check this room's health, with a real write and read; `repair` mends what is safe to mend."""
-        from .service.doctor import doctor  # noqa: PLC0415 - rare, and a room must open quickly
-
         likely = misspelt()
         known = [
             warning("settings", f"{name} is not a setting and is ignored", f"did you mean {meant}?")
             for name, meant in likely.items()
         ]
-        return doctor(self._office, self._principal, repair=repair, full=full, progress=progress, known=known)
+        return service.doctor.doctor(
+            self._office, self._principal, repair=repair, full=full, progress=progress, known=known
+        )
 
     def backup(
         self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None
     ) -> BackupReport:
         """A whole copy of this room as it is now, in a file of its own. Others may go on using the room."""
-        return copying.backup(self._office, self._principal, path, overwrite=overwrite, progress=progress)
+        return service.copying.backup(self._office, self._principal, path, overwrite=overwrite, progress=progress)
 
     def export(self, *, progress: Progress | None = None) -> Iterator[bytes]:
         """The whole room as JSON lines."""
-        return portable.export_room(self._office, self._principal, progress)
+        return service.portable.export_room(self._office, self._principal, progress)
 
     def load(self, lines: Iterable[bytes | str], *, progress: Progress | None = None) -> Imported:
         """Fill this empty room from an export."""
-        return portable.import_room(self._office, self._principal, lines, progress)
+        return service.portable.import_room(self._office, self._principal, lines, progress)
 
     def markdown(self, message: Message) -> str:
         """A letter as text for a prompt, its content inside a fence it cannot break."""
-        return present.markdown(message, secrets.token_hex(8))
+        return service.present.markdown(message, os.urandom(8).hex())
 
     def digest(
         self,
@@ -268,8 +262,8 @@ class Room:
         check_count(budget, "budget", least=0)
         shown = messages[: check_count(most, "most")]
         longest = check_count(longest, "longest", least=0)
-        return present.digest(
-            shown, secrets.token_hex(8), budget=budget, longest=longest, total=max(total or 0, len(messages))
+        return service.present.digest(
+            shown, os.urandom(8).hex(), budget=budget, longest=longest, total=max(total or 0, len(messages))
         )
 
     def close(self) -> None:
@@ -277,7 +271,7 @@ class Room:
         self._office.store.close()
 
     def __repr__(self) -> str:
-        return f"<Room {self.settings.store or default_room()}>"
+        return f"<Room {self.settings.store or 'in memory'}>"
 
     def __enter__(self) -> Self:
         return self

@@ -1,12 +1,11 @@
-"""One frozen object with every setting. The only place that reads the environment and the config file.
+"""One frozen object with every setting. The only place that reads the config file and says what variables mean.
 
-Defaults ← config file ← environment `POSTROOM_*` ← arguments. A setting nobody knows is refused.
+Defaults ← config file ← the room of the project around us ← environment `POSTROOM_*` ← arguments. A setting nobody
+knows is refused.
 """
 
 from __future__ import annotations
 
-import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +14,8 @@ import msgspec
 
 from .errors import Invalid
 from .policy.limits import Limits, Seconds
-
-PREFIX = "POSTROOM_"
+from .whereabouts import PREFIX, config_path, own_room, project_room
+from .whereabouts import environment as own_environment
 
 
 class Settings(Limits, frozen=True, kw_only=True):
@@ -35,40 +34,36 @@ def load_settings(
     arguments: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
 ) -> Settings:
     """The settings in force: arguments beat the environment, which beats the config file."""
-    environment = os.environ if environment is None else environment
+    environment = own_environment() if environment is None else environment
     given: dict[str, Any] = _from_file(config_file(environment))
-    given |= _from_environment(environment)
-    given |= {name: value for name, value in (arguments or {}).items() if value is not None}
-    return _checked(given)
+    said = _from_environment(environment)
+    said |= {name: value for name, value in (arguments or {}).items() if value is not None}
+    if not said.get("store") and (room := project_room()):
+        said["store"] = f"sqlite:{room}"
+    return _checked(given | said)
 
 
 def config_file(environment: Mapping[str, str]) -> Path:
-    return _xdg(environment, "XDG_CONFIG_HOME", ".config") / "postroom" / "config.toml"
+    return Path(config_path(environment))
 
 
 def default_room(environment: Mapping[str, str] | None = None) -> Path:
     """The user's own room, where no other is named."""
-    return _xdg(os.environ if environment is None else environment, "XDG_DATA_HOME", ".local/share") / (
-        "postroom/room.db"
-    )
-
-
-def _xdg(environment: Mapping[str, str], name: str, fallback: str) -> Path:
-    """The XDG rule: a relative path in the variable is ignored."""
-    named = environment.get(name, "")
-    return Path(named) if named.startswith("/") else Path.home() / fallback
+    return Path(own_room(own_environment() if environment is None else environment))
 
 
 def _from_file(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    import tomllib  # noqa: PLC0415 - most have no such file
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
     except (OSError, ValueError) as broken:
         raise Invalid(f"cannot be read: {broken}", field=str(path), hint="mend or remove it") from None
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     names = {PREFIX + name.upper(): name for name in Settings.__struct_fields__}
     return {names[variable]: value for variable, value in environment.items() if variable in names}
 
@@ -77,7 +72,7 @@ def misspelt(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Variables that nobody reads, and the setting each of them was probably meant for."""
     from difflib import get_close_matches  # noqa: PLC0415 - only a doctor asks
 
-    environment = os.environ if environment is None else environment
+    environment = own_environment() if environment is None else environment
     known = [PREFIX + name.upper() for name in Settings.__struct_fields__]
     likely = {
         name: get_close_matches(name.upper(), known, 1, 0.85)

@@ -329,3 +329,15 @@ def test_every_other_step_of_a_task_can_be_awaited(play: Callable[[Scene], None]
         assert [] == await room.agents(gone=True)
 
     play(scene)
+
+
+def test_a_claim_is_found_again_by_its_token(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        await room.mailbox("ann").send("bob", "x")
+        work = await room.mailbox("bob").claim()
+        assert work and work.delivery.lease
+        async with await room.mailbox("bob").held(work.id, work.delivery.lease.token) as again:
+            assert again.text == "x"
+        assert await room.mailbox("bob").check(unread_only=False) == []
+
+    play(scene)

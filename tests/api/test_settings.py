@@ -11,6 +11,7 @@ import pytest
 import postroom
 from postroom import Invalid
 from postroom.settings import Settings, config_file, default_room, load_settings
+from postroom.whereabouts import project_room
 
 
 @pytest.fixture
@@ -18,6 +19,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in [name for name in os.environ if name.startswith(("POSTROOM_", "XDG_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)  # a room of the project around the tests is none of theirs
     return tmp_path
 
 
@@ -112,3 +114,70 @@ def test_a_store_that_is_none_is_refused(home: Path, monkeypatch: pytest.MonkeyP
         postroom.open(store)
     assert refused.value.field == "store"
     assert list(home.iterdir()) == []
+
+
+# -- the room of a project
+
+
+def make_project(folder: Path) -> Path:
+    (folder / ".postroom").mkdir(parents=True)
+    with postroom.open(folder / ".postroom/room.db") as room:
+        room.mailbox("ann").send("bob", str(folder))
+    return folder / ".postroom/room.db"
+
+
+def test_the_nearest_room_upward_is_the_projects(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outer, inner = make_project(home / "project"), make_project(home / "project/a/b")
+    (home / "project/a/b/c/d").mkdir(parents=True)
+    for place, expected in {
+        "project": outer,
+        "project/a": outer,
+        "project/a/b": inner,
+        "project/a/b/c/d": inner,
+    }.items():
+        monkeypatch.chdir(home / place)
+        assert load_settings().store == f"sqlite:{expected}"
+        with postroom.open() as room:
+            assert room.settings.store == f"sqlite:{expected}"
+    monkeypatch.chdir(home)
+    assert load_settings().store == ""
+
+
+def test_a_project_beats_the_config_file_and_gives_way_to_what_is_said(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(home, 'store = "memory:"')
+    monkeypatch.chdir(make_project(home / "project").parent.parent)
+    assert load_settings().store.endswith("/project/.postroom/room.db")
+    assert load_settings({}, {"POSTROOM_STORE": "memory:"}).store == "memory:"
+    assert load_settings({"store": "memory:"}).store == "memory:"
+    monkeypatch.chdir(home)
+    assert load_settings().store == "memory:"
+
+
+def test_a_strangers_project_is_passed_by(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_project(home / "project")
+    (home / "project/below").mkdir()
+    monkeypatch.chdir(home / "project/below")
+    assert project_room() == str(home / "project/.postroom/room.db")
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+    assert project_room() is None
+
+
+def test_a_link_is_no_project(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_project(home / "elsewhere")
+    for place in ("folder", "file/.postroom"):
+        (home / place).mkdir(parents=True)
+    (home / "folder/.postroom").symlink_to(home / "elsewhere/.postroom")
+    (home / "file/.postroom/room.db").symlink_to(home / "elsewhere/.postroom/room.db")
+    for place in ("folder", "file"):
+        assert project_room(str(home / place)) is None
+
+
+def test_a_working_folder_that_is_gone_is_in_no_project(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = home / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert project_room() is None
+    assert load_settings().store == ""

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from postroom import Batch, LeaseLost, Room, State, Work, draft
+from postroom import Batch, Invalid, LeaseLost, Room, State, UnknownMessage, Work, draft
 from tests.rooms import FakeClock, House, texts
 
 
@@ -220,3 +220,51 @@ def test_a_slow_loop_over_a_batch_keeps_its_letters(room: Room, monkeypatch: pyt
             assert [letter.text for letter in bob.check(unread_only=False, peek=True)] == []
             break
     assert bob.claim() is None
+
+
+# -- held by its token
+
+
+def token_of(work: Work) -> str:
+    assert work.delivery.lease
+    return work.delivery.lease.token
+
+
+def test_a_claim_is_found_again_by_its_token_and_settled_once(house: House) -> None:
+    fill(house.room())
+    taken = claimed(house.room())
+    again = house.room().mailbox("bob").held(taken.id, token_of(taken))  # in another process
+    assert (again.id, again.state, again.is_settled) == (taken.id, State.CLAIMED, False)
+    receipt = again.ack_and_reply("done")
+    assert receipt.thread == taken.id
+    house.room().mailbox("bob").held(taken.id, token_of(taken)).ack()  # twice is the same as once
+    with pytest.raises(LeaseLost):
+        house.room().mailbox("bob").held(taken.id, token_of(taken)).fail("too late")
+
+
+def test_a_wrong_token_holds_nothing(room: Room) -> None:
+    fill(room, 2)
+    bob = room.mailbox("bob")
+    taken = claimed(room)
+    with pytest.raises(LeaseLost, match="held by bob"):
+        bob.held(taken.id, "guess")
+    unclaimed = bob.check(1)[0]
+    with pytest.raises(LeaseLost, match="is unread"):
+        bob.held(unclaimed.id, token_of(taken))
+    for wrong in ("", 5, None, "a\nb"):
+        with pytest.raises(Invalid) as refused:
+            bob.held(taken.id, wrong)  # type: ignore[arg-type]
+        assert refused.value.field == "token"
+    with pytest.raises(UnknownMessage):
+        room.mailbox("carol").held(taken.id, token_of(taken))
+
+
+def test_a_token_whose_lease_ran_out_settles_nothing(room: Room, clock: FakeClock) -> None:
+    fill(room)
+    taken = claimed(room)
+    clock.advance(61)
+    with pytest.raises(LeaseLost):
+        room.mailbox("bob").held(taken.id, token_of(taken)).ack()
+    room.sweep()
+    with pytest.raises(LeaseLost):
+        room.mailbox("bob").held(taken.id, token_of(taken))

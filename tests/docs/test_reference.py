@@ -17,7 +17,8 @@ from postroom import aio, errors
 from postroom.model import task
 from postroom.model.delivery import MOVES, State
 from postroom.service.reading import Filter
-from postroom.settings import PREFIX, Settings
+from postroom.settings import Settings
+from postroom.whereabouts import PREFIX
 from tests.docs.pages import BENCH_WRITES, HOME, PAGES, anchors, blocks, name_of, prose, rows, section
 
 REFERENCE = (HOME / "docs" / "reference.md").read_text(encoding="utf-8")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from hashlib import blake2b
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from ..errors import Unreadable
+from .hashing import blake2b
 from .message import Message
 from .parts import Part, part_from_json
 

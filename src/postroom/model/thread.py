@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from hashlib import blake2b
 
 from msgspec import Struct
 
+from .hashing import blake2b
 from .message import DEFAULT_SCOPE, Message, is_any, is_broadcast
 
 GENERAL = "conv-general:"  # and a scope: all letters of a scope that belong to no other conversation

@@ -5,7 +5,6 @@ Refuses to know what the values mean; the fields of a letter are checked one by 
 
 from __future__ import annotations
 
-import json
 import math
 import unicodedata
 from datetime import UTC, datetime
@@ -100,6 +99,8 @@ def read_json(raw: bytes | str, field: str, *, depth: int, largest: int) -> Any:
         if len(found) != len(pairs):
             raise Invalid("holds the same key twice in one object", field=field)
         return found
+
+    import json  # noqa: PLC0415 - most letters hold none
 
     try:
         value = json.loads(raw, object_pairs_hook=refuse_duplicates, parse_constant=refuse_constant)

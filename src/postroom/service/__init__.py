@@ -1,8 +1,8 @@
 """The use cases: the only room where policy meets store, and where every caller is asked who they are.
 
 Each verb takes the office (store, rules, clock, ids) and the caller, asks `authorize`, then policy, then commits.
-Nothing here knows sockets, files, terminals or frameworks; what lies above (the Python API, later the command
-line and the wire) only parses, calls and prints.
+Nothing here knows sockets, files, terminals or frameworks; what lies above (the Python API, the command
+line, later the wire) only parses, calls and prints. A file is loaded when it is first needed: a send needs few.
 
     office     what every verb needs
     authorize  who may do what: the table
@@ -33,10 +33,69 @@ line and the wire) only parses, calls and prints.
     janitor    what time does when nobody looks: leases, expiry, archive, retention
     portable   a whole room as JSON lines; portable_records: its records
     templates  letters written beforehand, with places for values
-    portable   a whole room as JSON lines
     copying    backups
     counting   a room in numbers, and how its mail flows
     tracing    the life of one letter
     doctor     the health of a room, and repairs that are safe
     present    letters as text for prompts
 """
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from . import (
+        copying,
+        counting,
+        dead,
+        directory,
+        doctor,
+        escalating,
+        guarding,
+        holding,
+        janitor,
+        naming,
+        portable,
+        present,
+        reading,
+        search,
+        sending,
+        tasks,
+        templates,
+        threads,
+        tracing,
+        unsending,
+    )
+
+__all__ = [
+    "copying",
+    "counting",
+    "dead",
+    "directory",
+    "doctor",
+    "escalating",
+    "guarding",
+    "holding",
+    "janitor",
+    "naming",
+    "portable",
+    "present",
+    "reading",
+    "search",
+    "sending",
+    "tasks",
+    "templates",
+    "threads",
+    "tracing",
+    "unsending",
+]
+
+
+def __getattr__(name: str) -> ModuleType:
+    from importlib import import_module  # noqa: PLC0415 - most rooms of the house load nothing by name
+
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f".{name}", __name__)

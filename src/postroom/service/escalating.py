@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from hashlib import blake2b
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,6 +16,7 @@ from ..errors import Invalid, Missing
 from ..model.codec import convert, to_plain
 from ..model.delivery import UNSENT
 from ..model.escalation import ESCALATION, Escalation
+from ..model.hashing import blake2b
 from ..model.message import same_name
 from ..model.names import check_agent, check_id, check_kind, fold
 from ..model.query import LetterQuery, Query

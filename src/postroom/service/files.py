@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 import os
 import stat
@@ -19,7 +18,7 @@ def enclose(part: Part, root: str, largest: int, field: str) -> Part:
         _check_bytes(part["bytes"], f"{field}.bytes")
         return part
     content = read_below(part["path"], root, largest, f"{field}.path")
-    fields = part.to_json() | {"bytes": base64.b64encode(content).decode(), "size": len(content)}
+    fields = part.to_json() | {"bytes": binascii.b2a_base64(content, newline=False).decode(), "size": len(content)}
     return part_from_json(fields)
 
 
@@ -55,6 +54,6 @@ def _read(path: Path, most: int) -> bytes | None:
 
 def _check_bytes(content: Any, field: str) -> None:
     try:
-        base64.b64decode(content, validate=True)
+        binascii.a2b_base64(content, strict_mode=True)
     except (TypeError, ValueError, binascii.Error):
         raise Invalid("is not base64 text", field=field, hint="leave it out to enclose the file") from None

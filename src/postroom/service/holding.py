@@ -12,7 +12,7 @@ from ..errors import LeaseLost, StaleRevision, UnknownMessage
 from ..model import delivery as moves
 from ..model.delivery import Attempt, Delivery, Lease, State
 from ..model.query import Found, Moment, Query
-from ..model.values import check_line
+from ..model.values import check_label, check_line
 from ..policy.limits import LONGEST_LEASE
 from ..policy.retry import after_failure
 from ..policy.timers import has_lapsed
@@ -23,7 +23,7 @@ from .compose import Draft
 from .given import check_count, check_seconds
 from .moving import let_time_pass, move_found
 from .office import Office
-from .reading import NO_FILTER, Filter, check_spelling, narrow
+from .reading import NO_FILTER, Filter, check_spelling, narrow, received
 from .sending import Receipt, commit_posts, prepare_all
 
 Settle = Callable[[Delivery], tuple[Delivery, str]]
@@ -68,6 +68,21 @@ def claim(
 
 def _check_lease(office: Office, seconds: Any) -> float:
     return check_seconds(office.limits.lease if seconds is None else seconds, "lease", above=0, most=LONGEST_LEASE)
+
+
+def held(office: Office, caller: Principal, mailbox: str, id: str, token: str) -> Found:
+    """A letter that was claimed earlier, maybe by another process: the token proves it. What was acknowledged with
+    this token is still its holder's, so that an ack may be said twice.
+    """
+    authorize(caller, "settle", mailbox)
+    found = received(office, mailbox, id)
+    lease = found.delivery.lease
+    if lease is None or lease.token != check_label(token, "token"):
+        holder = (
+            f"held by {lease.holder}" if lease and found.delivery.state is State.CLAIMED else found.delivery.state
+        )
+        raise LeaseLost(f"{found.message.id} is {holder}, and not under this token", hint="claim it again")
+    return found
 
 
 def renew(

@@ -31,6 +31,7 @@ from .taskbook import all_active
 
 CHORE = "chore"  # records of when something was last done
 DAY = 24 * 3600
+LONGEST_AGO = 1e9  # seconds; thirty years
 
 
 class Sweep(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ..clock import Clock, Ids
 from ..model.query import Moment
@@ -12,8 +12,7 @@ from ..store.base import Store
 POSTMASTER = "postmaster"  # signs the notices of the house; nobody else may use the name
 
 
-@dataclass(frozen=True, slots=True)
-class Office:
+class Office(Struct, frozen=True):
     store: Store
     limits: Limits
     clock: Clock

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 from ..model.codec import encode
 from ..model.handoff import Handoff
@@ -19,15 +20,23 @@ LONGEST_HEADING = 200  # characters of a subject
 _OPENING_LIKE = re.compile(r"(?i)<{3,}(?=\s*/?\s*letter)")
 _CLOSING_LIKE = re.compile(r"(?i)(letter[^\n<>]{0,80}?)(>{3,})")
 # Control (but tab and newline), C1, bidi, zero-width and other invisible characters.
-_HIDDEN = re.compile(
+_HIDDEN = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 
 
+@cache
+def _hidden() -> re.Pattern[str]:
+    """Made when it is first needed: whoever only sends a letter looks at none."""
+    return re.compile(_HIDDEN)
+
+
 def visible(text: str) -> str:
     """The text with every character that hides or reorders others written out."""
-    return _HIDDEN.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
+    if text.isascii() and text.isprintable():
+        return text
+    return _hidden().sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
 
 
 def one_line(text: str) -> str:

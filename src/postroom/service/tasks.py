@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from hashlib import blake2b
 from typing import Any
 
 from ..errors import DeadlinePassed, Invalid, TooLarge, UnknownMessage
 from ..model.codec import encode
 from ..model.delivery import State
+from ..model.hashing import blake2b
 from ..model.message import TaskNote
 from ..model.names import check_id
 from ..model.query import Query

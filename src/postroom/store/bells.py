@@ -16,8 +16,9 @@ import threading
 import time
 from collections.abc import Iterable
 from functools import cache
-from hashlib import blake2b
 from pathlib import Path
+
+from ..model.hashing import blake2b
 
 EVERYONE = "+everyone"  # one bell for broadcasts, heard at every mailbox; no agent can have this name
 MANY = 16  # with more recipients than this, the bell for everyone is rung instead of each one's own

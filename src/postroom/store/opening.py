@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 from typing import Literal
 
@@ -39,7 +38,7 @@ def _open_memory(rest: str) -> Store:
 
     if rest:
         raise BadStore(f"memory: takes no name, got {rest!a}", field="store")
-    return MemoryStore(secrets.token_hex(8))
+    return MemoryStore(os.urandom(8).hex())
 
 
 def _open_sqlite(path: str, address: str, *, boot: str, durable: bool, busy_timeout: float) -> Store:

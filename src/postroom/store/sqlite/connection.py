@@ -5,7 +5,7 @@ Never shared between threads, never carried over a fork.
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -128,9 +128,9 @@ def _prepare(database: apsw.Connection, path: Path, busy_timeout: float) -> None
 def _enter(database: apsw.Connection, boot: str) -> None:
     """The first to enter names the room; the first after a boot begins a new epoch."""
     last_boot = database.execute("SELECT boot FROM room").get
-    epoch = secrets.token_hex(4)
+    epoch = os.urandom(4).hex()
     if last_boot is None:
-        name = secrets.token_hex(8)
+        name = os.urandom(8).hex()
         database.execute("INSERT INTO room VALUES (1, ?, ?, ?, 0)", (name, epoch, boot))
     elif last_boot != boot:
         database.execute("UPDATE room SET epoch = ?, boot = ?", (epoch, boot))

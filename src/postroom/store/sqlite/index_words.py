@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from hashlib import blake2b
 
+from ...model.hashing import blake2b
 from ...model.message import Message
 from ...model.search import Marks, SearchQuery, Term
 from ...model.words import BREAK, texts, words

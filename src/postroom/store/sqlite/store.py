@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import secrets
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +35,6 @@ RECORDS = "SELECT key, revision, value FROM records WHERE kind = ? ORDER BY key"
 SPELLING = """
 SELECT name FROM mailboxes WHERE folded = ?1
 UNION ALL SELECT m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?1"""
-LOG = logging.getLogger("postroom")
 
 _ABANDONED: list[object] = []  # connections of a parent process: never touched, so never closed, after a fork
 
@@ -259,7 +256,7 @@ class SqliteStore:
         try:
             with here.lock:
                 here.mend()
-                here.database.execute("UPDATE room SET epoch = ?", (secrets.token_hex(4),))
+                here.database.execute("UPDATE room SET epoch = ?", (os.urandom(4).hex(),))
                 here.log.tend(here.lock)
         except apsw.Error as error:
             raise translate(error, self.path) from error
@@ -335,7 +332,9 @@ class SqliteStore:
 
     def _set_aside(self, number: int, damage: Unreadable) -> None:
         here = self._here()
-        LOG.warning("letter %d in %s was set aside: %s", number, self.path, damage)
+        import logging  # noqa: PLC0415 - heavy, and damage is rare
+
+        logging.getLogger("postroom").warning("letter %d in %s was set aside: %s", number, self.path, damage)
         if here.database.in_transaction:  # a plan is looking: its commit carries this along
             quarantine(here.database, number)
             return

@@ -1,0 +1,61 @@
+"""An error as people and programs read it, and the code to end with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import PostroomError
+from ..whereabouts import variable
+from .exits import exit_code
+
+
+def complain(error: PostroomError, words: Sequence[str]) -> int:
+    """Say what is wrong, on standard error."""
+    if "--json" in words:
+        from ..model.codec import encode  # noqa: PLC0415 - not for a word to people
+
+        text = encode({"schema": 1, "error": as_plain(error)}).decode()
+    else:
+        text = _for_people(error)
+    sys.stderr.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
+    sys.stderr.buffer.flush()
+    return exit_code(error)
+
+
+def as_plain(error: PostroomError) -> dict[str, Any]:
+    """The fields that programs may rely on."""
+    known = {
+        "code": error.code,
+        "name": type(error).__name__,
+        "message": error.message,
+        "field": error.field,
+        "hint": error.hint,
+        "temporary": error.temporary,
+        "key": error.key,
+        "exit": exit_code(error),
+    }
+    return {name: _sayable(value) for name, value in known.items()}
+
+
+def _for_people(error: PostroomError) -> str:
+    from ..service.present import visible  # noqa: PLC0415 - only for mistakes
+
+    bold, plain = ("\033[1;31m", "\033[0m") if _is_colourful() else ("", "")
+    where = f"{error.field}: " if error.field else ""
+    lines = [f"{bold}postroom:{plain} {visible(where + error.message)}"]
+    if error.hint:
+        lines.append(f"  {visible(error.hint)}")
+    if error.key:
+        lines.append(f"  to send the same letter again: --key {visible(error.key)}")
+    return "\n".join(line.replace("\n", " ") for line in lines)
+
+
+def _is_colourful() -> bool:
+    return sys.stderr.isatty() and not variable("NO_COLOR") and variable("TERM") != "dumb"
+
+
+def _sayable(value: Any) -> Any:
+    """Half characters cannot be written as JSON."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

@@ -1,0 +1,160 @@
+"""Completion for shells: a short script asks `postroom __complete`, which answers from the table and the room."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from ..errors import PostroomError
+from ..whereabouts import environment, own_room, project_room, variable
+from .table import FILE_OF, HIDDEN, everywhere, row
+from .table.shape import Option
+
+FILES = "\t"  # alone on a line: the shell completes files itself
+MOST = 200
+
+_BASH = """\
+# postroom completion for bash
+_postroom() {
+    local IFS=$'\\n' found
+    found=$(postroom __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null) || return
+    if [[ $found == $'\\t' ]]; then
+        COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}"))
+        compopt -o filenames 2>/dev/null
+    else
+        COMPREPLY=($found)
+    fi
+}
+complete -F _postroom postroom
+"""
+_ZSH = """\
+#compdef postroom
+# postroom completion for zsh
+_postroom() {
+    local found
+    found=$(postroom __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null) || return
+    if [[ $found == $'\\t' ]]; then
+        _files
+    else
+        compadd -- ${(f)found}
+    fi
+}
+compdef _postroom postroom
+"""
+_FISH = """\
+# postroom completion for fish
+function __postroom_complete
+    set -l words (commandline -opc) (commandline -ct)
+    set -l found (postroom __complete -- $words[2..-1] 2>/dev/null)
+    if test "$found" = \\t
+        __fish_complete_path (commandline -ct)
+    else
+        printf '%s\\n' $found
+    end
+end
+complete -c postroom -f -a '(__postroom_complete)'
+"""
+_SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+
+def script(shell: str) -> str:
+    return _SCRIPTS[shell]
+
+
+def candidates(words: Sequence[str]) -> list[str]:
+    """What the last word could become. Never an error: completion that complains is worse than none."""
+    *before, last = words or [""]
+    name, rest = _command(before)
+    if not name:
+        return _starting(last, _first_words(rest))
+    subcommands = [full.split(" ", 1)[1] for full in FILE_OF if full.startswith(f"{name} ")]
+    command = row(name)
+    options = {name: option for option in (*command.options, *everywhere()) for name in option.names}
+    awaited = options.get(before[-1]) if before else None
+    if awaited is not None and awaited.kind != "flag":
+        return _values(awaited, last, words)
+    if last.startswith("-"):
+        return _starting(last, sorted(n for n in options if n.startswith("--")))
+    places = [option for option in command.options if option.is_place]
+    filled = _count_places(rest, options)
+    place = places[min(filled, len(places) - 1)] if places else None
+    found = _values(place, last, words) if place and (filled < len(places) or place.many) else []
+    return found if found == [FILES] else [*(_starting(last, subcommands) if not filled else ()), *found]
+
+
+def _command(before: Sequence[str]) -> tuple[str, list[str]]:
+    """The command among the words so far, and the words behind it."""
+    takes = {name for option in everywhere() if option.kind != "flag" for name in option.names}
+    at = 0
+    while at < len(before) and before[at].startswith("-"):
+        at += 2 if before[at] in takes else 1
+    if at >= len(before):
+        return "", []
+    two = " ".join(before[at : at + 2])
+    if two in FILE_OF and two not in HIDDEN and " " in two:
+        return two, list(before[at + 2 :])
+    one = before[at]
+    return (one, list(before[at + 1 :])) if one in FILE_OF and one not in HIDDEN else ("", [one])
+
+
+def _first_words(unknown: Sequence[str]) -> list[str]:
+    return [] if unknown else [name for name in FILE_OF if " " not in name and name not in HIDDEN]
+
+
+def _count_places(words: Sequence[str], options: dict[str, Option]) -> int:
+    count, at = 0, 0
+    while at < len(words):
+        option = options.get(words[at])
+        if option is not None:
+            at += 1 if option.kind == "flag" else 2
+            continue
+        count += not words[at].startswith("-")
+        at += 1
+    return count
+
+
+def _values(option: Option, last: str, words: Sequence[str]) -> list[str]:
+    if option.choices:
+        return _starting(last, option.choices)
+    if option.complete == "files":
+        return [FILES]
+    if option.complete == "commands":
+        return _starting(last, _first_words(()))
+    return _starting(last, _from_room(option.complete, words)) if option.complete else []
+
+
+def _from_room(what: str, words: Sequence[str]) -> list[str]:
+    """Names and ids out of a room that is there; none is made for this."""
+    from ..room import open as open_room  # noqa: PLC0415 - only here
+
+    address = _after("--room", words) or _after("--store", words) or variable("POSTROOM_STORE")
+    path = address.removeprefix("sqlite:") or project_room() or own_room(environment())
+    if not os.path.exists(os.path.expanduser(path)):  # noqa: PTH110, PTH111 - text is all we need
+        return []
+    me = _after("--as", words) or variable("POSTROOM_AGENT")
+    try:
+        with open_room(path if "/" in path or path.endswith(".db") else f"sqlite:{path}") as room:
+            if what == "agents":
+                return room.mailboxes()
+            if what == "scopes":
+                return sorted({scope for agent in room.agents() for scope in agent.card.scopes})
+            if not me:
+                return []
+            box = room.mailbox(me)
+            found = box.dead(MOST) if what == "dead" else box.check(MOST, unread_only=False, peek=True)
+            return [letter.id for letter in found]
+    except PostroomError:
+        return []
+
+
+def _after(option: str, words: Sequence[str]) -> str:
+    for at, word in enumerate(words[:-1]):
+        if word == option:
+            return words[at + 1]
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+    return ""
+
+
+def _starting(last: str, known: Iterable[str]) -> list[str]:
+    return [word for word in known if word.startswith(last)]

@@ -1,0 +1,77 @@
+"""Text that others wrote, made harmless to show. Everything a peer said goes through here before it is printed.
+
+Control and bidi characters, line separators and what cannot be seen are written out. A body keeps its lines, each
+behind a bar, so that no letter can look like the words of the house.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from unicodedata import category, east_asian_width
+
+from ..service.present import visible
+
+BAR = "│ "
+_NO_WIDTH = {"Mn", "Me", "Cf"}
+
+
+def one_line(text: str) -> str:
+    """On one line, whatever it holds."""
+    return visible(_whole(text).replace("\t", " ").replace("\n", "\\n"))
+
+
+def body_lines(text: str) -> list[str]:
+    """Every line of a body, behind its bar."""
+    return [f"{BAR}{visible(line.expandtabs(4))}" for line in _whole(text).split("\n")]
+
+
+def cell(text: str) -> str:
+    """Inside a Markdown table."""
+    return one_line(text).replace("\\", "\\\\").replace("|", "\\|")
+
+
+def width(text: str) -> int:
+    """Columns on a terminal, as nearly as one can tell."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(character) for character in text)
+
+
+def cut(text: str, columns: int) -> str:
+    """At most so many columns; what is cut off is shown by a dot."""
+    if width(text) <= columns:
+        return text
+    kept, used = [], 1
+    for character in text:
+        used += _columns(character)
+        if used > columns:
+            break
+        kept.append(character)
+    return "".join(kept) + "…"
+
+
+def ago(time: datetime | str | None, now: datetime) -> str:
+    """How long ago, or in how long, in few words."""
+    if time is None:
+        return ""
+    when = datetime.fromisoformat(time) if isinstance(time, str) else time
+    seconds = (now - when).total_seconds()
+    past, span = seconds >= 0, abs(seconds)
+    for unit, size, most in (("s", 1, 90), ("min", 60, 90), ("h", 3600, 36), ("d", 86400, 1_000_000)):
+        if span < size * most:
+            count = int(span / size)
+            if unit == "s" and count < 5 and past:
+                return "just now"
+            return f"{count} {unit} ago" if past else f"in {count} {unit}"
+    return when.date().isoformat()
+
+
+def _columns(character: str) -> int:
+    if category(character) in _NO_WIDTH:
+        return 0
+    return 2 if east_asian_width(character) in {"W", "F"} else 1
+
+
+def _whole(text: str) -> str:
+    """Without half characters."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,73 @@
+"""The quick answers: there is nothing unread, said without loading the library.
+
+Hooks ask at every prompt, and mostly there is nothing. When it is not certain, or anything unusual was said, there
+is no quick answer, and the command runs as usual.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..whereabouts import PREFIX, config_path, environment, own_room, project_room, variable
+from .light import Uninterrupted
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from .parse import Call
+
+NO_MAIL = "No unread mail for {0}.\n"
+NO_DIGEST = "You have no unread letters.\n"
+_NO_COUNTS = '"urgent":0,"high":0,"normal":0,"low":0,"total":0'
+_SAID = frozenset({"as", "room", "json", "peek"})  # with any other option the library must check its value
+_NO_SETTINGS = frozenset({"AGENT", "STORE", "TOKEN", "ID", "LETTER"})  # variables that change no rule
+_NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+
+# command -> (text, fields of the JSON answer), for a mailbox {0} without unread mail
+_EMPTY = {
+    "check": (NO_MAIL, '"mailbox":"{0}","letters":[]'),
+    "counts": ("", f'"mailbox":"{{0}}",{_NO_COUNTS}'),
+    "digest": (NO_DIGEST, '"mailbox":"{0}","text":"You have no unread letters."'),
+}
+
+
+def quick_answer(call: Call) -> str | None:
+    """What to print, or None: run the command."""
+    empty = _EMPTY.get(call.name)
+    if empty is None or not call.values.keys() <= _SAID:
+        return None
+    text, fields = empty
+    wanted = f'{{"schema":1,"command":"{call.name}",{fields}}}\n' if "json" in call.values else text
+    me = call.values.get("as") or variable("POSTROOM_AGENT")
+    if not wanted or not _is_plain_name(me):
+        return None
+    path = _room(call.values.get("room"))
+    if path is None:
+        return None
+    with Uninterrupted():
+        import apsw  # noqa: F401, PLC0415 - the weight of the whole look; not before it is needed
+
+        from ..store.sqlite.glance import is_surely_empty  # noqa: PLC0415
+
+    return wanted.replace("{0}", me) if is_surely_empty(path, me) else None
+
+
+def _room(named: str | None) -> str | None:
+    """The room's file as the settings would choose it; None when that takes more than a look."""
+    said = environment()
+    if any(name.startswith(PREFIX) and name.removeprefix(PREFIX) not in _NO_SETTINGS for name in said):
+        return None
+    if os.path.exists(config_path(said)):  # noqa: PTH110 - light
+        return None
+    address = named or variable("POSTROOM_STORE")
+    if not address:
+        return project_room() or own_room(said)
+    path = address.removeprefix("sqlite:").removeprefix("//")
+    unusual = ":" in path or "?" in path or "\n" in path or path.startswith("~")
+    if unusual or not (address.startswith("sqlite:") or path.endswith(".db") or "/" in path):
+        return None
+    return path
+
+
+def _is_plain_name(name: str) -> bool:
+    """A name that the house allows, without a swarm; any other is looked at properly."""
+    return 0 < len(name) <= 128 and _NAME.issuperset(name) and name[0] not in "._-"

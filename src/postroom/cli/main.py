@@ -1,0 +1,66 @@
+"""The way in: understand the words, give the quick answer if there is one, else load the command and run it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def entry() -> None:
+    """What the installed program calls. It ends at once: nothing of ours needs closing, and time is short."""
+    os._exit(main(sys.argv[1:]))
+
+
+def main(words: Sequence[str]) -> int:
+    """Run one command and say how it ended."""
+    try:
+        return _run(words)
+    except KeyboardInterrupt:
+        return _end("postroom: interrupted\n", 130)
+    except BrokenPipeError:
+        return _end("", 141)
+    except OSError as broken:  # the answer cannot be written
+        return _end(f"postroom: {broken.strerror or broken}\n", 74)
+
+
+def _run(words: Sequence[str]) -> int:
+    from ..errors import PostroomError  # noqa: PLC0415 - from here on Ctrl-C is caught
+
+    try:
+        from .glance import quick_answer  # noqa: PLC0415
+        from .parse import parse  # noqa: PLC0415
+
+        call = parse(words)
+        answer = quick_answer(call)
+        if answer is not None:
+            sys.stdout.write(answer)
+            sys.stdout.flush()
+            return 0
+        from .light import Uninterrupted  # noqa: PLC0415
+
+        with Uninterrupted():
+            gc.disable()  # loading makes much and leaves no litter
+            from .run import run  # noqa: PLC0415 - the library's weight
+
+            gc.enable()
+
+        return run(call)
+    except PostroomError as error:
+        from .complain import complain  # noqa: PLC0415 - only for mistakes
+
+        return complain(error, words)
+
+
+def _end(text: str, code: int) -> int:
+    """A last word, if anybody is there to read it. What is still buffered has nobody to go to."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        pass
+    return code

@@ -1,0 +1,74 @@
+"""The commands about the program itself: help, completion, version. All of it comes from the command table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import __version__
+from . import views
+from .answers import Answer
+from .context import Context
+from .exits import Usage
+from .manual import manual, overview
+from .parse import Call
+from .table import FILE_OF, GROUPS, HIDDEN, row
+from .table.shape import Command
+
+
+def explain(call: Call) -> Answer:
+    """What --help answers: the manual of a command, or the overview."""
+    text = manual(call.command) if call.command else overview()
+    rows = [call.command] if call.command else _all()
+    return Answer("help", {"commands": [_plain(command) for command in rows], "text": text}, views.plain)
+
+
+def run_help(context: Context) -> Answer:
+    name = " ".join(context.get("command", ()))
+    if not name:
+        return explain(Call(None))
+    if name not in FILE_OF:
+        raise Usage(f"there is no command {name!a}", field="COMMAND", hint="postroom help lists them")
+    return explain(Call(row(name)))
+
+
+def run_version(context: Context) -> Answer:
+    import platform  # noqa: PLC0415 - rare
+
+    import apsw  # noqa: PLC0415 - rare
+
+    known = {"version": __version__, "python": platform.python_version(), "sqlite": apsw.sqlite_lib_version()}
+    text = f"postroom {known['version']} (Python {known['python']}, SQLite {known['sqlite']})\n"
+    return Answer(context.name, known, lambda _screen, _data: text)
+
+
+def run_completion(context: Context) -> Answer:
+    from .completion import script  # noqa: PLC0415 - rare
+
+    shell = context.get("shell")
+    text = script(shell)
+    return Answer(context.name, {"shell": shell, "script": text}, lambda _screen, _data: text)
+
+
+def run_complete(context: Context) -> Answer:
+    from .completion import candidates  # noqa: PLC0415 - rare
+
+    found = candidates(context.get("word", ()))
+    return Answer(context.name, {"candidates": found}, lambda _screen, _data: "".join(f"{one}\n" for one in found))
+
+
+def _all() -> list[Command]:
+    return [row(name) for _, names in GROUPS.values() for name in names if name not in HIDDEN]
+
+
+def _plain(command: Command) -> dict[str, Any]:
+    return {
+        "name": command.name,
+        "summary": command.summary,
+        "about": command.about,
+        "options": [
+            {"names": list(o.names), "kind": o.kind, "metavar": o.metavar, "help": o.help, "many": o.many,
+             "required": o.required, "choices": list(o.choices)}
+            for o in command.options
+        ],
+        "examples": [list(example) for example in command.examples],
+    }  # fmt: skip

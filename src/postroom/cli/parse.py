@@ -1,0 +1,144 @@
+"""From words to a command and its values, by the command table. Nothing is opened, nothing is asked."""
+
+from __future__ import annotations
+
+from .exits import Usage
+from .table import FILE_OF, everywhere, row
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from .table.shape import Command, Option
+
+_PLAIN = frozenset({"text", "flag"})  # what needs no converting
+
+
+class Call:
+    """A command and what was said to it. Values that were not given are not in it."""
+
+    def __init__(self, command: Command | None) -> None:
+        self.command = command
+        self.values: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        return self.command.name if self.command else ""
+
+
+def parse(words: Sequence[str]) -> Call:
+    """The call these words mean, or Usage that says what is wrong and what was perhaps meant."""
+    options = {name: option for option in everywhere() for name in option.names}
+    name, rest = _split_command(list(words), options)
+    command = row(name) if name else None
+    places = [option for option in command.options if option.is_place] if command else []
+    if command:
+        options = options | {name: option for option in command.options for name in option.names}
+    call = Call(command)
+    said = _sort(rest, options, call)
+    if "help" in call.values:
+        return call
+    _fill(places, said, call)
+    if any(option.kind not in _PLAIN for option in options.values() if option.name in call.values):
+        from .convert import convert_all  # noqa: PLC0415 - numbers, times and JSON are rare
+
+        convert_all(call.values, {option.name: option for option in options.values()})
+    return call
+
+
+def _split_command(words: list[str], options: dict[str, Option]) -> tuple[str, list[str]]:
+    """The command's name, of one word or two, and all other words in their order."""
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "-":
+        option = options.get(words[at])
+        if words[at] == "--version":
+            return "version", words[:at] + words[at + 1 :]
+        at += 1 if option is None or option.kind == "flag" else 2
+    if at >= len(words):
+        return "", words
+    name, following = words[at], words[at + 1 : at + 2]
+    if following and f"{name} {following[0]}" in FILE_OF:
+        return f"{name} {following[0]}", words[:at] + words[at + 2 :]
+    if name not in FILE_OF:
+        raise Usage(
+            f"there is no command {name!a}", field="command", hint=_meant(name, FILE_OF) or "postroom help"
+        )
+    return name, words[:at] + words[at + 1 :]
+
+
+def _sort(words: list[str], options: dict[str, Option], call: Call) -> list[str]:
+    """Options into the call; what is left are places."""
+    left: list[str] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word == "--":
+            left += words[at:]
+            break
+        if not word.startswith("-") or word == "-":
+            left.append(word)
+            continue
+        option, value = _option(word, options)
+        if option.kind == "flag":
+            if value is not None:
+                raise Usage("takes no value", field=word.partition("=")[0])
+            call.values[option.name] = True
+            continue
+        if value is None:
+            if at >= len(words) or words[at] in options:
+                raise Usage("needs a value", field=word, hint=f"{word}={option.metavar}")
+            value = words[at]
+            at += 1
+        _keep(option, value, call)
+    return left
+
+
+def _option(word: str, options: dict[str, Option]) -> tuple[Option, str | None]:
+    name, equals, value = word.partition("=")
+    if name in options:
+        return options[name], value if equals else None
+    short = word[:2]
+    if not word.startswith("--") and short in options and options[short].kind != "flag":
+        return options[short], word[2:]
+    raise Usage("there is no such option", field=name, hint=_meant(name, options) or "--help shows all")
+
+
+def _fill(places: list[Option], said: list[str], call: Call) -> None:
+    """Give each place its word; the one that takes many gets all that the others leave."""
+    spare = len(said) - sum(1 for place in places if not place.many)
+    for place in places:
+        taken = said[: max(spare, 0)] if place.many else said[:1]
+        said = said[len(taken) :]
+        for word in taken:
+            _keep(place, word, call)
+        if place.required and not taken:
+            raise Usage("is missing", field=place.metavar, hint=place.help)
+    if said:
+        raise Usage(f"{said[0]!a} is one word too many", field="arguments", hint="quote a text that has blanks")
+    for option in call.command.options if call.command else ():
+        if option.required and option.name not in call.values:
+            raise Usage("is missing", field=option.names[0], hint=option.help)
+
+
+def _keep(option: Option, value: str, call: Call) -> None:
+    name = option.metavar if option.is_place else option.names[-1]
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Usage("is not UTF-8 text", field=name, hint="send other bytes as a file") from None
+    if option.many:
+        call.values.setdefault(option.name, []).append(value)
+    elif option.name in call.values:
+        raise Usage("is given twice", field=name)
+    else:
+        call.values[option.name] = value
+
+
+def _meant(word: str, known: object) -> str | None:
+    from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
+
+    close = get_close_matches(word, [str(name) for name in known], 1)  # type: ignore[attr-defined]
+    return f"did you mean {close[0]!r}?" if close else None

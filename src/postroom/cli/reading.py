@@ -1,0 +1,92 @@
+"""The commands that look at mail. Reading stamps, and never takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..letter import Letter
+from . import views
+from .answers import Answer, plain_letter
+from .context import Context
+from .exits import NOTHING
+
+_WANTED = {"kinds": "kind", "sender": "from"}
+_SAME = ("min_priority", "thread", "thread_tag", "tag", "scope")
+FOR_EVER = 1e9  # seconds
+
+
+def filters_of(context: Context) -> dict[str, Any]:
+    """Which letters are wanted, under the library's names."""
+    return context.given(*_SAME, **_WANTED) | context.given("since")
+
+
+def run_check(context: Context) -> Answer:
+    found = context.mailbox.check(
+        context.get("limit", 20),
+        unread_only=not context.get("all"),
+        peek=bool(context.get("peek")),
+        **filters_of(context),
+    )
+    data = {"mailbox": context.me, "letters": [plain_letter(letter) for letter in found]}
+    return Answer(context.name, data, views.inbox, letters=tuple(letter.message for letter in found))
+
+
+def run_read(context: Context) -> Answer:
+    if context.get("markdown"):
+        context.screen.tables = False
+    letter = context.mailbox.read(context.get("id"))
+    return Answer(context.name, {"letter": plain_letter(letter)}, views.letter, letters=(letter.message,))
+
+
+def run_wait(context: Context) -> Answer | Iterator[Answer]:
+    if context.get("follow"):
+        return _follow(context)
+    found = _wait(context, context.get("timeout", 30.0), context.get("cursor"))
+    return _waited(context, found)
+
+
+def _follow(context: Context) -> Iterator[Answer]:
+    """Letter after letter: first the unread mail, then by the cursor of the last one, so that what somebody else
+    reads meanwhile is seen too.
+    """
+    cursor: Any = context.get("cursor")
+    something = False
+    if cursor is None:
+        cursor = (
+            context.room.cursor()
+        )  # before the look: what comes meanwhile may be shown twice, never not at all
+        seen = set()
+        while (found := _wait(context, 0.0, None)) and found.id not in seen:
+            seen.add(found.id)  # whoever only peeks would get the same letter for ever
+            something = True
+            yield _waited(context, found)
+    while found := _wait(context, context.get("timeout", FOR_EVER), cursor):
+        cursor = found.cursor
+        something = True
+        yield _waited(context, found)
+    if not something:
+        yield _waited(context, None)
+
+
+def _wait(context: Context, timeout: float, since: Any) -> Letter | None:
+    wanted = context.given(*_SAME, **_WANTED)
+    names = [context.mailbox.name, *context.get("at_mailbox", ())]
+    return context.room.wait(names, timeout, since=since, peek=bool(context.get("peek")), **wanted)
+
+
+def _waited(context: Context, found: Letter | None) -> Answer:
+    if found is None:
+        nothing = {"letter": None, "cursor": str(context.get("cursor") or context.room.cursor())}
+        return Answer(context.name, nothing, views.letter, code=NOTHING)
+    data = {"letter": plain_letter(found), "cursor": str(found.cursor)}
+    return Answer(context.name, data, views.letter, letters=(found.message,))
+
+
+def run_counts(context: Context) -> Answer:
+    return Answer(context.name, {"mailbox": context.me, **context.mailbox.counts()}, views.counts)
+
+
+def run_digest(context: Context) -> Answer:
+    text = context.mailbox.digest(**context.given("budget", "most", "longest"))
+    return Answer(context.name, {"mailbox": context.me, "text": text}, views.digest)

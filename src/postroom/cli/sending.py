@@ -1,0 +1,135 @@
+"""The commands that send letters: from what was said to a draft, and the receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ..errors import Invalid
+from ..mailbox import draft
+from ..model.handoff import Handoff
+from ..model.parts import file, reference
+from ..model.values import read_json
+from ..service.compose import Draft
+from ..service.sending import Receipt
+from . import views
+from .answers import Answer, plain_receipt
+from .context import Context
+from .exits import Usage
+from .text import read_source, text_of
+
+_SAME = ("cc", "bcc", "subject", "priority", "kind", "at", "expires", "data", "scope", "thread_tag", "task",
+         "callback", "context", "metadata", "extra", "key", "in_reply_to")  # fmt: skip
+_RENAMED = {"id": "letter_id", "tags": "tag", "attachments": "attachment", "conversation_id": "conversation"}
+_HANDOFF = {
+    "work_completed": "done", "current_state": "state", "next_steps": "next", "blockers": "blocker",
+    "files_modified": "modified", "files_created": "created", "dependencies": "dependency",
+    "related_escalations": "escalation", "state_file": "state_file", "job_id": "job", "notes": "notes",
+}  # fmt: skip
+
+
+def run_send(context: Context) -> Answer:
+    if "drafts" in context.values:
+        if context.values.keys() & {"to", "body", "edit"}:
+            raise Usage("come with their own recipients and text", field="--drafts")
+        sent = context.mailbox.send_many(drafts_of(context))
+        return Answer(context.name, {"receipts": [plain_receipt(receipt) for receipt in sent]}, views.receipts)
+    to = context.get("to")
+    if not to:
+        raise Usage("nobody is named", field="TO", hint="an agent's name")
+    body, fields = content_of(context), fields_of(context)
+    return _answer(context, context.mailbox.send(to, body, **fields))
+
+
+def run_reply(context: Context) -> Answer:
+    body, fields = content_of(context), fields_of(context)
+    return _answer(
+        context, context.mailbox.reply(context.get("id"), body, to_all=bool(context.get("all")), **fields)
+    )
+
+
+def run_forward(context: Context) -> Answer:
+    body, fields = content_of(context, optional=True), fields_of(context)
+    return _answer(context, context.mailbox.forward(context.get("id"), context.get("to"), body, **fields))
+
+
+def run_broadcast(context: Context) -> Answer:
+    scope = context.values.pop("scope")
+    body, fields = content_of(context), fields_of(context)
+    return _answer(context, context.mailbox.broadcast(scope, body, exclude=context.get("exclude", ()), **fields))
+
+
+def run_handoff(context: Context) -> Answer:
+    said = context.given(**_HANDOFF)
+    if "from_file" in context.values:
+        if said:
+            raise Usage("is either a file or options", field="--from-file")
+        said = _object(context, context.get("from_file"), "--from-file")
+    try:
+        handoff = msgspec.convert(said, Handoff)
+    except msgspec.ValidationError as broken:
+        raise Invalid(str(broken), field="handoff", hint="say at least what was done: --done") from None
+    unknown = said.keys() - set(Handoff.__struct_fields__)
+    if unknown:
+        raise Invalid("a handoff has no such field", field=min(unknown), hint=", ".join(Handoff.__struct_fields__))
+    return _answer(context, context.mailbox.handoff(context.get("to"), handoff, **fields_of(context)))
+
+
+def fields_of(context: Context) -> dict[str, Any]:
+    """What was said of the letter, under the library's names."""
+    return context.given(*_SAME, **_RENAMED)
+
+
+def content_of(context: Context, *, optional: bool = False) -> Any:
+    """The body: text, and what is enclosed."""
+    enclosed = [
+        *(file(path) for path in context.get("file", ())),
+        *(reference(uri) for uri in context.get("reference", ())),
+        *context.get("part", ()),
+    ]
+    text = text_of(context, optional=optional or bool(enclosed) or "data" in context.values)
+    if not enclosed:
+        return text
+    return enclosed if text is None else [text, *enclosed]
+
+
+def drafts_of(context: Context) -> list[Draft]:
+    """The letters of a file of JSON lines."""
+    lines = read_source(context, context.get("drafts"), "--drafts").splitlines()
+    found = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            found.append(_draft(context, line, f"--drafts line {number}"))
+    if not found:
+        raise Invalid("holds no letter", field="--drafts")
+    return found
+
+
+def _draft(context: Context, line: str, field: str) -> Draft:
+    said = _read(context, line, field)
+    if "to" not in said:
+        raise Invalid("nobody is named", field=f"{field}: to")
+    try:
+        return draft(said.pop("to"), said.pop("body", None), **said)
+    except Invalid as wrong:
+        wrong.field = f"{field}: {wrong.field}"
+        raise
+
+
+def _object(context: Context, source: str, field: str) -> dict[str, Any]:
+    return _read(context, read_source(context, source, field), field)
+
+
+def _read(context: Context, text: str, field: str) -> dict[str, Any]:
+    limits = context.settings
+    value = read_json(text, field, depth=limits.max_depth, largest=limits.max_message_bytes)
+    if not isinstance(value, dict):
+        raise Invalid("is not an object", field=field)
+    return value
+
+
+def _answer(context: Context, receipt: Receipt) -> Answer:
+    data: Mapping[str, Any] = plain_receipt(receipt)
+    return Answer(context.name, data, views.receipt)

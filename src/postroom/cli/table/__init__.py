@@ -1,0 +1,41 @@
+"""Which commands there are, and in which group's file each row stands. Rows are loaded when they are asked for."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from .shape import Command, Option
+
+# title of a group -> (its file, its commands in the order they are shown). A file of rows has a twin of the same
+# name beside this folder, with one function per command.
+GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Sending": ("sending", ("send", "reply", "forward", "broadcast", "handoff")),
+    "Reading": ("reading", ("check", "read", "wait", "counts", "digest")),
+    "Working": ("working", ("claim", "ack", "fail", "reject", "release", "renew", "work")),
+    "Threads": ("threads", ("thread", "threads", "tagged", "conversations", "conversation", "turns")),
+    "Dead letters": ("dead", ("dead", "dead show", "dead revive", "dead purge")),
+    "Agents": ("agents", ("agents", "agents show", "register", "heartbeat", "leave")),
+    "The room": (
+        "care",
+        ("init", "room", "changes", "janitor", "archive", "purge", "export", "import"),
+    ),
+    "This program": ("meta", ("help", "completion", "version")),
+}
+HIDDEN = {"__complete": "meta"}  # for shells, not for people
+FILE_OF = {name: file for file, names in GROUPS.values() for name in names} | HIDDEN
+
+
+def row(name: str) -> Command:
+    """The row of one command."""
+    rows: dict[str, Command] = _load(FILE_OF[name]).COMMANDS
+    return rows[name]
+
+
+def everywhere() -> tuple[Option, ...]:
+    """The options that every command takes."""
+    options: tuple[Option, ...] = _load("shape").EVERYWHERE
+    return options
+
+
+def _load(file: str):  # type: ignore[no-untyped-def] # noqa: ANN202 - a module
+    return __import__(f"{__name__}.{file}", fromlist=["COMMANDS"])  # importlib would weigh more than the row

@@ -1,0 +1,70 @@
+"""The rows of the commands about who is there. Their functions stand in the file of the same name above."""
+
+from __future__ import annotations
+
+from .shape import Command, Option
+
+AGENT_JSON = (("agent", "card and presence, as in agents"),)
+
+COMMANDS = {
+    "agents": Command(
+        "agents",
+        "who is there, what they can do, how they are",
+        Option("--scope", help="only this scope", metavar="NAME", complete="scopes"),
+        Option("--capability", help="only those who can do this", metavar="LABEL"),
+        about="Registered agents, by name; those that are gone too: mail for them waits. Needs no --as.",
+        examples=(("postroom agents", "everyone"), ("postroom agents --scope sorting --json", "a team, for a program")),
+        json=(
+            (
+                "agents",
+                "each with card (id, registered_at, display_name, description, capabilities, program, model, scopes,"
+                " allow_from, max_concurrent_tasks, metadata, principal) and presence (status, warmth, current_tasks,"
+                " last_heartbeat, last_active_at)",
+            ),
+        ),
+    ),
+    "agents show": Command(
+        "agents show",
+        "show one agent's card",
+        Option("NAME", help="the agent's name", required=True, complete="agents"),
+        examples=(("postroom agents show coder", "one of them"),),
+        json=AGENT_JSON,
+    ),
+    "register": Command(
+        "register",
+        "say who you are",
+        Option("--name", help="a name for people", metavar="TEXT"),
+        Option("--description", help="what you are for", metavar="TEXT"),
+        Option("--capability", help="what you can do", many=True, metavar="LABEL"),
+        Option("--scope", help="a team you are in", many=True, metavar="NAME", complete="scopes"),
+        Option("--program", help="what runs you", metavar="TEXT"),
+        Option("--model", help="the model behind you", metavar="TEXT"),
+        Option("--allow-from", help="who may write to you; everyone (*) by default", many=True, metavar="NAME",
+               complete="agents"),
+        Option("--max-tasks", help="how many tasks at once; 3 by default", kind="count", metavar="N"),
+        Option("--metadata", help="an object of your own", kind="json"),
+        about="Replaces what you said before.",
+        examples=(("postroom register --as coder --scope sorting --capability python", "join a team"),),
+        json=AGENT_JSON,
+        exits=((69, "another live agent holds this name"),),
+    ),
+    "heartbeat": Command(
+        "heartbeat",
+        "a sign of life",
+        Option("--task", help="what you work on", many=True, metavar="TEXT"),
+        Option("--no-tasks", help="you work on nothing", kind="flag"),
+        Option("--poll-interval", help="how often you look, such as 5s", kind="seconds", metavar="SPAN"),
+        Option("--active", help="you did something just now", kind="flag"),
+        about="An agent without one counts as offline after a minute. What is not said stays as it was.",
+        examples=(("postroom heartbeat --as coder --task 'sort the rows' --active", "busy"),),
+        json=AGENT_JSON,
+        exits=((67, "you have not registered"),),
+    ),
+    "leave": Command(
+        "leave",
+        "say goodbye; mail that comes meanwhile waits",
+        examples=(("postroom leave --as coder", "until later"),),
+        json=AGENT_JSON,
+        exits=((67, "you have not registered"),),
+    ),
+}  # fmt: skip

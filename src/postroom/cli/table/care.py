@@ -1,0 +1,98 @@
+"""The rows of the commands that look after a room. Their functions stand in the file of the same name above."""
+
+from __future__ import annotations
+
+from .shape import Command, Option
+
+OLDER = Option("--older-than", help="settled so long ago, such as 30d", kind="seconds", metavar="SPAN")
+
+COMMANDS = {
+    "init": Command(
+        "init",
+        "make a room for the project in this folder",
+        Option("FOLDER", help="the project's folder; the working one by default", complete="files"),
+        about="Makes .postroom/room.db, which every command and every program below this folder then uses, as git finds"
+        " .git. The folder is for you alone and keeps itself out of git. Where it is there already, nothing happens.",
+        examples=(("postroom init", "here"),),
+        json=(("path", "the room's file"), ("made", "false when it was there already")),
+        exits=((73, "it cannot be made"),),
+    ),
+    "room": Command(
+        "room",
+        "which room this is, and what is in it",
+        Option("--settings", help="every setting in force, too", kind="flag"),
+        examples=(("postroom room", "where am I"),),
+        json=(
+            ("store", "its address"),
+            ("mailboxes", "every name that ever wrote, was written to or registered"),
+            ("quarantined", "the ids of letters that were found damaged and set aside"),
+            ("cursor", "now; changes takes it"),
+            ("settings", "the settings in force"),
+        ),
+    ),
+    "changes": Command(
+        "changes",
+        "what happened after a cursor",
+        Option("CURSOR", help="from an earlier answer; without it, only the cursor of now is shown"),
+        Option("-n", "--limit", help="at most so many; 1000 by default", kind="count", metavar="N"),
+        examples=(("postroom changes", "a cursor to begin with"),),
+        json=(
+            (
+                "changes",
+                "each with number, what (posted, moved, put, forgot), message_id, mailbox, state, kind, key",
+            ),
+            ("cursor", "where to go on"),
+        ),
+        exits=((69, "the cursor is from another life of the room: begin anew"),),
+    ),
+    "janitor": Command(
+        "janitor",
+        "one round of care: leases, expiry, archive, retention",
+        about="Call it now and then, from cron or a timer. Safe at any time, from any number of processes.",
+        examples=(("postroom janitor", "one round"),),
+        json=(
+            (
+                "lapsed, delivered, expired, buried, archived, purged, forgotten, trimmed",
+                "what was done, as counts",
+            ),
+        ),
+    ),
+    "archive": Command(
+        "archive",
+        "archive mail that was acknowledged",
+        OLDER,
+        about="By default what the setting archive_after says. It stays readable.",
+        examples=(("postroom archive --older-than 1h", "all that was done an hour ago"),),
+        json=(("archived", "how many"),),
+    ),
+    "purge": Command(
+        "purge",
+        "delete old mail that is done or dead everywhere",
+        OLDER,
+        Option("--keep", help="keep the newest so many, whatever their age", kind="count", metavar="N"),
+        about="By default what the settings retain_for and retain_count say. Open mail is never deleted; ids and keys"
+        " stay remembered.",
+        examples=(("postroom purge --older-than 90d", "what was settled three months ago"),),
+        json=(("purged", "how many"),),
+    ),
+    "export": Command(
+        "export",
+        "write the whole room as JSON lines",
+        Option("FILE", help="where to; standard output by default", complete="files"),
+        Option("--force", help="replace a file that is there", kind="flag"),
+        about="A file is written beside its place and put there when it is whole; one that is there already is refused"
+        " without --force.",
+        examples=(("postroom export room.jsonl", "a copy that any store can read"),),
+        json=(("file", "where it is"), ("lines", "how many"), ("bytes", "how many")),
+        exits=((73, "the file is there already, or cannot be made"),),
+    ),
+    "import": Command(
+        "import",
+        "fill an empty room from an export",
+        Option("FILE", help="where from; - is standard input", required=True, complete="files"),
+        about="If it is cut off, the same import again goes on where it stopped.",
+        examples=(("postroom import --room other.db room.jsonl", "into a new room"),),
+        json=(("letters", "how many"), ("records", "how many")),
+        exits=((66, "there is no such file"), (69, "the room is not empty")),
+    ),
+}

@@ -1,0 +1,100 @@
+"""The rows of the commands that send letters. Their functions stand in the file of the same name above."""
+
+from __future__ import annotations
+
+from .shape import BODY, FIELDS, ID, RECEIPT_JSON, Command, Option
+
+_TEXT = (
+    "The text comes from --body, else from standard input when that is not a terminal, else from $VISUAL or $EDITOR."
+    " An empty text from the editor sends nothing. When the command returns, the letter is on stable storage; an"
+    " error that is temporary shows the key with which to send the same letter again."
+)
+_SENT = ((75, "not now: the same command with the --key from the error sends nothing twice"),)
+
+COMMANDS = {
+    "send": Command(
+        "send",
+        "send a letter to one agent or many",
+        Option("TO", help="an agent's name, or broadcast:SCOPE", many=True, complete="agents"),
+        *BODY,
+        *FIELDS,
+        Option("--in-reply-to", help="the letter this one answers or follows", metavar="ID", complete="letters"),
+        Option("--drafts", help="send many letters in one commit: a file of JSON lines, each with to, body and fields;"
+               " - is standard input", metavar="PATH", complete="files"),
+        about=_TEXT,
+        examples=(
+            ('postroom send researcher --as coder --body "Which sort is stable?"', "a plain letter"),
+            ('postroom send coder tester --as planner -s Release -p urgent --body "Friday." --at 10m', "to two, later"),
+            ("echo 'Please look at sort.py' | postroom send reviewer --as coder --key look-1", "the text from a pipe"),
+            ("postroom send coder --as planner --body 'Sort it.' --data '{\"rows\": 10}' --json", "with data, for a program"),
+        ),
+        json=(*RECEIPT_JSON, ("receipts", "with --drafts, instead: one such object for each letter")),
+        exits=_SENT,
+    ),
+    "reply": Command(
+        "reply",
+        "answer a letter",
+        ID,
+        *BODY,
+        Option("--all", help="to everyone it went to, too", kind="flag"),
+        *FIELDS,
+        about="Keeps thread, scope, priority and conversation, and puts Re: before the subject once. " + _TEXT,
+        examples=(('postroom reply m-1 --as researcher --body "Merge sort."', "answer a letter"),),
+        json=RECEIPT_JSON,
+        exits=_SENT,
+    ),
+    "forward": Command(
+        "forward",
+        "pass a letter on",
+        ID,
+        Option("TO", help="an agent's name", many=True, required=True, complete="agents"),
+        *BODY,
+        *FIELDS,
+        about="A letter is relayed a limited number of times, and never back along its way. Without --body, nothing is"
+        " added to it.",
+        examples=(("postroom forward m-1 reviewer --as researcher --body 'Yours, I think.'", "with a word of your own"),),
+        json=RECEIPT_JSON,
+        exits=((77, "it would go in a circle, or was passed on too often"), *_SENT),
+    ),
+    "broadcast": Command(
+        "broadcast",
+        "send one letter to everyone in a scope",
+        Option("SCOPE", help="a team; agents join one when they register", required=True, complete="scopes"),
+        *BODY,
+        Option("--exclude", help="leave this agent out", many=True, metavar="NAME", complete="agents"),
+        *(option for option in FIELDS if option.name != "scope"),
+        about=_TEXT,
+        examples=(('postroom broadcast sorting --as planner --body "The release is on Friday."', "tell the team"),),
+        json=RECEIPT_JSON,
+        exits=((67, "nobody else is in this scope"), *_SENT),
+    ),
+    "handoff": Command(
+        "handoff",
+        "hand work over, with all its context",
+        Option("TO", help="an agent's name", many=True, required=True, complete="agents"),
+        Option("--done", help="what was done", metavar="TEXT"),
+        Option("--state", help="where it stands", metavar="TEXT"),
+        Option("--next", help="a next step", many=True, metavar="TEXT"),
+        Option("--blocker", help="what stands in the way", many=True, metavar="TEXT"),
+        Option("--modified", help="a file that was changed", many=True, metavar="PATH", complete="files"),
+        Option("--created", help="a file that was made", many=True, metavar="PATH", complete="files"),
+        Option("--dependency", help="what it depends on", many=True, metavar="TEXT"),
+        Option("--escalation", help="the id of a related escalation", many=True, metavar="ID"),
+        Option("--state-file", help="a file that holds the state", metavar="PATH", complete="files"),
+        Option("--job", help="the id of the job", metavar="ID"),
+        Option("--notes", help="anything else", metavar="TEXT"),
+        Option("--from-file", help="the whole handoff as a JSON object; - is standard input", metavar="PATH",
+               complete="files"),
+        *(option for option in FIELDS if option.name not in {"context", "file", "reference", "part", "data"}),
+        about="The recipient gets a letter of kind handoff: a text to read, and the same as an object in its context."
+        " Say at least --done, or give a file.",
+        examples=(
+            ("postroom handoff reviewer --as coder --done 'Merge sort written.' --next 'Review sort.py' --created sort.py",
+             "by options"),
+            ("echo '{\"work_completed\": \"All tests pass.\"}' | postroom handoff reviewer --as coder --from-file -",
+             "from a program"),
+        ),
+        json=RECEIPT_JSON,
+        exits=_SENT,
+    ),
+}  # fmt: skip

@@ -1,0 +1,277 @@
+"""What people read of each answer. Views see its data alone; `tables` lays out what they say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ..model.codec import encode
+from ..service.present import markdown as fenced
+from .answers import Screen
+from .escape import ago, body_lines, one_line
+from .glance import NO_DIGEST, NO_MAIL
+from .tables import facts, hint, table
+
+Data = Mapping[str, Any]
+_URGENT = {"urgent": "red", "high": "yellow", "low": "dim"}
+_STATES = {"dead": "red", "claimed": "cyan", "done": "green"}
+
+# -- letters
+
+
+def inbox(screen: Screen, data: Data) -> str:
+    """A list of letters, and what to do with them."""
+    if not data["letters"]:
+        return NO_MAIL.replace("{0}", data["mailbox"])
+    return letters(screen, data) + hint(screen, "postroom read ID shows one, postroom ack ID is done with it")
+
+
+def letters(screen: Screen, data: Data) -> str:
+    if not data["letters"]:
+        return "No letters.\n"
+    if not screen.tables:
+        return _fenced(data)
+    rows = [_letter_row(screen, letter) for letter in data["letters"]]
+    return table(screen, ("ID", "AGE", "FROM", "PRIORITY", "STATE", "ABOUT"), rows, _URGENT | _STATES)
+
+
+def _letter_row(screen: Screen, letter: Data) -> list[str]:
+    held = letter.get("delivery")
+    state = (held["state"] if held["state"] != "unread" or not held["read_at"] else "read") if held else ""
+    about = letter["subject"] or letter["text"].strip().partition("\n")[0]
+    return [
+        letter["id"],
+        ago(letter["created_at"], screen.now),
+        letter["sender"],
+        letter["priority"],
+        state,
+        about,
+    ]
+
+
+def letter(screen: Screen, data: Data) -> str:
+    """One letter, whole."""
+    if data["letter"] is None:
+        return "Nothing came.\n"
+    if not screen.tables:
+        return _fenced(data)
+    return _whole(screen, data["letter"]) + hint(
+        screen,
+        f"postroom reply {data['letter']['id']} answers it, postroom ack {data['letter']['id']} is done with it",
+    )
+
+
+def thread(screen: Screen, data: Data) -> str:
+    if not data["letters"]:
+        return "No letters.\n"
+    if not screen.tables:
+        return _fenced(data)
+    return "\n".join(_whole(screen, letter) for letter in data["letters"])
+
+
+def work(screen: Screen, data: Data) -> str:
+    """Letters that were claimed, each with its token."""
+    if not data["letters"]:
+        return "Nothing came.\n"
+    entries = []
+    for letter, accepted in zip(data["letters"], data["accepted"], strict=True):
+        shown = _whole(screen, letter) if screen.tables else _fenced({"accepted": (accepted,)})
+        lease = [("Token", letter["token"]), ("Lease", f"{letter['lease_seconds']:g} s from now")]
+        done = f"postroom ack {letter['id']} --token {letter['token']}"
+        entries.append(shown + facts(screen, lease) + hint(screen, done))
+    return "\n".join(entries)
+
+
+def dead_letter(screen: Screen, data: Data) -> str:
+    letter = data["letter"]
+    tries = [(ago(t["at"], screen.now), t["holder"], t["reason"]) for t in letter["delivery"]["history"]]
+    history = "\n" + table(screen, ("TRY", "HOLDER", "REASON"), tries) if tries else ""
+    shown = _whole(screen, letter) if screen.tables else _fenced(data)
+    why = facts(screen, [("Reason", letter["delivery"]["reason"] or "")])
+    return shown + why + history + hint(screen, f"postroom dead revive {letter['id']} gives it another chance")
+
+
+def _whole(screen: Screen, letter: Data) -> str:
+    to = ", ".join(
+        f"{r['address']}{'' if r['kind'] == 'to' else ' (' + r['kind'] + ')'}" for r in letter["recipients"]
+    )
+    head = [
+        ("Id", letter["id"]),
+        ("From", letter["sender"]),
+        ("To", to),
+        ("Sent", f"{ago(letter['created_at'], screen.now)} ({letter['created_at']})"),
+        ("Subject", letter["subject"]),
+        ("Kind", letter["kind"] if letter["kind"] != "message" else ""),
+        ("Priority", letter["priority"] if letter["priority"] != "normal" else ""),
+        ("Thread", letter["thread"] if letter["thread"] != letter["id"] else ""),
+        ("Tags", ", ".join(letter["tags"])),
+        ("Attached", ", ".join(letter["attachments"])),
+    ]
+    return facts(screen, head) + "".join(f"{line}\n" for part in letter["parts"] for line in _part(part))
+
+
+def _part(part: Data) -> list[str]:
+    if part["type"] == "text":
+        return body_lines(part["text"])
+    if part["type"] == "file":
+        return body_lines(f"[file {part['path']}, {part.get('size', '?')} bytes]")
+    return body_lines(f"[{part['type']}] {encode({k: v for k, v in part.items() if k != 'type'}).decode()}")
+
+
+def _fenced(data: Data) -> str:
+    return "\n\n".join(fenced(message, os.urandom(8).hex()) for message in data["accepted"]) + "\n"
+
+
+# -- sending and settling
+
+
+def receipt(screen: Screen, data: Data) -> str:
+    letter = data["letter"]
+    to = ", ".join(r["address"] for r in letter["recipients"])
+    if data["repeated"]:
+        return f"Sent before as {data['id']}; nothing was sent.\n"
+    unknown = [
+        f"Nobody called {name} has written or registered here. It has a mailbox now; or was it a typing error?\n"
+        for name in data["unknown"]
+    ]
+    waiting = hint(screen, f"postroom wait --thread {data['thread']} waits for the answer")
+    return f"Sent {data['id']} to {one_line(to)}.\n" + "".join(unknown) + waiting
+
+
+def receipts(screen: Screen, data: Data) -> str:
+    return "".join(receipt(screen, one) for one in data["receipts"])
+
+
+def moved(screen: Screen, data: Data) -> str:
+    rows = [(m["id"], m["state"], str(m["attempts"]), m["reason"] or "") for m in data["letters"]]
+    sent = "".join(f"Sent {one['id']}.\n" for one in data.get("receipts", ()))
+    return table(screen, ("ID", "STATE", "TRIES", "REASON"), rows, _STATES) + sent
+
+
+def worked(screen: Screen, data: Data) -> str:
+    if data["letter"] is None:
+        return "Nothing came.\n"
+    return moved(screen, {"letters": [data["letter"]], "receipts": data["receipts"]})
+
+
+# -- everything else
+
+
+def counts(screen: Screen, data: Data) -> str:
+    names = ("urgent", "high", "normal", "low", "total")
+    return table(screen, [name.upper() for name in names], [[str(data[name]) for name in names]])
+
+
+def digest(_screen: Screen, data: Data) -> str:
+    return f"{data['text']}\n" if data["text"] else NO_DIGEST
+
+
+def threads(screen: Screen, data: Data) -> str:
+    if not data["threads"]:
+        return "No threads with replies.\n"
+    rows = [
+        (t["id"], ago(t["last_at"], screen.now), str(t["count"]), ", ".join(t["participants"]), t["subject"])
+        for t in data["threads"]
+    ]
+    return table(screen, ("ID", "LAST", "LETTERS", "WHO", "ABOUT"), rows)
+
+
+def conversations(screen: Screen, data: Data) -> str:
+    if not data["conversations"]:
+        return "No conversations.\n"
+    rows = [
+        (c["id"], ago(c["last_at"], screen.now), str(c["turns"]), ", ".join(c["participants"]), c["subject"])
+        for c in data["conversations"]
+    ]
+    return table(screen, ("ID", "LAST", "TURNS", "WHO", "ABOUT"), rows)
+
+
+def conversation(screen: Screen, data: Data) -> str:
+    return conversations(screen, {"conversations": [data["conversation"]]})
+
+
+def turns(screen: Screen, data: Data) -> str:
+    rows = [(ago(t["created_at"], screen.now), t["participant"], t["message_id"]) for t in data["turns"]]
+    return table(screen, ("WHEN", "WHO", "LETTER"), rows)
+
+
+def agents(screen: Screen, data: Data) -> str:
+    if not data["agents"]:
+        return "Nobody has registered yet.\n" + hint(screen, "postroom register --as NAME --scope TEAM")
+    rows = [
+        (
+            a["card"]["id"],
+            a["presence"]["status"],
+            ago(a["presence"]["last_heartbeat"], screen.now),
+            ", ".join(a["card"]["scopes"]),
+            ", ".join(a["card"]["capabilities"]),
+            "; ".join(a["presence"]["current_tasks"]) or a["card"]["description"],
+        )
+        for a in data["agents"]
+    ]
+    return table(
+        screen, ("NAME", "STATUS", "SEEN", "SCOPES", "CAN", "DOES"), rows, {"busy": "yellow", "idle": "green"}
+    )
+
+
+def agent(screen: Screen, data: Data) -> str:
+    card, presence = data["agent"]["card"], data["agent"]["presence"]
+    return facts(
+        screen,
+        [
+            ("Name", card["id"]),
+            ("Called", card["display_name"]),
+            ("Status", f"{presence['status']} ({presence['warmth']})"),
+            ("Seen", ago(presence["last_heartbeat"], screen.now)),
+            ("Works on", "; ".join(presence["current_tasks"])),
+            ("Can", ", ".join(card["capabilities"])),
+            ("Scopes", ", ".join(card["scopes"])),
+            ("Takes mail from", "everyone" if "*" in card["allow_from"] else ", ".join(card["allow_from"])),
+            ("Program", card["program"]),
+            ("Model", card["model"]),
+            ("About", card["description"]),
+        ],
+    )
+
+
+def changes(screen: Screen, data: Data) -> str:
+    rows = [
+        (
+            str(c["number"]),
+            c["what"],
+            c["mailbox"] or c["kind"] or "",
+            c["state"] or "",
+            c["message_id"] or c["key"] or "",
+        )
+        for c in data["changes"]
+    ]
+    shown = table(screen, ("NUMBER", "WHAT", "WHERE", "STATE", "WHICH"), rows) if rows else "Nothing happened.\n"
+    return f"{shown}Cursor: {data['cursor']}\n"
+
+
+def room(screen: Screen, data: Data) -> str:
+    pairs = [
+        ("Room", data["store"]),
+        ("Mailboxes", ", ".join(data["mailboxes"]) or "none yet"),
+        ("Damaged letters", ", ".join(data["quarantined"])),
+        ("Cursor", data["cursor"]),
+    ]
+    return facts(screen, [*pairs, *((name, str(value)) for name, value in data["settings"].items())])
+
+
+def numbers(_screen: Screen, data: Data) -> str:
+    """Counts, in one sentence."""
+    said = [
+        f"{name.replace('_', ' ')} {value:,}" for name, value in data.items() if isinstance(value, int) and value
+    ]
+    return f"{', '.join(said) or 'Nothing to do'}.\n".capitalize()
+
+
+def plain(_screen: Screen, data: Data) -> str:
+    return str(data["text"])
+
+
+def made(screen: Screen, data: Data) -> str:
+    what = "Made" if data["made"] else "There already is"
+    return f"{what} {one_line(data['path'])}\n" + hint(screen, "postroom send NAME --as ME --body TEXT")

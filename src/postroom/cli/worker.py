@@ -1,0 +1,96 @@
+"""`postroom work`: a program for each letter. Done when it ends well, failed when not, given back on Ctrl-C."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import LeaseLost
+from ..letter import Work
+from ..model.codec import encode
+from ..whereabouts import environment
+from . import views
+from .answers import Answer, plain_letter, plain_move, plain_receipt
+from .context import Context
+from .exits import NOTHING, Usage
+from .reading import FOR_EVER, filters_of
+
+AGAIN = 75  # a program that ends so wants the same letter again, and no try counted
+MOST_OF_ENVIRONMENT = 100_000  # bytes of a variable that every system takes
+
+
+def work(context: Context) -> Iterator[Answer]:
+    """One letter, or one after the other."""
+    lease = context.get("lease", context.settings.lease)
+    timeout = context.get("timeout", FOR_EVER)
+    claimed = context.mailbox.claim(lease=lease, timeout=timeout, **filters_of(context))
+    if claimed is None:
+        yield Answer(context.name, {"letter": None, "exit": None, "receipts": []}, views.worked, code=NOTHING)
+    while claimed is not None:
+        yield _work_on(context, claimed, lease)
+        if not context.get("loop"):
+            return
+        claimed = context.mailbox.claim(lease=lease, timeout=timeout, **filters_of(context))
+
+
+def _work_on(context: Context, claimed: Work, lease: float) -> Answer:
+    try:
+        code, printed = _run(context, claimed, lease)
+        sent = _settle(context, claimed, code, printed)
+    except BaseException as error:  # Ctrl-C, or the program cannot be started: nobody's failure
+        if not claimed.is_settled and not isinstance(error, LeaseLost):
+            claimed.release()
+        raise
+    data = {"letter": plain_move(claimed), "exit": code, "receipts": [plain_receipt(receipt) for receipt in sent]}
+    return Answer(context.name, data, views.worked)
+
+
+def _run(context: Context, claimed: Work, lease: float) -> tuple[int, str]:
+    """Run the program; hold the letter while it does. Only with --reply is its output ours."""
+    kept = subprocess.PIPE if context.get("reply") else None
+    try:
+        process = subprocess.Popen(
+            context.get("command"), stdin=subprocess.PIPE, stdout=kept, env=_environment(context, claimed)
+        )
+    except (OSError, ValueError) as broken:
+        raise Usage(f"cannot be started: {broken}", field="COMMAND") from None
+    text: bytes | None = claimed.text.encode()
+    try:
+        while True:
+            try:
+                printed, _ = process.communicate(text, timeout=lease / 2)
+                return process.returncode, (printed or b"").decode("utf-8", "replace").removesuffix("\n")
+            except subprocess.TimeoutExpired:
+                text = None  # it is on its way already
+                claimed.renew(lease)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+
+
+def _settle(context: Context, claimed: Work, code: int, printed: str) -> list[Any]:
+    if code == AGAIN:
+        claimed.release()
+    elif code != 0:
+        why = f"signal {-code}" if code < 0 else f"exit {code}"
+        claimed.fail(f"{context.get('command')[0]} ended with {why}")
+    elif context.get("reply"):
+        return [claimed.ack_and_reply(printed.replace("\0", ""))]
+    else:
+        claimed.ack()
+    return []
+
+
+def _environment(context: Context, claimed: Work) -> dict[str, str]:
+    lease = claimed.delivery.lease
+    letter = encode(plain_letter(claimed)).decode()
+    return {
+        **environment(),
+        "POSTROOM_AGENT": context.me,
+        "POSTROOM_STORE": context.room.settings.store,
+        "POSTROOM_ID": claimed.id,
+        "POSTROOM_TOKEN": lease.token if lease else "",
+        "POSTROOM_LETTER": letter if len(letter.encode()) < MOST_OF_ENVIRONMENT else "",
+    }

@@ -1,0 +1,123 @@
+"""The commands that work on mail under a lease. Claim here, ack in another process: the token is the proof."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..letter import Batch, Letter, Work
+from ..service.sending import Receipt
+from ..whereabouts import variable
+from . import views
+from .answers import Answer, plain_move, plain_receipt, plain_work
+from .context import Context
+from .exits import NOTHING, Usage
+from .reading import filters_of
+from .text import STDIN, read_stdin
+
+
+def run_claim(context: Context) -> Answer:
+    lease = context.get("lease", context.settings.lease)
+    claimed = context.mailbox.claim(
+        context.get("count", 1),
+        lease=lease,
+        timeout=context.get("timeout", 0),
+        **context.given("holder"),
+        **filters_of(context),
+    )
+    data = {"letters": [plain_work(work, lease) for work in claimed]}
+    letters = tuple(work.message for work in claimed)
+    return Answer(context.name, data, views.work, letters=letters, code=0 if claimed else NOTHING)
+
+
+def run_ack(context: Context) -> Answer:
+    archive = not context.get("keep")
+    if "reply" in context.values or "drafts" in context.values:
+        return _ack_and_send(context, archive=archive)
+    return _settle(context, lambda batch: batch.ack(archive=archive), lambda letter: letter.ack(archive=archive))
+
+
+def run_fail(context: Context) -> Answer:
+    reason, retry = context.get("reason"), not context.get("no_retry")
+    return _settle(context, _each(lambda work: work.fail(reason, retry=retry)), None)
+
+
+def run_reject(context: Context) -> Answer:
+    reason = context.get("reason")
+    return _settle(
+        context, _each(lambda work: work.fail(reason, retry=False)), lambda letter: letter.reject(reason)
+    )
+
+
+def run_release(context: Context) -> Answer:
+    return _settle(context, lambda batch: batch.release(), None)
+
+
+def run_renew(context: Context) -> Answer:
+    return _settle(context, lambda batch: batch.renew(context.get("lease")), None)
+
+
+def run_work(context: Context) -> Iterator[Answer]:
+    from .worker import work  # noqa: PLC0415 - it starts programs
+
+    return work(context)
+
+
+def _settle(
+    context: Context, with_token: Callable[[Batch], None], without: Callable[[Letter], None] | None
+) -> Answer:
+    """All letters that are named. Those of one claim share a token and are settled in one commit."""
+    ids = context.get("id")
+    token = _token(context)
+    if token:
+        held = Batch(context.mailbox, [context.mailbox.held(id, token) for id in ids])
+        with_token(held)
+        settled: list[Any] = list(held)
+    elif without is None:
+        raise Usage("is missing", field="--token", hint="postroom claim shows it")
+    else:
+        settled = [context.mailbox.read(id) for id in ids]
+        for letter in settled:
+            without(letter)
+    return _moved(context, settled, ())
+
+
+def _ack_and_send(context: Context, *, archive: bool) -> Answer:
+    """Done, and letters sent, in one commit."""
+    ids, token = context.get("id"), _token(context)
+    if len(ids) != 1:
+        raise Usage("is sent with the ack of one letter", field="--reply")
+    if {"reply", "drafts"} <= context.values.keys():
+        raise Usage("is either a reply or drafts", field="--reply")
+    if not token:
+        raise Usage("is missing", field="--token", hint="an ack with an answer needs a letter that was claimed")
+    if "drafts" in context.values:
+        from .sending import drafts_of  # noqa: PLC0415 - rare
+
+        drafts = drafts_of(context)
+        held = context.mailbox.held(ids[0], token)
+        return _moved(context, [held], held.ack_and_send(drafts, archive=archive))
+    text = read_stdin(context, "reply") if context.get("reply") == STDIN else context.get("reply")
+    held = context.mailbox.held(ids[0], token)
+    receipt = held.ack_and_reply(text, to_all=bool(context.get("to_all")), archive=archive)
+    return _moved(context, [held], [receipt])
+
+
+def _each(step: Callable[[Work], None]) -> Callable[[Batch], None]:
+    def settle(batch: Batch) -> None:
+        for work in batch:
+            step(work)
+
+    return settle
+
+
+def _token(context: Context) -> str:
+    token: str = context.get("token") or variable("POSTROOM_TOKEN")
+    return token
+
+
+def _moved(context: Context, letters: list[Any], sent: Any) -> Answer:
+    receipts: list[Receipt] = list(sent)
+    data = {"letters": [plain_move(letter) for letter in letters]}
+    told = data | ({"receipts": [plain_receipt(receipt) for receipt in receipts]} if context.name == "ack" else {})
+    return Answer(context.name, told, views.moved)

@@ -1,0 +1,68 @@
+"""One quick look from outside: is there surely nothing unread in a mailbox?
+
+For programs that ask at every prompt. It opens the file for reading only, loads neither model nor store, and knows
+two answers: surely nothing, or "ask the store". What time has done but nobody has written down yet, a name spelt
+otherwise, another boot, another schema, anything odd: ask the store.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from ...whereabouts import boot_id
+
+APPLICATION = 0x506F7374  # as in schema.py, which is too heavy to ask
+PATIENCE = 200  # milliseconds for somebody who opens the room at the same moment
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_SCHEMA = os.path.join(os.path.dirname(__file__), "schema")  # noqa: PTH118, PTH120 - pathlib would weigh more than the look
+
+# True: the same boot; nobody else has a name like this; nothing unread; and time did nothing to this mailbox.
+_QUESTION = """
+WITH box AS (SELECT id, name FROM mailboxes WHERE folded = ?1)
+SELECT (SELECT boot FROM room) = ?3
+   AND NOT EXISTS (SELECT 1 FROM box WHERE name <> ?2)
+   AND NOT EXISTS (SELECT 1 FROM deliveries WHERE state = 1 AND seen = 0 AND mailbox IN (SELECT id FROM box))
+   AND NOT EXISTS (SELECT 1 FROM deliveries WHERE state = 2 AND lease_until <= ?4
+                   AND mailbox IN (SELECT id FROM box))
+   AND NOT EXISTS (SELECT 1 FROM deliveries WHERE state = 0 AND due_at <= ?5 AND mailbox IN (SELECT id FROM box))
+   AND NOT EXISTS (SELECT 1 FROM deliveries WHERE state < 2 AND expires_at IS NOT NULL AND expires_at <= ?5
+                   AND mailbox IN (SELECT id FROM box))
+"""
+
+
+def is_surely_empty(path: str, mailbox: str) -> bool:
+    """Has this mailbox nothing unread, and would asking the store change nothing? False: it may or may not."""
+    path = os.path.realpath(path)
+    try:
+        if not _is_a_room_in_use(path):
+            return False
+        steps = sum(name.endswith(".sql") for name in os.listdir(_SCHEMA))  # noqa: PTH208 - see above
+        moment = (boot_id(), time.clock_gettime(_STEADY), time.time_ns() // 1000)
+    except OSError:
+        return False
+    return _ask(path, (mailbox.lower(), mailbox, *moment), steps)
+
+
+def _is_a_room_in_use(path: str) -> bool:
+    """A file of ours with one name, and its log beside it: else the store has checks to make, or things to do."""
+    found = os.stat(path)
+    os.stat(f"{path}-wal")
+    os.stat(f"{path}-shm")
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
+
+
+def _ask(path: str, values: tuple[str, str, str, float, int], steps: int) -> bool:
+    import apsw  # noqa: PLC0415 - the weight of the whole look; not before it is needed
+
+    try:
+        database = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOFOLLOW)
+        database.set_busy_timeout(PATIENCE)
+        database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        database.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        if (database.pragma("application_id"), database.pragma("user_version")) != (APPLICATION, steps):
+            return False
+        return bool(database.execute(_QUESTION, values).get)
+    except apsw.Error:
+        return False

@@ -1,0 +1,89 @@
+"""Where we are: the environment, the user's folders, the room of the project around us, this boot of the machine.
+
+Refuses to know what a setting means. It weighs next to nothing: the quickest commands pay for it each time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIX = "POSTROOM_"
+PROJECT = ".postroom"  # a folder in a project; its room is found from anywhere below it
+ROOM = "room.db"
+
+_boot = ""
+
+
+def environment() -> Mapping[str, str]:
+    return os.environ
+
+
+def variable(name: str) -> str:
+    """A variable's value; empty when it is not set."""
+    return os.environ.get(name, "")
+
+
+def config_path(environment: Mapping[str, str]) -> str:
+    return os.path.join(_xdg(environment, "XDG_CONFIG_HOME", ".config"), "postroom", "config.toml")  # noqa: PTH118 - light
+
+
+def own_room(environment: Mapping[str, str]) -> str:
+    """The user's own room, where no other is named."""
+    return os.path.join(_xdg(environment, "XDG_DATA_HOME", ".local/share"), "postroom", ROOM)  # noqa: PTH118 - light
+
+
+def project_room(folder: str | None = None) -> str | None:
+    """The room of the project that holds this folder (by default the working one): the nearest `.postroom/room.db`
+    upward. One that belongs to another user is passed by, or a stranger could read our mail by making a folder.
+    """
+    try:
+        here = os.getcwd() if folder is None else os.path.abspath(folder)  # noqa: PTH100, PTH109 - light
+    except OSError:  # the working folder was deleted
+        return None
+    while True:
+        home = f"{here.rstrip('/')}/{PROJECT}"
+        if _is_ours(home) and _is_ours(f"{home}/{ROOM}"):
+            return f"{home}/{ROOM}"
+        if here in {"/", ""}:
+            return None
+        here = os.path.dirname(here)  # noqa: PTH120 - light
+
+
+def boot_id() -> str:
+    """Names this boot of this machine."""
+    global _boot  # noqa: PLW0603 - it never changes while we live
+    _boot = _boot or _ask_boot_id()
+    return _boot
+
+
+def _ask_boot_id() -> str:
+    if sys.platform == "linux":
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    import subprocess  # noqa: PLC0415 - heavy, and not needed on Linux
+
+    asked = subprocess.run(
+        ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=True
+    )
+    return asked.stdout.strip()
+
+
+def _is_ours(path: str) -> bool:
+    """Is it there, ours, and not merely a link to elsewhere?"""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    is_link = found.st_mode & 0o170000 == 0o120000
+    return found.st_uid == os.geteuid() and not is_link
+
+
+def _xdg(environment: Mapping[str, str], name: str, fallback: str) -> str:
+    """The XDG rule: a relative path in the variable is ignored."""
+    named = environment.get(name, "")
+    return named if named.startswith("/") else os.path.join(os.path.expanduser("~"), fallback)  # noqa: PTH111, PTH118

@@ -1,0 +1,108 @@
+"""A desk to work at: a user with an empty home, a folder, and the `postroom` program."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+import postroom
+
+PATIENCE = 60.0  # seconds; a bound, not a pace
+SOURCE = Path(postroom.__file__).parent.parent
+SCRIPT = Path(sys.executable).parent / "postroom"
+# The installed program, where there is one; it runs this source, whatever else is installed.
+PROGRAM = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "postroom"]
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """How a program ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> Any:
+        return json.loads(self.err)["error"]
+
+
+class Desk:
+    """Runs the program in a folder, as one user."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("POSTROOM_", "XDG_"))}
+        for name in ("NO_COLOR", "EDITOR", "VISUAL", "COLUMNS", "PYTHONDONTWRITEBYTECODE"):
+            kept.pop(name, None)
+        own = {
+            "HOME": str(home),
+            "POSTROOM_STORE": str(home / "room.db"),
+            "PYTHONPATH": str(SOURCE),
+            "PYTHONPYCACHEPREFIX": str(home.parent / "pycache"),  # made once, as in an installed package
+            "TERM": "xterm",
+        }
+        self.environment = kept | own
+
+    def run(self, *words: str | bytes, stdin: bytes | str = b"", **variables: str) -> Done:
+        """Run it to its end. Words and input may be any bytes."""
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        done = subprocess.run(
+            [*PROGRAM, *words],
+            input=given,
+            capture_output=True,
+            env=self.environment | variables,
+            cwd=self.home,
+            timeout=PATIENCE,
+            check=False,
+        )
+        return Done(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
+
+    def json(self, *words: str | bytes, stdin: bytes | str = b"") -> Any:
+        """What it answers with --json, when all goes well."""
+        done = self.run(*words, "--json", stdin=stdin)
+        assert (0, "") == (done.code, done.err), done
+        return done.json
+
+    def start(self, *words: str, **variables: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*PROGRAM, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environment | variables,
+            cwd=self.home,
+        )
+
+    def type(self, script: str) -> Done:
+        """Run a script as a person types it: `postroom` is on the path."""
+        bin = self.home / "bin"
+        bin.mkdir(exist_ok=True)
+        program = bin / "postroom"
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(PROGRAM)} "$@"\n', encoding="utf-8")
+        program.chmod(0o755)
+        done = subprocess.run(
+            ["sh", "-c", script],
+            env=self.environment | {"PATH": f"{bin}{os.pathsep}{os.environ['PATH']}"},
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        return Done(code=done.returncode, out=done.stdout, err=done.stderr)
+
+    def room(self) -> postroom.Room:
+        """The same room, by the library."""
+        return postroom.open(self.home / "room.db")

@@ -1,0 +1,150 @@
+"""Any bytes on any argument, standard input or file: a clear error with its field, the right code, no traceback,
+and nothing is sent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import postroom
+from postroom.cli.exits import MEANINGS
+from postroom.cli.main import main
+from postroom.cli.table import row
+from tests.cli.shell import Desk, Done
+
+CODES = {code for code, _ in MEANINGS}
+HOSTILE = [
+    b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b"\x01\x1b[2J", "\u202egnp".encode(), b"", b" ",
+    b"--", b"'", b"a" * 100_000,
+    b"../../etc/passwd", b"{", b"[" * 5000, b"null", b"1e999", b"\n", b"*", b"$(id)", b"%s%n", "\uff43oder".encode(),
+]  # fmt: skip
+
+
+def refused(done: Done, *codes: int) -> None:
+    """It ended with one of these codes, and said in one JSON document what is wrong."""
+    assert done.code in codes, done
+    assert done.out == ""
+    error = json.loads(done.err)["error"]
+    assert (error["exit"], bool(error["message"])) == (done.code, True)
+    assert error["field"], error
+
+
+def letters(desk: Desk) -> int:
+    with desk.room() as room:
+        return sum(conversation.turns for conversation in room.conversations())
+
+
+def test_hostile_names_are_refused_and_nothing_is_sent(desk: Desk) -> None:
+    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    for value in (b"\xff\xfe", b"", b"a b", b"../../etc/passwd", b"a" * 100_000, "\uff43oder".encode()):
+        refused(desk.run(b"send", value, b"--as=ann", b"--body=x", b"--json"), 64, 65)
+        refused(desk.run(b"send", b"bob", b"--as=" + value, b"--body=x", b"--json"), 64, 65)
+    assert letters(desk) == 1
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: ascii(value[:12]))
+def test_a_hostile_value_of_any_option_is_taken_as_it_is_or_refused(
+    desk: Desk, value: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, because there are many: every option of a send gets the value in turn."""
+    for name in [name for name in os.environ if name.startswith(("POSTROOM_", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(desk.home))
+    monkeypatch.chdir(desk.home)
+    options = [option for option in row("send").options if not option.is_place and option.kind != "flag"]
+    sent = 0
+    for option in options:
+        said = os.fsdecode(option.names[-1].encode() + b"=" + value)
+        text = () if option.name in {"body", "drafts"} else ("--body=x",)
+        to = () if option.name == "drafts" else ("bob",)
+        code = main(["send", *to, "--as=ann", *text, said, "--room=x.db", "--json"])
+        told = capsys.readouterr()
+        done = Done(code=code, out=told.out, err=told.err)
+        if code == 0:
+            sent += 1
+            assert (
+                option.kind == "json" or value.decode() in json.loads(done.out)["letter"].values() or option.many
+            )
+        else:
+            refused(done, 64, 65, 66, 67, 77)
+    with postroom.open("x.db") as room:
+        assert sum(conversation.turns for conversation in room.conversations()) == sent
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [(b"\xff\xfe\x00", 65), (b"a\x00b", 65), (b"", 65), (b"x" * (1024 * 1024 + 1), 65), (b"\xed\xa0\x80", 65)],
+    ids=["bytes", "nul", "empty", "huge", "surrogate"],
+)
+def test_a_bad_pipe_is_refused(desk: Desk, raw: bytes, code: int) -> None:
+    refused(desk.run("send", "bob", "--as", "ann", "--json", stdin=raw), code)
+    if raw:  # with other content, an empty text is fine
+        refused(desk.run("send", "bob", "--as", "ann", "--body", "-", "--data", "1", "--json", stdin=raw), code)
+    assert not desk.run("check", "--as", "bob", "--json").json["letters"]
+
+
+def test_a_pipe_without_end_is_read_no_further_than_a_letter_may_be_long(desk: Desk) -> None:
+    if not Path("/dev/zero").exists():
+        pytest.skip("no /dev/zero here")
+    for words in (("handoff", "bob", "--from-file", "/dev/zero"), ("send", "--drafts", "/dev/zero")):
+        refused(desk.run(*words, "--as", "ann", "--json", "--set", "max_message_bytes=10000"), 65)
+
+
+def test_bad_files_are_refused(desk: Desk) -> None:
+    for name, raw in {"bytes": b"\xff", "not": b"{", "list": b"[]", "deep": b"[" * 99_999, "empty": b""}.items():
+        (desk.home / name).write_bytes(raw)
+        for words in (("handoff", "bob", "--from-file", name), ("send", "--drafts", name)):
+            refused(desk.run(*words, "--as", "ann", "--json"), 65)
+        refused(desk.run("import", name, "--room", "new.db", "--json"), 65)
+    for name in ("missing", "."):
+        refused(desk.run("handoff", "bob", "--from-file", name, "--as", "ann", "--json"), 66)
+        refused(desk.run("import", name, "--room", "new.db", "--json"), 66)
+        refused(desk.run("send", "bob", "--file", name, "--body", "x", "--as", "ann", "--json"), 65, 77)
+    refused(desk.run("export", "no/such/folder/x", "--json"), 73)
+    refused(desk.run("send", "bob", "--as", "ann", "--body", "x", "--file", "/etc/passwd", "--json"), 77)
+    refused(desk.run("handoff", "bob", "--as", "ann", "--from-file", "-", "--json", stdin='{"colour": 1}'), 65)
+    refused(
+        desk.run(
+            "handoff", "b", "--as", "ann", "--from-file", "-", "--json", stdin='{"work_completed":"x","c":1}'
+        ),
+        65,
+    )
+
+
+def test_odd_environments_are_told(desk: Desk) -> None:
+    assert desk.run("check", POSTROOM_AGENT="no one").code == 65
+    assert desk.run("check", "--as", "bob", POSTROOM_LEASE="soon").code == 78
+    assert desk.run("check", "--as", "bob", POSTROOM_STORE="carrier:pigeon").code == 78
+    config = desk.home / ".config" / "postroom" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("lease = ", encoding="utf-8")
+    broken = desk.run("check", "--as", "bob", "--json")
+    assert (broken.code, broken.error["field"]) == (78, str(config))
+
+
+ANY = st.one_of(
+    st.sampled_from(
+        [b"send", b"check", b"--as", b"ann", b"--json", b"--body", b"bob", b"read", b"--", b"dead", b"wait"]
+    ),
+    st.binary(max_size=12).filter(lambda raw: b"\0" not in raw),
+)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(words=st.lists(ANY, max_size=6), stdin=st.binary(max_size=30))
+def test_no_words_and_no_bytes_bring_it_out_of_its_shape(desk: Desk, words: list[bytes], stdin: bytes) -> None:
+    done = desk.run(
+        b"--set=durability=process", *words, b"--timeout=0" if b"wait" in words else b"--json", stdin=stdin
+    )
+    assert done.code in CODES
+    assert "Traceback" not in done.err
+    assert (done.code == 0) <= (done.err == "")
+    if done.code not in {0, 1}:
+        assert done.out == ""
+        assert done.err

@@ -1,0 +1,160 @@
+"""Every error of the house ends with a code of sysexits, the one the reference names."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from postroom import errors
+from postroom.cli.exits import EXITS, MEANINGS, exit_code
+from tests.cli.shell import PATIENCE, PROGRAM, Desk
+
+EXPECTED = {
+    "PostroomError": 70, "Invalid": 65, "LookAlike": 65, "TooLarge": 65, "BadStore": 78, "Refused": 77,
+    "NotAllowed": 77, "LoopDetected": 77, "HopsSpent": 77, "DeadlinePassed": 77, "IllegalMove": 77, "Busy": 75,
+    "QuotaFull": 75, "StoreBusy": 75, "StoreFailing": 74, "TooFast": 75, "Missing": 67, "UnknownAgent": 67,
+    "UnknownMessage": 67, "Conflict": 69, "LeaseLost": 69, "StaleRevision": 75, "IdTaken": 69, "NameTaken": 69,
+    "Resync": 69, "Damaged": 70, "Unreadable": 70, "SchemaTooNew": 78,
+}  # fmt: skip
+TREE = [e for e in vars(errors).values() if inspect.isclass(e) and issubclass(e, errors.PostroomError)]
+
+
+def test_every_error_has_its_code() -> None:
+    assert EXPECTED == {error.__name__: exit_code(error()) for error in TREE if error.__name__ in EXPECTED}
+    for error in TREE:  # also those that come later: temporary ones can be tried again by a script that knows 75
+        if error.temporary:
+            assert exit_code(error()) in {74, 75}
+
+
+def test_every_code_has_a_meaning_that_help_tells() -> None:
+    codes = [code for code, _ in MEANINGS]
+    assert set(EXITS.values()) <= set(codes)
+    assert sorted(codes) == codes
+
+
+def told(desk: Desk, *words: str, stdin: str = "") -> tuple[int, str, str]:
+    done = desk.run(*words, "--json", stdin=stdin)
+    assert done.out == ""
+    return done.code, done.error["name"], done.error["field"] or ""
+
+
+def test_mistakes_of_each_kind_end_with_their_code(desk: Desk) -> None:
+    desk.json("send", "bob", "--as", "ann", "--body", "x", "--letter-id", "m-1")
+    assert told(desk, "check") == (64, "Usage", "--as")
+    assert told(desk, "send", "bob", "--as", "ann", "--body", "x", "--priority", "much") == (
+        64,
+        "Usage",
+        "--priority",
+    )
+    assert told(desk, "send", "no one", "--as", "ann", "--body", "x") == (65, "Invalid", "to")
+    assert told(desk, "send", "Bob", "--as", "ann", "--body", "x")[:2] == (65, "LookAlike")
+    assert told(desk, "handoff", "bob", "--as", "ann", "--from-file", "nothing.json") == (
+        66,
+        "NoInput",
+        "--from-file",
+    )
+    assert told(desk, "read", "m-1", "--as", "carol") == (67, "UnknownMessage", "id")
+    assert told(desk, "send", "bob", "--as", "ann", "--body", "y", "--letter-id", "m-1")[:2] == (69, "IdTaken")
+    assert told(desk, "init", "no/such/folder") == (73, "CannotCreate", "FOLDER")
+    assert told(desk, "forward", "m-1", "ann", "--as", "bob")[:2] == (77, "LoopDetected")
+    assert told(desk, "check", "--as", "bob", "--room", "carrier:pigeon") == (78, "BadStore", "store")
+    assert told(desk, "check", "--as", "bob", "--set", "lease=soon") == (78, "Misconfigured", "lease")
+
+
+def test_a_held_room_is_told_as_temporary_with_the_key_to_try_again(desk: Desk) -> None:
+    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    holder = (
+        "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", holder, str(desk.home / "room.db.lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout and process.stdin
+        process.stdout.readline()
+        busy = desk.run("send", "bob", "--as", "ann", "--body", "y", "--set", "busy_timeout=0.05", "--json")
+        process.stdin.close()
+    assert (busy.code, busy.error["name"], busy.error["temporary"]) == (75, "StoreBusy", True)
+
+
+def test_a_reader_that_leaves_is_no_noise(desk: Desk) -> None:
+    desk.json("send", "bob", "--as", "ann", "--body", "x" * 100_000)
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*PROGRAM, "check", "--as", "bob", "--peek"], stdout=writing, stderr=subprocess.PIPE, env=desk.environment,
+        timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert (141, b"") == (done.returncode, done.stderr)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_under_the_answer_is_told(desk: Desk) -> None:
+    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*PROGRAM, "check", "--as", "bob", "--peek"], stdout=full, stderr=subprocess.PIPE,
+            env=desk.environment, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+    assert (74, b"postroom: No space left on device\n") == (done.returncode, done.stderr)
+
+
+# -- Ctrl-C
+
+
+def wait_until_it_sleeps(process: subprocess.Popen[bytes], desk: Desk) -> None:
+    """A waiting reader has hung its bell."""
+    end = time.monotonic() + PATIENCE
+    while not list(desk.home.glob("room.db.bells/*")):
+        assert process.poll() is None and time.monotonic() < end
+
+
+def test_ctrl_c_while_waiting_ends_cleanly(desk: Desk) -> None:
+    desk.json("register", "--as", "bob")
+    process = desk.start("wait", "--as", "bob", "--timeout", "60")
+    wait_until_it_sleeps(process, desk)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (130, b"", b"postroom: interrupted\n") == (process.returncode, out, err)
+
+
+def test_ctrl_c_gives_the_letter_of_a_running_program_back(desk: Desk) -> None:
+    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    mark = desk.home / "begun"
+    program = f"import time; open({str(mark)!r}, 'w').close(); time.sleep(60)"
+    process = desk.start("work", "--as", "bob", "--", sys.executable, "-c", program)
+    end = time.monotonic() + PATIENCE
+    while not mark.exists():
+        assert process.poll() is None and time.monotonic() < end
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    (letter,) = desk.json("check", "--as", "bob", "--all")["letters"]
+    assert (letter["delivery"]["state"], letter["delivery"]["attempts"]) == ("unread", 0)
+
+
+def test_ctrl_c_at_any_moment_of_a_send_leaves_a_whole_letter_or_none(desk: Desk) -> None:
+    """Before our first line Python itself may be interrupted, and says so in its own way; after it nothing is half
+    done, nothing is torn, and the next one gets in.
+    """
+    desk.json("send", "bob", "--as", "ann", "--body", "first")
+    ends = set()
+    for step in range(14):
+        process = desk.start("send", "bob", "--as", "ann", "--body", "x", "--key", f"k-{step}")
+        try:
+            process.wait(timeout=0.02 * (step + 1))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
+        ends.add(process.returncode)
+        assert b"in _run" not in err, err.decode()
+    assert ends <= {0, 1, 130, -signal.SIGINT}
+    for step in range(14):  # every key can be sent (again), and no letter is there twice
+        desk.json("send", "bob", "--as", "ann", "--body", "x", "--key", f"k-{step}")
+    assert desk.json("counts", "--as", "bob")["total"] == 15

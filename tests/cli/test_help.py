@@ -1,0 +1,82 @@
+"""Help, the page of commands and what runs are one table: every example is run, every page is true."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from postroom.cli.table import FILE_OF, GROUPS, HIDDEN, row
+from tests.cli.shell import Desk
+
+HOME = Path(__file__).parent.parent.parent
+COMMANDS = [name for name in FILE_OF if name not in HIDDEN]
+EXAMPLES = [(name, line) for name in COMMANDS for line, _ in row(name).examples]
+
+
+def test_the_page_of_commands_is_what_the_table_says() -> None:
+    page = runpy.run_path(str(HOME / "tools" / "commands.py"))["page"]()
+    assert page == (HOME / "docs" / "commands.md").read_text(encoding="utf-8")
+
+
+def test_the_overview_names_every_command(desk: Desk) -> None:
+    shown = desk.run("help")
+    assert (0, "") == (shown.code, shown.err)
+    for title, (_, names) in GROUPS.items():
+        assert title.upper() in shown.out
+        for name in names:
+            assert f"\n  {name} " in shown.out
+    assert desk.run().out == desk.run("--help").out == shown.out
+    assert "__complete" not in shown.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(desk: Desk, name: str) -> None:
+    shown = desk.run(*name.split(), "--help")
+    assert (0, "") == (shown.code, shown.err)
+    for heading in ("NAME\n  postroom ", "\nUSAGE\n", "\nOPTIONS OF EVERY COMMAND\n", "\nEXAMPLES\n"):
+        assert heading in shown.out
+    for option in row(name).options:
+        assert option.names[-1] in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 130
+
+
+def test_help_of_a_command_in_each_way(desk: Desk) -> None:
+    shown = desk.run("help", "dead", "revive").out
+    assert shown == desk.run("dead", "revive", "-h").out
+    assert desk.run("help", "nonsense").code == 64
+    (told,) = desk.json("help", "send")["commands"]
+    assert told["name"] == "send"
+    assert {"names": ["--at"], "kind": "when"}.items() <= next(
+        o for o in told["options"] if o["names"] == ["--at"]
+    ).items()
+
+
+@pytest.fixture
+def prepared(desk: Desk) -> Desk:
+    """The room the examples speak of: a team, some letters, one of them held, one of them dead."""
+    with desk.room() as room:
+        for name in ("coder", "researcher", "reviewer", "planner", "tester"):
+            room.mailbox(name).register(scopes=["sorting"], capabilities=["python"])
+        coder, researcher = room.mailbox("coder"), room.mailbox("researcher")
+        coder.send("researcher", "Which sort is stable?", id="m-1", thread_tag="release")
+        coder.send("researcher", "And fast?", id="m-2")
+        researcher.reply("m-2", "Quicksort.", id="m-3")
+        coder.send("researcher", "Held.", id="m-5", priority="urgent")
+        room.mailbox("planner").send("coder", "Sort it.", id="m-4", kind="request", priority="high")
+        held = researcher.claim(lease=600)
+        assert held and held.delivery.lease
+        desk.environment["TOKEN"] = held.delivery.lease.token
+        room.mailbox("planner").send("tester", "Broken.", id="m-6")
+        room.mailbox("tester").read("m-6").reject("cannot be read")
+        (desk.home / "room.jsonl").write_bytes(b"".join(line + b"\n" for line in room.export()))
+    return desk
+
+
+@pytest.mark.parametrize(("name", "line"), EXAMPLES, ids=[line for _, line in EXAMPLES])
+def test_every_example_runs_as_it_stands(prepared: Desk, name: str, line: str) -> None:
+    if name == "export":
+        (prepared.home / "room.jsonl").unlink()
+    done = prepared.type(line)
+    assert (done.code, done.err) == (0, ""), done

@@ -1,0 +1,180 @@
+"""On a terminal: tables, colours, hints, an editor, progress. Nothing a peer writes gets loose, there or elsewhere."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from postroom.cli.answers import Screen
+from postroom.cli.escape import ago, body_lines, cut, one_line, width
+from postroom.cli.tables import table
+from postroom.clock import SystemClock
+from tests.cli.shell import Desk
+from tests.cli.terminal import Terminal, editor, show
+
+NASTY = "a\x1b[31mred\x07\x00\x9b\u202egnp.exe\u2066\u200b\u2028\x85end".replace("\x00", "")
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def test_an_inbox_is_a_table_in_colour_with_a_hint(desk: Desk) -> None:
+    desk.json("send", "bob", "--as", "ann", "--body", "first line\nsecond", "-p", "urgent", "--letter-id", "m-1")
+    code, shown = show(desk, "check", "--as", "bob", "--peek")
+    assert code == 0
+    assert "\x1b[1mID" in shown and "\x1b[31murgent" in shown
+    plain = ESCAPES.sub("", shown).splitlines()
+    assert plain[0].split() == ["ID", "AGE", "FROM", "PRIORITY", "STATE", "ABOUT"]
+    assert plain[1].split()[0] == "m-1" and plain[1].endswith("first line")
+    assert "postroom read ID shows one" in plain[2]
+
+
+def test_without_colour_where_nobody_wants_any(desk: Desk) -> None:
+    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    assert "\x1b" not in show(desk, "check", "--as", "bob", "--peek", NO_COLOR="1")[1]
+    assert "\x1b" not in show(desk, "check", "--as", "bob", "--peek", TERM="dumb")[1]
+    assert "\x1b" not in show(desk, "check", "--as", "bob", "--peek", "--color", "never")[1]
+    assert "\x1b" not in desk.run("check", "--as", "bob", "--peek").out
+    assert "\x1b" in desk.run("check", "--as", "bob", "--peek", "--color", "always").out
+
+
+def test_a_table_fits_the_terminal(desk: Desk) -> None:
+    desk.json("send", "bob", "--as", "ann", "--body", "日本語" * 60)
+    for columns in (80, 100):
+        _, shown = show(desk, "check", "--as", "bob", "--peek", columns=columns, NO_COLOR="1")
+        row = shown.splitlines()[1]
+        assert row.endswith("…")
+        assert width(row) <= columns
+
+
+def test_nothing_a_peer_writes_gets_loose(desk: Desk) -> None:
+    with desk.room() as room:
+        room.mailbox("ann").send(
+            "bob", NASTY, tags=["x\u202ey"], subject="s\u202ex", id="m-1", thread_tag="\u200bt"
+        )
+        room.mailbox("ann").send("bob", "no subject\n│ Id  forged\n" + NASTY, id="m-2")
+        room.mailbox("ann").register(description=NASTY.replace("\n", " "), scopes=["team"])
+    words = (("check", "--peek"), ("read", "m-1"), ("read", "m-2"), ("agents",), ("thread", "m-2"), ("digest",))
+    for command in words:
+        for shown in (show(desk, *command, "--as", "bob")[1], desk.run(*command, "--as", "bob").out):
+            assert not re.search("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u200b]", shown)
+            assert "\x1b" not in ESCAPES.sub("", shown)
+    _, shown = show(desk, "read", "m-2", "--as", "bob", NO_COLOR="1")
+    assert "│ │ Id  forged" in shown
+
+
+def test_errors_do_not_repeat_what_could_do_harm(desk: Desk) -> None:
+    done = desk.run("send", "bob\x1b[31m", "--as", "ann", "--body", "x")
+    assert "\x1b" not in done.err and "\\x1b" in done.err
+    _, shown = show(desk, "check")
+    assert "\x1b[1;31mpostroom:" in shown
+
+
+def test_an_empty_inbox_is_told_kindly(desk: Desk) -> None:
+    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    assert show(desk, "check", "--as", "ann") == (0, "No unread mail for ann.\n")
+    assert "Nobody has registered yet." in show(desk, "agents")[1]
+    assert show(desk, "wait", "--as", "ann", "-t", "0")[0] == 1
+
+
+def test_every_view_is_shown(desk: Desk) -> None:
+    desk.json("register", "--as", "ann", "--scope", "team")
+    sent = desk.json("send", "bob", "--as", "ann", "--body", "x", "--data", "1", "--kind", "request", "-s", "Hi")[
+        "id"
+    ]
+    desk.json("reply", sent, "--as", "bob", "--body", "y")
+    for command, said in {
+        ("read", sent): "Kind", ("threads",): "LETTERS", ("conversations",): "TURNS", ("room",): "Mailboxes",
+        ("room", "--settings"): "max_parts", ("agents",): "STATUS", ("agents", "show", "ann"): "Takes mail from",
+        ("thread", sent): "Subject", ("turns", "conv-general:default"): "WHO", ("changes",): "Cursor",
+        ("counts",): "URGENT", ("dead",): "No letters.", ("janitor",): "Nothing to do.", ("digest",): "unread",
+        ("claim",): "--token", ("send", "bob", "--body", "z"): "waits for the answer", ("version",): "SQLite",
+        ("conversation", "conv-general:default"): "TURNS", ("tagged", "none"): "No letters.",
+        ("export", "x.jsonl"): "Lines", ("init", "."): ".postroom",
+    }.items():  # fmt: skip
+        code, shown = show(desk, *command, "--as", "bob", columns=120)
+        assert (code, said in shown) == (0, True), (command, shown)
+
+
+def test_a_dead_letter_shows_why(desk: Desk) -> None:
+    sent = desk.json("send", "bob", "--as", "ann", "--body", "x")["id"]
+    assert "dead" in show(desk, "reject", sent, "--as", "bob", "--reason", "too hard")[1]
+    _, shown = show(desk, "dead", "show", sent, "--as", "bob")
+    assert shown.count("too hard") == 2
+    assert "postroom dead revive" in shown
+
+
+# -- an editor
+
+
+def test_a_letter_is_written_in_the_editor(desk: Desk) -> None:
+    code, shown = show(
+        desk, "send", "bob", "--as", "ann", EDITOR="false", VISUAL=editor(desk.home, "from the editor")
+    )
+    assert (code, "Sent " in shown) == (0, True)
+    assert desk.json("check", "--as", "bob")["letters"][0]["text"] == "from the editor"
+
+
+@pytest.mark.parametrize(("text", "ends"), [("", 0), ("  ", 0), ("something", 1)])
+def test_an_empty_text_or_a_failing_editor_sends_nothing(desk: Desk, text: str, ends: int) -> None:
+    code, shown = show(desk, "send", "bob", "--as", "ann", EDITOR=editor(desk.home, text, ends))
+    assert (code, "nothing was sent" in shown) == (1, True)
+    assert desk.json("check", "--as", "bob")["letters"] == []
+
+
+def test_what_was_written_is_kept_when_it_cannot_be_sent(desk: Desk) -> None:
+    code, shown = show(desk, "send", "no one", "--as", "ann", columns=300, EDITOR=editor(desk.home, "precious"))
+    assert code == 65
+    kept = re.search(r"your text is kept in (\S+)", shown)
+    assert kept
+    assert Path(kept[1]).read_text(encoding="utf-8") == "precious"
+    assert Path(kept[1]).is_relative_to(tempfile.gettempdir())
+
+
+def test_without_an_editor_a_person_is_told_what_to_do(desk: Desk) -> None:
+    code, shown = show(desk, "send", "bob", "--as", "ann")
+    assert (code, "set EDITOR" in shown) == (64, True)
+    assert desk.run("send", "bob", "--as", "ann", "--edit", stdin="x").code == 64
+
+
+# -- progress and Ctrl-C
+
+
+def test_long_commands_show_how_far_they_are_on_a_terminal_alone(desk: Desk) -> None:
+    with desk.room() as room:
+        for _ in range(5):
+            room.mailbox("ann").send("bob", "x")
+    code, shown = show(desk, "export", "a.jsonl")
+    assert (code, "exporting " in shown) == (0, True)
+    assert "importing [" in show(desk, "import", "a.jsonl", "--room", "other.db")[1]
+    assert "exporting" not in show(desk, "export", "b.jsonl", "--json")[1]
+    assert desk.run("export", "c.jsonl").err == ""
+
+
+def test_ctrl_c_on_the_keyboard_ends_a_wait(desk: Desk) -> None:
+    desk.json("register", "--as", "bob")
+    terminal = Terminal(desk, "wait", "--as", "bob", "--follow", "--timeout", "60")
+    desk.json("send", "bob", "--as", "ann", "--body", "ping")
+    terminal.read_until("ping")
+    terminal.type("\x03")
+    code, shown = terminal.finish()
+    assert (code, "interrupted" in shown, "Traceback" in shown) == (130, True, False)
+
+
+# -- pieces
+
+
+def test_widths_cuts_and_ages() -> None:
+    assert (width("abc"), width("日本"), width("e\u0301")) == (3, 4, 1)
+    assert (cut("abcdef", 4), cut("日本語", 4), cut("abc", 3)) == ("abc…", "日…", "abc")
+    now = SystemClock().now().wall
+    told = [ago(now.replace(microsecond=0).isoformat(), now), ago(None, now)]
+    assert told == ["just now", ""]
+    assert [one_line("a\nb\tc"), body_lines("a\n\x1bb")] == ["a\\nb c", ["│ a", "│ \\u{1b}b"]]
+    assert one_line("\ud800") == "\\ud800"
+
+
+def test_markdown_tables_hold_any_text() -> None:
+    screen = Screen(json=False, tables=False, colour=False, width=80, now=SystemClock().now().wall)
+    assert table(screen, ("A", "B"), [("x|y", "a\nb\\")]) == "| A | B |\n| --- | --- |\n| x\\|y | a\\\\nb\\\\ |\n"

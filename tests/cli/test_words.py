@@ -1,0 +1,170 @@
+"""From words to a command: forgiving where it is safe, plain where it is not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.cli.parse import parse
+from postroom.cli.table import FILE_OF, GROUPS, HIDDEN, everywhere, row
+from postroom.errors import Invalid, PostroomError
+
+
+def values(*words: str) -> dict[str, Any]:
+    return parse(words).values
+
+
+def test_options_may_stand_anywhere_and_in_every_form() -> None:
+    expected = {"as": "ann", "to": ["bob"], "subject": "x y", "json": True}
+    for words in (
+        ("--as", "ann", "send", "bob", "--subject", "x y", "--json"),
+        ("send", "--as=ann", "-s", "x y", "--json", "bob"),
+        ("--json", "send", "-sx y", "bob", "--as", "ann"),
+        ("send", "--json", "--as=ann", "--subject=x y", "--", "bob"),
+    ):
+        assert values(*words) == expected
+
+
+def test_words_after_two_dashes_are_no_options() -> None:
+    assert values("send", "--as", "a", "--", "--json", "-x")["to"] == ["--json", "-x"]
+    assert values("work", "--loop", "--", "ls", "-l", "--", "x")["command"] == ["ls", "-l", "--", "x"]
+
+
+def test_a_value_may_begin_with_a_dash_unless_it_is_an_option_itself() -> None:
+    assert values("send", "bob", "--subject", "-5 degrees")["subject"] == "-5 degrees"
+    assert values("send", "bob", "--subject=--json") == {"to": ["bob"], "subject": "--json"}
+    with pytest.raises(Invalid, match="needs a value"):
+        parse(("send", "bob", "--subject", "--json"))
+    assert values("send", "bob", "--body", "-")["body"] == "-"
+
+
+def test_commands_of_two_words() -> None:
+    assert parse(("dead",)).name == "dead"
+    assert parse(("dead", "revive", "a", "b")).values == {"id": ["a", "b"]}
+    assert parse(("agents", "show", "show")).values == {"name": "show"}
+    assert parse(("--version",)).name == "version"
+    assert parse(()).command is None
+
+
+def test_places_share_words() -> None:
+    assert values("forward", "m-1", "bob", "carol") == {"id": "m-1", "to": ["bob", "carol"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "hint"),
+    [
+        (("sned",), "command", "did you mean 'send'?"),
+        (("xyzzy",), "command", "postroom help"),
+        (("send", "--subjct", "x"), "--subjct", "did you mean '--subject'?"),
+        (("send", "--qqqqq"), "--qqqqq", "--help shows all"),
+        (("read",), "ID", "the letter's id"),
+        (("read", "a", "b"), "arguments", "quote a text that has blanks"),
+        (("fail", "a"), "--reason", "why"),
+        (("check", "--peek=yes"), "--peek", None),
+        (("check", "--as", "a", "--as", "b"), "--as", None),
+        (("check", "--as"), "--as", "--as=NAME"),
+        (("completion", "tcsh"), "SHELL", "bash, zsh, fish"),
+    ],
+)
+def test_mistakes_are_named_with_what_was_meant(words: tuple[str, ...], field: str, hint: str | None) -> None:
+    with pytest.raises(Invalid) as wrong:
+        parse(words)
+    assert (wrong.value.field, wrong.value.hint) == (field, hint)
+
+
+SPANS = [
+    ("90", 90.0),
+    ("90s", 90.0),
+    ("10m", 600.0),
+    ("1h30m", 5400.0),
+    ("1.5h", 5400.0),
+    ("2d", 172800.0),
+    ("1w", 604800.0),
+]
+
+
+@pytest.mark.parametrize(("said", "meant"), SPANS)
+def test_spans_of_time(said: str, meant: float) -> None:
+    assert values("wait", "--timeout", said)["timeout"] == meant
+    assert values("send", "bob", "--at", said)["at"] == meant
+
+
+def test_times() -> None:
+    told = values("send", "bob", "--at", "2030-01-31T09:00:00+02:00")["at"]
+    assert told == datetime(2030, 1, 31, 7, tzinfo=UTC)
+    assert values("send", "bob", "--at", "2030-01-31 09:00")["at"].tzinfo is not None
+    assert values("check", "--since", "2h")["since"] < datetime.now(UTC)
+
+
+BAD = [
+    ("wait", "--timeout", "soon"), ("wait", "--timeout", "-1"), ("wait", "--timeout", "1e5"),
+    ("wait", "--timeout", ""),
+    ("wait", "--timeout", "١٢"), ("send", "b", "--at", "yesterday"), ("send", "b", "--at", "2030-13-01"),
+    ("check", "--since", "99999999999w"), ("check", "-n", "-1"),
+    ("check", "-n", "1.5"), ("check", "-n", "٣"), ("check", "-n", "9" * 40), ("send", "b", "--data", "{"),
+    ("send", "b", "--data", "[" * 100_000), ("send", "b", "--data", '{"a":1,"a":2}'),
+    ("send", "b", "--data", "NaN"),
+    ("check", "--set", "lease"), ("check", "--set", "=1"), ("check", "--color", "blue"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", BAD, ids=lambda words: " ".join(words)[:40])
+def test_a_value_that_means_nothing_is_refused(words: tuple[str, ...]) -> None:
+    with pytest.raises(Invalid) as wrong:
+        parse(words)
+    assert wrong.value.field == {"-n": "--limit"}.get(words[-2], words[-2])
+
+
+OPTIONS = sorted(
+    {name for name in FILE_OF for option in (*row(name).options, *everywhere()) for name in option.names}
+)
+WORDS = st.one_of(
+    st.sampled_from([*FILE_OF, *OPTIONS, "--", "-", "--as=x", "m-1"]),
+    st.text(max_size=8),
+    st.text(alphabet=st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF), max_size=3),
+)
+
+
+def refused(words: list[str]) -> PostroomError | None:
+    try:
+        parse(words)
+    except PostroomError as error:
+        return error
+    return None
+
+
+@given(words=st.lists(WORDS, max_size=7))
+def test_any_words_are_understood_or_refused(words: list[str]) -> None:
+    error = refused(words)
+    assert error is None or error.field
+
+
+# -- the table itself
+
+
+def test_the_table_is_whole() -> None:
+    for title, (file, names) in GROUPS.items():
+        assert title and file
+        for name in names:
+            command = row(name)
+            assert command.name == name
+            assert command.summary and command.summary[0].islower() and not command.summary.endswith(".")
+            assert command.examples, name
+            assert command.json, name
+            for option in command.options:
+                assert option.help, (name, option.name)
+            named = [option.name for option in (*command.options, *everywhere())]
+            spelt = [spelling for option in (*command.options, *everywhere()) for spelling in option.names]
+            assert len(named) == len(set(named)), name
+            assert len(spelt) == len(set(spelt)), name
+    assert set(HIDDEN) == {"__complete"}
+
+
+@pytest.mark.parametrize("name", list(FILE_OF))
+def test_every_row_has_its_function(name: str) -> None:
+    module = __import__(f"postroom.cli.{FILE_OF[name]}", fromlist=["x"])
+    assert callable(getattr(module, f"run_{row(name).function}"))

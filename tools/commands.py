@@ -1,0 +1,128 @@
+"""Writes docs/commands.md from the command table. With --check it only says whether the page is true."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from postroom.cli.exits import MEANINGS
+from postroom.cli.manual import named, told, usage
+from postroom.cli.table import GROUPS, everywhere, row
+from postroom.cli.table.shape import Command, Option
+
+PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
+HEAD = """# Commands
+
+<!-- Written by `make docs` from the command table in src/postroom/cli/table. -->
+
+`postroom COMMAND [ARGUMENTS] [OPTIONS]`. `postroom help COMMAND` says the same as this page. Begin with
+[Postroom in ten minutes](ten-minutes.md).
+
+- [Every command](#every-command), [exit codes](#exit-codes), [JSON](#json), [letters](#letters), [errors](#errors-as-json)
+"""
+JSON = """## JSON
+
+With `--json` a command prints one document, or, where answers keep coming (`wait --follow`, `work --loop`), one on each
+line. Each has `schema` (now 1; it grows when a field changes its meaning or goes; new fields may come at any time) and
+`command`, and the fields its section names. All of them are always there; what is not known is `null`. Times are UTC,
+as `2030-01-31T09:00:00Z`.
+
+## Letters
+
+| field | |
+|---|---|
+| `id`, `sender`, `recipients`, `created_at`, `kind`, `subject`, `parts`, `priority`, `scope`, `expires_at`, `thread_tag`, `thread_id`, `conversation_id`, `in_reply_to`, `hops`, `trace`, `task`, `callback`, `context`, `attachments`, `tags`, `metadata`, `key`, `extra` | as in a [`Message`](reference.md#values); `priority` is a word, `recipients` have `address` and `kind` |
+| `text` | all text parts, as one text |
+| `thread` | the id of the thread's root letter |
+| `delivery` | where it lies in a mailbox: `mailbox`, `number`, `kind`, `state`, `revision`, `attempts`, `delivered_at`, `read_at`, `acked_at`, `dead_at`, `due_at`, `archived_at`, `expires_at`, `reason`, `history`, `arrived`, and `holder`, who claimed it |
+| `token`, `lease_seconds` | only from `claim`: the proof of holding it, and for how long |
+
+## Errors as JSON
+
+On standard error, `{"schema": 1, "error": {…}}` with `code`, `name`, `message`, `field`, `hint`, `temporary` (does the
+same again later help?), `key` (with which to send the same letter again) and `exit`. The names are those of
+[the library's errors](reference.md#errors), and these of the command line, each a kind of `Invalid` or `Refused`:
+`Usage` (code 1901, exit 64), `NoInput` (1902, 66), `CannotCreate` (1903, 73), `Misconfigured` (1904, 78), `Abandoned`
+(2901, 1).
+"""
+
+
+def page() -> str:
+    sections = [HEAD, _index(), _everywhere(), _exits(), JSON]
+    for title, (_, names) in GROUPS.items():
+        sections.append(f"## {title}\n")
+        sections += [_command(row(name)) for name in names]
+    return "\n".join(sections)
+
+
+def _index() -> str:
+    rows = [
+        f"| [`{name}`](#postroom-{name.replace(' ', '-')}) | {row(name).summary} |"
+        for _, names in GROUPS.values()
+        for name in names
+    ]
+    return "\n".join(["| command | |", "|---|---|", *rows, ""])
+
+
+def _everywhere() -> str:
+    about = (
+        "These options may stand before or after the command's own. `--` ends options: what follows are arguments."
+    )
+    return "\n".join(["## Every command", "", about, "", *_options(everywhere()), ""])
+
+
+def _exits() -> str:
+    rows = [f"| {code} | {meaning} |" for code, meaning in MEANINGS]
+    return "\n".join(["## Exit codes", "", "Those of sysexits.", "", "| code | |", "|---|---|", *rows, ""])
+
+
+def _command(command: Command) -> str:
+    lines = [f"### postroom {command.name}", "", f"`{usage(command)}`", "", f"{_sentence(command.summary)}", ""]
+    if command.about:
+        lines += [command.about, ""]
+    if command.options:
+        lines += [*_options(command.options), ""]
+    if command.json:
+        lines += [
+            "| JSON | |",
+            "|---|---|",
+            *(f"| {_fields(field)} | {_safe(what)} |" for field, what in command.json),
+            "",
+        ]
+    if command.exits:
+        lines += ["| exit | |", "|---|---|", *(f"| {code} | {meaning} |" for code, meaning in command.exits), ""]
+    if command.examples:
+        lines += ["```sh", *(f"{line}  # {what}" for line, what in command.examples), "```", ""]
+    return "\n".join(lines)
+
+
+def _options(options: tuple[Option, ...]) -> list[str]:
+    rows = [f"| `{_safe(named(option))}` | {_safe(told(option))} |" for option in options]
+    return ["| option | |", "|---|---|", *rows]
+
+
+def _fields(names: str) -> str:
+    return ", ".join(f"`{name}`" for name in names.split(", "))
+
+
+def _safe(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _sentence(summary: str) -> str:
+    return f"{summary[0].upper()}{summary[1:]}."
+
+
+def main() -> None:
+    true = page()
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == true:
+        print("the commands are as the table says")
+    elif "--check" in sys.argv:
+        raise SystemExit("docs/commands.md is not what the command table says: make docs")
+    else:
+        PAGE.write_text(true, encoding="utf-8")
+        print("written anew: commands.md")
+
+
+if __name__ == "__main__":
+    main()
