@@ -36,10 +36,10 @@ from .service import (
     directory,
     escalating,
     janitor,
-    naming,
     portable,
     present,
     reading,
+    renaming,
     search,
     templates,
     threads,
@@ -142,7 +142,7 @@ class Room:
 
     def rename(self, old: str, new: str) -> None:
         """Give an agent another name: all that is its own follows, and mail to the old name still arrives."""
-        naming.rename(self._office, self._principal, old, new)
+        renaming.rename(self._office, self._principal, old, new)
 
     # -- templates
 
