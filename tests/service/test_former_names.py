@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from postroom import Room, UnknownAgent
+from postroom import IdTaken, Room, UnknownAgent
 from postroom.store.sqlite import searching
+from tests.letters import everything
 from tests.rooms import FakeClock, House, addresses, spoken
 
 
@@ -58,6 +59,21 @@ def test_whoever_looks_under_the_old_name_is_told_the_new_one(house: House, verb
     with pytest.raises(UnknownAgent, match="'bob' is now 'bert'"):
         acts(room)[verb.replace("+", " ")]()
     assert house.store.cursor() == before
+
+
+def test_a_key_that_was_used_under_the_old_name_is_spent(house: House, room: Room) -> None:
+    bob = room.mailbox("bob")
+    first = [bob.send("ann", "x", key="k"), bob.give_task("ann", "y", key="t", session={"n": 1})]
+    room.rename("bob", "bert")
+    bert = room.mailbox("bert")
+    before = everything(house.store)
+    again = [bert.send("ann", "x", key="k"), bert.give_task("ann", "y", key="t", session={"n": 2})]
+    assert [(one.id, one.repeated) for one in again] == [(one.id, True) for one in first]
+    for send in (bert.send, bert.give_task):
+        with pytest.raises(IdTaken):
+            send("ann", "something else", key="k")
+    assert everything(house.store) == before
+    assert not bert.send("ann", "new", key="k2").repeated
 
 
 # -- search

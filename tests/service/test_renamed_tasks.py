@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
-from postroom import Invalid, NotAllowed, Room, State, TaskState, UnknownAgent, UnknownMessage
+from postroom import Invalid, NotAllowed, Room, State, Task, TaskState, UnknownAgent, UnknownMessage
 from postroom.model.record import ACTIVE, DUE, SESSION, TASKS
 from tests.rooms import FakeClock, House, addresses, texts
 
@@ -138,6 +139,36 @@ def test_whoever_holds_the_task_under_an_old_name_is_told_the_new_one(room: Room
             act()
     with pytest.raises(UnknownAgent, match="'anna'"):
         given.cancel("x")
+
+
+def test_no_task_is_lost_or_done_twice_while_a_name_changes(house: House) -> None:
+    room = house.room()
+    ids = [give(room) for _ in range(30)]
+    done: list[str] = []
+    begun = threading.Event()
+
+    def work() -> None:
+        name = "bob"
+        for id in ids:
+            for step in (Task.accept, Task.complete):
+                try:
+                    step(house.room().mailbox(name).task(id))
+                except UnknownAgent:
+                    name = "bert"
+                    step(house.room().mailbox(name).task(id))
+            done.append(id)
+            begun.set()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert begun.wait(30)
+    room.rename("bob", "bert")
+    worker.join(60)
+    assert done == ids
+    tasks = room.mailbox("ann").tasks(limit=100)
+    assert {(task.receiver, task.state) for task in tasks} == {("bert", TaskState.COMPLETED)}
+    assert len(tasks) == len(room.mailbox("bert").tasks(limit=100)) == 30
+    assert house.store.keys(ACTIVE) == house.store.keys(TASKS + "bob") == []
 
 
 # -- who may give one

@@ -121,6 +121,8 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahea
 def _way_of_first(office: Office, sender: str, key: str) -> dict[str, Any] | None:
     """How the letter that used this key before found its way, even if it is deleted by now."""
     sent = office.store.sent(sender, key)
+    if sent is not None and sent.message.sender != sender:  # renamed since: the store knows that letter by its id
+        return way_of(sent.message) | {"sender": sent.message.sender, "id": sent.message.id}
     if sent is not None:
         return way_of(sent.message)
     spent = office.store.records(SPENT, spent_key(sender, key))

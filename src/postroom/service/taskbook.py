@@ -179,7 +179,7 @@ def was_sent(office: Office, message: Message) -> bool:
     """Will the store find that it has this letter already?"""
     store, key = office.store, message.key or message.id
     return (
-        store.sent(message.sender, key) is not None
+        store.sent(resident(office, message.sender), key) is not None
         or bool(store.records(FORGOTTEN, message.id))
         or bool(store.records(SPENT, spent_key(message.sender, key)))
     )
