@@ -136,7 +136,7 @@ class Room:
 
     def rename(self, old: str, new: str) -> None:
         """Give an agent another name: all that is its own follows, and mail to the old name still arrives."""
-        service.naming.rename(self._office, self._principal, old, new)
+        service.renaming.rename(self._office, self._principal, old, new)
 
     # -- templates
 

@@ -13,6 +13,7 @@ from postroom.errors import DeadlinePassed, HopsSpent, LoopDetected, NotAllowed,
 from postroom.model import delivery as moves
 from postroom.model.card import Beat, Card, Status, Warmth
 from postroom.model.delivery import Delivery, State, open_delivery
+from postroom.model.guard import Guard
 from postroom.model.message import FIRST_HOPS, TaskNote
 from postroom.model.task import open_task
 from postroom.policy.admission import check_admission, check_allowed, check_expiry, check_pace, lacking, refusal
@@ -230,21 +231,24 @@ def test_a_limit_that_would_break_a_promise_is_refused(wrong: dict[str, Any]) ->
 # -- tasks
 
 
-ALLOWED: dict[str, Any] = {"allow_from": ("*",), "busy_with": ("t1",), "most": 2, "now": NOW}
+ALLOWED: dict[str, Any] = {"giver": ("ann", "anna"), "guard": Guard(), "busy_with": ("t1",), "most": 2, "now": NOW}
 
 
 @pytest.mark.parametrize(
     ("changed", "refused", "word"),
     [
         ({}, None, ""),
-        ({"allow_from": ("ANN",)}, None, ""),
-        ({"allow_from": ("cleo",)}, NotAllowed, "unauthorized"),
-        ({"allow_from": ()}, NotAllowed, "unauthorized"),
+        ({"guard": Guard(allow=("ANN",))}, None, ""),
+        ({"guard": Guard(allow=("cleo",))}, NotAllowed, "unauthorized"),
+        ({"guard": Guard(allow=())}, NotAllowed, "unauthorized"),
+        ({"guard": Guard(allow=("Anna",))}, None, ""),
+        ({"guard": Guard(block=("anna",))}, NotAllowed, "unauthorized"),
+        ({"guard": Guard(block=("cleo",))}, None, ""),
         ({"now": after(59)}, None, ""),
         ({"now": after(60)}, DeadlinePassed, "deadline"),
         ({"busy_with": ("t1", "t2")}, QuotaFull, "quota"),
         ({"most": 0, "busy_with": ()}, QuotaFull, "quota"),
-        ({"allow_from": (), "now": after(60), "most": 0}, NotAllowed, "unauthorized"),
+        ({"guard": Guard(allow=()), "now": after(60), "most": 0}, NotAllowed, "unauthorized"),
         ({"now": after(60), "most": 0}, DeadlinePassed, "deadline"),
     ],
 )

@@ -127,10 +127,25 @@ def test_nobody_stands_above_the_top(room: Room) -> None:
 
 
 def test_a_refused_question_leaves_nothing_behind(house: House, room: Room) -> None:
-    room.mailbox("coo").block("ann")
+    for name in ("coo", "human"):
+        room.mailbox(name).block("ann")
     with pytest.raises(NotAllowed):
-        room.mailbox("ann").escalate("x", reason="blocked")
+        room.mailbox("ann").escalate("x", reason="blocked", ladder=["coo", "human"])
     assert room.escalations() == []
+
+
+def test_a_question_begins_at_the_first_rung_that_takes_it(room: Room, clock: FakeClock) -> None:
+    ann, ladder = room.mailbox("ann"), ["lead", "coo", "human"]
+    room.mailbox("lead").block("ann")
+    sent = ann.escalate("x", reason="blocked", ladder=ladder, key="k")
+    assert addresses(sent.message) == ["coo"]
+    assert only(room.escalations()).waits_for == "coo"
+    assert room.mailbox("lead").escalations() == []
+    assert climb(room, clock) == 1
+    assert only(room.escalations()).waits_for == "human"
+    room.mailbox("coo").block("ann")
+    room.mailbox("lead").unblock("ann")
+    assert ann.escalate("x", reason="blocked", ladder=ladder, key="k").repeated  # whoever takes it by now
 
 
 def test_the_same_key_escalates_once_also_when_it_is_over(room: Room) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -238,3 +239,29 @@ def test_a_round_tells_how_far_it_is(house: House, clock: FakeClock) -> None:
     told: list[tuple[int, int]] = []
     assert room.sweep(progress=lambda *at: told.append(at)).purged == 300
     assert told == [(200, 300), (300, 300)]
+
+
+@pytest.mark.parametrize("how", [{"keep": 0}, {"older_than": 0}, {"older_than": 0, "keep": 0}, {}])
+def test_letters_of_tasks_and_questions_that_go_on_are_spared(
+    house: House, clock: FakeClock, how: dict[str, Any]
+) -> None:
+    room = house.room(retain_for=60, retain_count=1)
+    ann, bob = room.mailbox("ann"), room.mailbox("bob")
+    goes_on, over = (ann.give_task("bob", text).id for text in ("goes on", "over"))
+    asked = ann.escalate("May I?", reason="blocked", ladder=["lead", "coo"])
+    for id in (goes_on, over):
+        bob.task(id).accept()
+    bob.task(over).complete()
+    for name in ("ann", "lead"):
+        for letter in room.mailbox(name).check():
+            letter.ack()
+    clock.advance(61)
+    purged = room.purge(**how)
+    assert purged > 0
+    kept = house.store.get((goes_on, over, asked.id))
+    assert set(kept) == {goes_on, asked.id}
+    bob.task(goes_on).complete()
+    assert [one.waits_for for one in room.escalations()] == ["lead"]
+    clock.advance(4 * 3600)
+    assert room.sweep().climbed == 1
+    assert "May I?" in room.mailbox("coo").check()[0].text

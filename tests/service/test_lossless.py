@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 import postroom
-from postroom import Handoff, Room
-from postroom.model.delivery import State
+from postroom import Handoff, Room, Task, TaskState
+from postroom.model import record
+from postroom.model.delivery import Delivery, State
 from postroom.model.query import LetterQuery, Query
-from postroom.model.record import BEAT, CARD, FORGOTTEN, GUARD, MEMBER, SPENT
+from postroom.model.record import CLOSED_ESCALATION, DUE, FORMER, MEMBER, OPEN_ESCALATION, SESSION, TASKS, TEMPLATE
 from postroom.store.base import Store
 from tests.contract.stores import STORES
 from tests.rooms import FakeClock, House
@@ -30,7 +31,7 @@ EVERY_FIELD: dict[str, Any] = {
 
 def fill(house: House) -> Room:
     """Everything a room can hold."""
-    room, clock = house.room(retain_for=10_000), house.clock
+    room, clock = house.room(retain_for=10_000, escalation_after=30), house.clock
     ann, bob, carol = (room.mailbox(name) for name in ("ann", "team/bob", "carol"))
     ann.register(display_name="Ann", capabilities=["sort"], scopes=["team", "red"], metadata={"k": [1]})
     bob.register(allow_from=["ann", "carol", "postmaster"], max_concurrent_tasks=0, model="m", program="p")
@@ -49,6 +50,9 @@ def fill(house: House) -> Room:
     clock.advance(2)
     room.sweep()
     _leave_only_names(room)
+    _give_tasks(room)
+    _escalate(room, clock)
+    _rename_and_take_back(room)
     return room
 
 
@@ -74,6 +78,67 @@ def _move_some(room: Room, clock: FakeClock) -> None:
     carol.check()
 
 
+def _give_tasks(room: Room) -> None:
+    """One in each state, with sessions and deadlines; one for a skill."""
+    ann, worker = room.mailbox("ann"), room.mailbox("worker")
+    worker.register(capabilities=["dig"], scopes=["team"], max_concurrent_tasks=9)
+    steps: dict[str, list[Callable[[Task], object]]] = {
+        "accepted": [Task.accept],
+        "working": [Task.accept, Task.start],
+        "input_required": [Task.accept, Task.start, lambda task: task.ask("Which?")],
+        "completed": [Task.accept, Task.complete],
+        "failed": [Task.accept, lambda task: task.fail("no")],
+        "rejected": [lambda task: task.reject("no")],
+        "pending": [],
+    }
+    for state, way in steps.items():
+        id = ann.give_task("worker", state, deadline=7000, session={"chat": state}, key=f"task {state}").id
+        for step in way:
+            step(worker.task(id))
+    canceled = ann.give_task("worker", "canceled").id
+    worker.task(canceled).accept(ack=False)
+    ann.task(canceled).cancel("never mind")
+    ann.give_task("any:dig", "whoever can", session={"n": 1})
+    room.save_template("sort", subject="Sort {what}", body="Please sort {what}.", kind="task")
+
+
+def _escalate(room: Room, clock: FakeClock) -> None:
+    """One that climbed and is open, one that is answered, one that is resolved."""
+    ann = room.mailbox("ann")
+    ann.escalate("open", reason="blocked", ladder=["lead", "coo", "human"], key="esc")
+    clock.advance(31)
+    room.sweep()
+    room.mailbox("lead").reply(ann.escalate("answered", reason="question", ladder=["lead", "coo"]).id, "yes")
+    room.sweep()
+    ann.escalate("resolved", reason="risk", ladder=["lead", "coo"], id="esc-3")
+    (one,) = [e for e in room.escalations() if "esc-3" in e.letters]
+    room.mailbox("lead").resolve(one.id)
+
+
+def _rename_and_take_back(room: Room) -> None:
+    """Guards and names; letters and tasks that were taken back, seen and unseen; the human's other names."""
+    ann, worker = room.mailbox("ann"), room.mailbox("worker")
+    worker.block("eve")
+    worker.block("zoe")
+    for text in ("seen", "unseen"):
+        id = ann.give_task("worker", text, deadline=60).id
+        if text == "seen":
+            worker.read(id)
+        ann.unsend(id)
+    ann.unsend(ann.send("worker", "for later", at=600).id)
+    for name in ("user", "ceo", "human"):
+        ann.send(name, f"to {name}")
+    for old, new in (
+        ("worker", "digger"),
+        ("digger", "miner"),
+        ("lead", "chief"),
+        ("zoe", "Zoe"),
+        ("ann", "anna"),
+    ):
+        room.rename(old, new)
+    room.mailbox("anna").send("worker", "to the old name")
+
+
 def _leave_only_names(room: Room) -> None:
     """Names of which no letter is left: one that wrote, one that was only written to."""
     gone = room.mailbox("ghost-writer").send("ghost-reader", "gone", key="gone")
@@ -84,16 +149,23 @@ def _leave_only_names(room: Room) -> None:
         room.mailbox("ghost-writer").purge(notice.id)
 
 
+def _places(store: Store) -> list[Delivery]:
+    return sorted((f.delivery for f in store.find(Query())), key=lambda d: (d.number, d.mailbox))
+
+
 def everything(store: Store) -> dict[str, object]:
     """All that a room holds, but for numbers and revisions of records, which are its own."""
-    found = store.find(Query(order="age"))
-    places = sorted(found, key=lambda f: (f.delivery.number, f.delivery.mailbox))
-    kinds = (CARD, BEAT, GUARD, f"{MEMBER}team", f"{MEMBER}red", FORGOTTEN, SPENT)
+    names = [value for name, value in vars(record).items() if name.isupper()]
+    kinds = [kind for kind in names if not kind.endswith(":")]
+    kinds += [f"{MEMBER}{scope}" for scope in ("team", "red")] + [TASKS + name for name in store.mailboxes()]
     return {
         "letters": [letter.message for letter in store.letters(LetterQuery())],
-        "deliveries": [replace(f.delivery, number=0, arrived=0) for f in places],
-        "records": [replace(record, revision=0) for kind in kinds for record in store.records(kind)],
+        "deliveries": [replace(delivery, number=0, arrived=0) for delivery in _places(store)],
+        "records": [replace(held, revision=0) for kind in kinds for held in store.records(kind)],
         "names": (store.mailboxes(), store.known()),
+        "spellings": [
+            store.spelling(name) for name in ("worker", "digger", "miner", "ann", "LEAD", "zoe", "user")
+        ],
         "threads": sorted(store.threads(None, 1000)),
         "conversations": sorted(store.conversations(None, None, 1000)),
         "tally": store.tally(None),
@@ -140,6 +212,11 @@ def test_the_room_to_export_holds_everything(house: House) -> None:
         "file",
         "reference",
     }
+    tasks = house.room().mailbox("anna").tasks(limit=100)
+    assert {task.state for task in tasks} == set(TaskState)
+    assert {task.reason for task in tasks} >= {"unsent", "never mind"}
+    for kind in (OPEN_ESCALATION, CLOSED_ESCALATION, DUE, SESSION, FORMER, TEMPLATE):
+        assert store.keys(kind), kind
     assert {"ghost-reader", "ghost-writer"} <= set(store.mailboxes())
     assert "ghost-reader" not in store.known()
     assert "ghost-writer" in store.known()
@@ -152,10 +229,29 @@ def test_mail_goes_on_in_the_copy_as_in_the_original(house: House, clock: FakeCl
     clock.advance(timedelta(hours=2).total_seconds())
     for room in (house.room(), copy):
         room.sweep()
-    originals, copies = (
-        [f.delivery for f in r._office.store.find(Query(order="age"))] for r in (house.room(), copy)
-    )
+    originals, copies = (_places(room._office.store) for room in (house.room(), copy))
     assert [(d.mailbox, d.state, d.reason) for d in originals] == [(d.mailbox, d.state, d.reason) for d in copies]
+
+
+def test_tasks_and_questions_go_on_in_the_copy(house: House, clock: FakeClock) -> None:
+    fill(house)
+    copy = Room(STORES[0].open(house.folder, clock.moment.boot), house.room().settings, clock=clock)
+    copy.load(house.room().export())
+    anna, miner = copy.mailbox("anna"), copy.mailbox("miner")
+    pending = {task.standing.subject or task.id: task for task in miner.tasks(states="pending")}
+    assert len(pending) == 2  # one by name, one for its skill
+    for task in pending.values():
+        miner.task(task.id).accept()
+        miner.task(task.id).complete("done")
+        assert anna.task(task.id).state is TaskState.COMPLETED
+        assert anna.task(task.id).session
+    (asked,) = anna.escalations()
+    copy.mailbox("coo").reply(asked.letters[-1], "yes")
+    assert anna.escalations() == []
+    with pytest.raises(postroom.UnknownAgent, match="'digger' is now 'miner'"):
+        copy.mailbox("digger").tasks()
+    with pytest.raises(postroom.NotAllowed):
+        copy.mailbox("Zoe").send("worker", "x")
 
 
 def test_a_name_without_mail_is_still_taken_in_the_copy(house: House, clock: FakeClock) -> None:
@@ -163,9 +259,9 @@ def test_a_name_without_mail_is_still_taken_in_the_copy(house: House, clock: Fak
     copy = Room(STORES[0].open(house.folder, clock.moment.boot), house.room().settings, clock=clock)
     copy.load(house.room().export())
     with pytest.raises(postroom.LookAlike):
-        copy.mailbox("ann").send("Ghost-Reader", "x")
-    assert copy.mailbox("ann").send("ghost-writer", "x").unknown == ()
-    assert copy.mailbox("ann").send("ghost-reader", "x").unknown == ("ghost-reader",)
+        copy.mailbox("anna").send("Ghost-Reader", "x")
+    assert copy.mailbox("anna").send("ghost-writer", "x").unknown == ()
+    assert copy.mailbox("anna").send("ghost-reader", "x").unknown == ("ghost-reader",)
 
 
 def test_export_and_import_tell_how_far_they_are(house: House, clock: FakeClock) -> None:

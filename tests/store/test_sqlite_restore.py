@@ -11,8 +11,10 @@ import pytest
 
 import postroom
 from postroom import BadStore, Conflict, Damaged, Invalid, Resync, SchemaTooNew, StoreBusy, StoreFailing
-from postroom.store.sqlite import ground, holders, restoring
-from tests.rooms import texts
+from postroom.store.sqlite import ground, holders, restoring, searching
+from tests.contract.stores import STORES
+from tests.rooms import FakeClock, House, spoken, texts
+from tests.service.test_lossless import everything, fill
 from tests.store.helpers import database, mode
 
 HOLD = """
@@ -84,6 +86,36 @@ def test_the_restored_room_takes_mail_and_is_healthy(room: Path) -> None:
         opened.mailbox("ann").send("bob", "third")
         assert opened.doctor(full=True).is_healthy
     assert read(room) == ["first", "third"]
+
+
+def test_tasks_names_and_words_come_back_and_what_came_later_is_not_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index of words lies beside the room and is in no backup: it may know letters of the other life."""
+    monkeypatch.setattr(searching, "FEW", 0)
+    house = House(STORES[1], tmp_path, FakeClock())
+    room = fill(house)
+    room.sweep()
+    room.backup(tmp_path / "copy.db")
+    before = everything(house.store)
+    for number in range(3):
+        room.mailbox("anna").send("worker", f"came later {number}")
+    room.rename("miner", "smith")
+    assert room.sweep().indexed
+    house.store.close()
+    report = postroom.restore(tmp_path / "copy.db", tmp_path / "room.db", overwrite=True)
+    assert report.kept
+    house.reopen()
+    assert everything(house.store) == before
+    room = house.room()
+    assert room.search("later -for") == []
+    assert spoken(room.mailbox("miner").search("from:anna name")) == ["to the old name"]
+    room.mailbox("anna").send("digger", "came after the restore")
+    room.sweep()
+    assert spoken(room.search("came -late")) == ["came after the restore"]
+    assert spoken(room.search("restore")) == ["came after the restore"]
+    assert room.doctor(full=True).is_healthy
+    house.store.close()
 
 
 def test_a_room_that_another_process_has_open_is_left_alone(room: Path) -> None:

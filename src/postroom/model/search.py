@@ -69,6 +69,11 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     unwanted: Marks = Marks()
     after: datetime | None = None  # written at this time or later
     before: datetime | None = None  # written earlier than this
+    one_agent: tuple[tuple[str, ...], ...] = ()  # names, folded, that are or were one agent's
+
+    def names_of(self, name: str) -> tuple[str, ...]:
+        """All names of the agent that is or was called so."""
+        return next((names for names in self.one_agent if name in names), (name,))
 
 
 def read_query(text: Any, now: datetime) -> SearchQuery:

@@ -58,10 +58,18 @@ def check_pace(rate: int, earlier: datetime | None, now: datetime) -> None:
 
 
 def check_admission(
-    task: Standing, *, allow_from: Sequence[str], busy_with: Sequence[str], most: int, now: datetime
+    task: Standing,
+    *,
+    giver: Sequence[str],
+    guard: Guard,
+    busy_with: Sequence[str],
+    most: int,
+    now: datetime,
 ) -> None:
-    """Refuse a task whose giver is not allowed, whose deadline is over, or that is one too many."""
-    check_allowed(task.giver, task.receiver, allow_from)
+    """Refuse a task whose giver is not allowed, whose deadline is over, or that is one too many. `giver`: its
+    names, as `check_guard` asks for them.
+    """
+    check_guard(giver, task.receiver, guard)
     if task.deadline is not None and task.deadline <= now:
         raise DeadlinePassed(f"the task was due at {task.deadline.isoformat()}", field="deadline")
     if len(busy_with) >= most:

@@ -8,36 +8,42 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
     authorize  who may do what: the table
     given      numbers and lists as callers say them
     records    find a small record, write it as it was found
+    naming     what somebody is called now and was called before
+    renaming   another name for an agent: all that is kept by name follows
+
     compose    from what a caller says to a checked letter
     files      files enclosed in letters
-    naming     what somebody is called now and was called before; rename
+    templates  letters written beforehand, with places for values
     addressing who gets a letter: whoever can do it, and the guards at the doors
     sending    send, reply, forward, broadcast, handoff
+    unsending  taking a letter back before somebody works on it
+
     reading    check, read, counts, wait
     waiting    look, sleep until a bell rings, look again
+    threads    threads, conversations, turns
+    search     letters by what they say
+    present    letters as text for prompts
+
     moving     find, step, commit; what time did to deliveries
     holding    claim, renew, ack, fail, release
     dead       dead letters
-    unsending  taking a letter back before somebody works on it
     bouncing   notices to the sender of a letter that died
-    threads    threads, conversations, turns
-    guarding   allow lists, and names whose mail is refused
-    escalating escalate, escalations, resolve
-    climbing   what becomes of escalations that nobody answers
-    search     letters by what they say
+
     directory  cards, heartbeats, presence
+    guarding   allow lists, and names whose mail is refused
     tasks      give a task, find it again, list them
     task_moves take a task on, finish it, cancel it; admission
     taskbook   where each task stands, kept in the commit of its letters
     overdue    notices to the giver of a task that is not over at its deadline
+    escalating escalate, escalations, resolve
+    climbing   what becomes of escalations that nobody answers
+
     janitor    what time does when nobody looks: leases, expiry, archive, retention
     portable   a whole room as JSON lines; portable_records: its records
-    templates  letters written beforehand, with places for values
     copying    backups
     counting   a room in numbers, and how its mail flows
     tracing    the life of one letter
     doctor     the health of a room, and repairs that are safe
-    present    letters as text for prompts
 """
 
 from __future__ import annotations
@@ -56,10 +62,10 @@ if TYPE_CHECKING:
         guarding,
         holding,
         janitor,
-        naming,
         portable,
         present,
         reading,
+        renaming,
         search,
         sending,
         tasks,
@@ -79,10 +85,10 @@ __all__ = [
     "guarding",
     "holding",
     "janitor",
-    "naming",
     "portable",
     "present",
     "reading",
+    "renaming",
     "search",
     "sending",
     "tasks",

@@ -5,23 +5,24 @@ It looks and the letter is written with nobody in between, so two senders do not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from ..errors import NotAllowed, QuotaFull, UnknownAgent
 from ..model.delivery import State
-from ..model.guard import Guard, guard_from
+from ..model.guard import OPEN_DOOR, Guard, guard_from
 from ..model.message import Message, Recipient, is_any, same_name
 from ..model.names import ANY, fold
 from ..model.query import Query
 from ..model.record import CARD, GUARD
 from ..policy.admission import check_guard
+from ..policy.hops import without_letter
 from ..policy.presence import is_routable
 from ..policy.routing import Candidate, least_busy
 from ..store.base import FEW, Post
 from .directory import agent_of
-from .naming import moved, names_of
+from .naming import moved, names_of, resident
 from .office import Office
 
 
@@ -53,6 +54,15 @@ def routed_to(office: Office, message: Message) -> Message:
     return replace(message, recipients=(*named, *(other for other in others if other.kind != "bcc")))
 
 
+def without_it(office: Office, letter: Message, targets: Sequence[str]) -> list[str]:
+    """Those of `targets` who do not have the letter, whatever they were called when it was sent."""
+    strangers = without_letter(letter, targets)
+    if not strangers or len(strangers) > FEW:
+        return strangers
+    names = {name: names_of(office, resident(office, name)) for name in strangers}
+    return [name for name in strangers if len(without_letter(letter, names[name])) == len(names[name])]
+
+
 def _check_guards(office: Office, post: Post, *, ask: bool) -> dict[str, str]:
     """Pass, or a refusal. Says which of these names are given up, and for which.
 
@@ -65,26 +75,25 @@ def _check_guards(office: Office, post: Post, *, ask: bool) -> dict[str, str]:
         mailboxes = [name for name in mailboxes if name in guards] if guards else []
     gone: dict[str, str] = {}
     for mailbox in mailboxes:
-        guard = _guard_at(office, mailbox)
-        if guard is not None and guard.moved_to is not None:
+        guard = guard_at(office, mailbox)
+        if guard.moved_to is not None:
             gone[mailbox] = guard.moved_to
-        elif guard is not None and ask:
+        elif ask and guard is not OPEN_DOOR:
             _ask(office, guard, sender, mailbox)
     if sender in gone:
         raise moved(sender, gone[sender], "sender")
     return gone
 
 
-def _guard_at(office: Office, mailbox: str) -> Guard | None:
+def guard_at(office: Office, mailbox: str) -> Guard:
     found = office.store.records(GUARD, mailbox)
-    return guard_from(found[0].value) if found else None
+    return guard_from(found[0].value) if found else OPEN_DOOR
 
 
-def check_guard_at(office: Office, sender: str, mailbox: str) -> None:
-    """Pass, or NotAllowed, as the guard at this door says."""
-    guard = _guard_at(office, mailbox)
-    if guard is not None:
-        _ask(office, guard, sender, mailbox)
+def check_guard_at(office: Office, sender: str, name: str) -> None:
+    """Pass, or NotAllowed, as the guard at the door of this agent says, wherever that is today."""
+    mailbox = resident(office, name)
+    _ask(office, guard_at(office, mailbox), sender, mailbox)
 
 
 def _ask(office: Office, guard: Guard, sender: str, mailbox: str) -> None:
@@ -104,7 +113,8 @@ def _sent_on(post: Post, gone: Mapping[str, str]) -> Post:
 def _routed(office: Office, post: Post) -> Post:
     """The letter with an agent's mailbox in the place of each `any:`. Never one that has it already."""
     message = post.message
-    taken = {fold(name) for name in (message.sender, *message.trace, *post.copies)}
+    went = [resident(office, name) for name in message.trace]  # who was renamed since is still the same
+    taken = {fold(name) for name in (message.sender, *went, *post.copies)}
     taken |= {fold(delivery.mailbox) for delivery in post.deliveries}
     deliveries = []
     for delivery in post.deliveries:

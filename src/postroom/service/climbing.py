@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from ..errors import NotAllowed, StaleRevision
+from ..errors import StaleRevision
 from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
 from ..model.escalation import ESCALATION, Escalation
@@ -17,8 +17,7 @@ from ..model.parts import Part, data, text
 from ..model.record import CLOSED_ESCALATION, OPEN_ESCALATION
 from ..policy.ladder import after_climb, time_to_climb
 from ..store.base import Post, Write
-from .addressing import check_guard_at
-from .escalating import as_it_is, close, span
+from .escalating import as_it_is, close, span, takes
 from .office import POSTMASTER, Office
 from .records import find_record, put_record
 
@@ -44,6 +43,12 @@ def forget_closed(office: Office, now: datetime) -> None:
         if closed_at is not None and closed_at < cutoff:
             with suppress(StaleRevision):  # another janitor was quicker
                 office.store.commit([put_record(CLOSED_ESCALATION, record.key, None, record)])
+
+
+def letters_of_open(office: Office) -> list[str]:
+    """The letters of questions that wait for an answer."""
+    waiting = (convert(record.value, Escalation) for record in office.store.records(OPEN_ESCALATION))
+    return [id for one in waiting for id in one.letters]
 
 
 def _look_after(office: Office, id: str, now: datetime) -> bool:
@@ -90,23 +95,15 @@ def _climb(office: Office, one: Escalation, now: datetime) -> tuple[Escalation, 
 
 def _next_rung(office: Office, one: Escalation) -> int | None:
     for place in range(one.rung + 1, len(one.rungs)):
-        if _takes(office, one.asker, one.rungs[place]):
+        if takes(office, one.asker, one.rungs[place]):
             return place
     return None
-
-
-def _takes(office: Office, asker: str, name: str) -> bool:
-    try:
-        check_guard_at(office, asker, name)
-    except NotAllowed:
-        return False
-    return True
 
 
 def _letter(office: Office, one: Escalation, place: int, note: str, now: datetime) -> Message:
     """The question once more, from its asker, to the next rung; those below get a copy, and so the answer."""
     first = office.store.get(one.letters[:1])[one.letters[0]].message
-    below = [name for name in one.rungs[:place] if _takes(office, one.asker, name)]
+    below = [name for name in one.rungs[:place] if takes(office, one.asker, name)]
     recipients = (Recipient(one.rungs[place]), *(Recipient(name, "cc") for name in below))
     spelt = {_spelt(office, r.address): r.kind for r in reversed(recipients)}  # each once, the next rung as `to`
     return replace(

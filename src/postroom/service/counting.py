@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from ..errors import Invalid, Resync
 from ..model.delivery import State
 from ..model.message import Priority
-from ..model.query import LetterQuery, Moment
+from ..model.query import LetterQuery, Moment, Query
 from ..model.record import CARD
 from ..model.stats import AgentFlow, Flow, Settled, Stats, Tally, Traffic
 from .authorize import Principal, authorize
@@ -48,7 +50,8 @@ def mailbox_stats(office: Office, caller: Principal, mailbox: str) -> Tally:
     let_time_pass(office, office.now(), (mailbox,))
     counted = office.store.tally(mailbox)
     if counted:
-        return counted[0]
+        shown = office.store.count(Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True))
+        return replace(counted[0], dead=sum(shown.values()))
     check_spelling(office, mailbox)
     return Tally(mailbox=mailbox, unread=dict.fromkeys(Priority, 0))
 

@@ -99,6 +99,7 @@ def _dead(office: Office, mailbox: str, ids: Sequence[str]) -> list[Found]:
     if not ids:
         raise Invalid("no letter is named", field="id", hint="give the ids of dead letters")
     if missing:
+        check_not_moved(office, mailbox, "mailbox")
         raise UnknownMessage(f"no dead letter {min(missing)!r} in {mailbox!r}", field="id")
     return found
 

@@ -143,7 +143,8 @@ def _backlog(office: Office, caller: Principal, _repair: bool) -> Iterator[Findi
     waiting = {name for name, tally in tallies.items() if tally.backlog}
     gone = sorted(name for name in waiting if present.get(name) in {Warmth.GONE, Warmth.EXPIRED})
     strangers = sorted(waiting - set(office.store.known()))
-    dead = sorted(name for name, tally in tallies.items() if tally.dead)
+    dead = {name: _dead_at(office, name) for name, tally in tallies.items() if tally.dead}
+    dead = {name: many for name, many in sorted(dead.items()) if many}
     if gone:
         yield note(
             "backlog", f"mail waits for agents that are gone: {_few(gone)}", "start them, or read it yourself"
@@ -152,12 +153,20 @@ def _backlog(office: Office, caller: Principal, _repair: bool) -> Iterator[Findi
         hint = "a typing error, or an agent that has not started yet"
         yield note("backlog", f"mail waits for names nobody has heard from: {_few(strangers)}", hint)
     if dead:
-        many = sum(tally.dead for tally in tallies.values())
+        many = sum(dead.values())
         yield note(
-            "backlog", f"{many} dead letters lie at {_few(dead)}", "look at them with dead(), revive or purge"
+            "backlog",
+            f"{many} dead letters lie at {_few(list(dead))}",
+            "look at them with dead(), revive or purge",
         )
     if not (gone or strangers or dead):
         yield ok("backlog", f"{sum(tally.backlog for tally in tallies.values())} letters are open")
+
+
+def _dead_at(office: Office, mailbox: str) -> int:
+    """As its owner sees them: not those that were taken back unseen."""
+    query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True)
+    return sum(office.store.count(query).values())
 
 
 def _few(names: Sequence[str]) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 from msgspec.structs import replace
 
-from ..errors import Invalid, Missing
+from ..errors import Invalid, Missing, NotAllowed
 from ..model.codec import convert, to_plain
 from ..model.delivery import UNSENT
 from ..model.escalation import ESCALATION, Escalation
@@ -23,11 +24,13 @@ from ..model.query import LetterQuery, Query
 from ..model.record import CLOSED_ESCALATION, OPEN_ESCALATION
 from ..policy.ladder import rungs_above, time_to_climb, urgency
 from ..store.base import Post, Write
+from .addressing import check_guard_at
 from .authorize import Principal, authorize
 from .compose import Draft, pieces
 from .given import listed
-from .naming import names_of
+from .naming import names_of, resident
 from .office import POSTMASTER, Office
+from .reading import check_spelling
 from .records import find_record, put_record
 from .sending import Receipt, commit_posts, marked, prepare
 
@@ -50,11 +53,12 @@ def escalate(
     """
     authorize(caller, "send", mailbox)
     word = check_kind(reason, "reason")
-    rungs = rungs_above(check_ladder(office, ladder), mailbox)
+    above = rungs_above(check_ladder(office, ladder), mailbox)
     now = office.now().wall
     said = {"subject": "", "priority": None, "id": None, "key": None} | more
     id = office.ids.message() if said["id"] is None else check_id(said["id"], "id")
     escalation_id = _id(mailbox, said["key"] or id)
+    rungs = _from_first(office, mailbox, said["key"] or id, above)
     about = {"escalation_id": escalation_id, "reason": word, "asker": mailbox, "rung": 1}
     own = {
         "sender": mailbox,
@@ -97,6 +101,8 @@ def escalations(
     kinds = (OPEN_ESCALATION,) if open_only else (OPEN_ESCALATION, CLOSED_ESCALATION)
     found = [convert(record.value, Escalation) for kind in kinds for record in office.store.records(kind)]
     seen = [as_it_is(office, one) for one in found if mailbox is None or _concerns(one, mailbox)]
+    if not seen and mailbox is not None:
+        check_spelling(office, mailbox)
     shown = [one for one in seen if one.status == "open" or not open_only]
     return sorted(shown, key=lambda one: (one.opened_at, one.id))
 
@@ -110,6 +116,7 @@ def resolve(office: Office, caller: Principal, mailbox: str, id: str) -> Escalat
         held = find_record(office, OPEN_ESCALATION, check_id(id, "id"))
         found = None if held is None else convert(held.value, Escalation)
         if found is None or not _concerns(found, mailbox):
+            check_spelling(office, mailbox)
             raise Missing(f"no open escalation {id!r} at {mailbox!r}", field="id")
         now = as_it_is(office, found)
         if now.status == "open":
@@ -155,12 +162,33 @@ def _spelt(office: Office, name: str) -> str:
 
 
 def check_ladder(office: Office, ladder: Any) -> list[str]:
-    """The names on a ladder, the lowest first; without one, those of the settings."""
+    """The names on a ladder as they are today, the lowest first; without one, those of the settings."""
     names = office.limits.ladder.split(",") if ladder is None else listed(ladder, "ladder")
-    checked = [check_agent(name.strip() if isinstance(name, str) else name, "ladder") for name in names]
+    said = [check_agent(name.strip() if isinstance(name, str) else name, "ladder") for name in names]
+    checked = [resident(office, name) for name in said]
     if any(fold(name) == POSTMASTER for name in checked):
         raise Invalid(f"{POSTMASTER!r} takes no mail", field="ladder")
     return list({fold(name): name for name in checked}.values())
+
+
+def _from_first(office: Office, asker: str, key: str, above: tuple[str, ...]) -> tuple[str, ...]:
+    """The rungs from the first that takes mail from the asker. One that was asked already, with this key, stays
+    the first, whatever became of it since.
+    """
+    asked = office.store.sent(asker, key)
+    if asked is not None:
+        return (asked.message.recipients[0].address, *above[1:])
+    refused = list(takewhile(lambda name: not takes(office, asker, name), above))
+    return above[len(refused) :] or above
+
+
+def takes(office: Office, asker: str, name: str) -> bool:
+    """Does the guard of this rung let the asker in?"""
+    try:
+        check_guard_at(office, asker, name)
+    except NotAllowed:
+        return False
+    return True
 
 
 def _is_unsent(office: Office, id: str) -> bool:

@@ -17,7 +17,7 @@ from ..model.names import check_agent, fold
 from ..model.record import GUARD, Record
 from ..store.base import Write
 from .authorize import Principal, authorize
-from .naming import check_not_moved
+from .naming import check_not_moved, names_of, resident
 from .office import POSTMASTER, Office
 from .records import find_record, put_record
 
@@ -42,10 +42,17 @@ def block(office: Office, caller: Principal, mailbox: str, name: str) -> list[st
 
 
 def unblock(office: Office, caller: Principal, mailbox: str, name: str) -> list[str]:
-    """Take mail from this name again, if the allow list does. Gives all names that are still refused."""
+    """Take mail from this agent again, whatever it was called when it was blocked, if the allow list does. Gives
+    all names that are still refused.
+    """
     authorize(caller, "block", mailbox)
     freed = check_agent(name, "name")
-    return _change(office, mailbox, lambda names: tuple(held for held in names if not same_name(freed, held)))
+
+    def remove(names: tuple[str, ...]) -> tuple[str, ...]:
+        meant = {fold(one) for one in (freed, *names_of(office, resident(office, freed)))}
+        return tuple(held for held in names if fold(held) not in meant)
+
+    return _change(office, mailbox, remove)
 
 
 def blocked(office: Office, caller: Principal, mailbox: str) -> list[str]:

@@ -21,7 +21,7 @@ from ..model.record import FORGOTTEN, SPENT, Record
 from ..policy.retention import archive_cutoff, memory_cutoff, purge_cutoff
 from ..store.base import Put, Write
 from .authorize import Principal, authorize
-from .climbing import climb_overdue, forget_closed
+from .climbing import climb_overdue, forget_closed, letters_of_open
 from .dead import forget
 from .given import check_count, check_seconds, told
 from .moving import SLICE, let_time_pass, move_found
@@ -124,7 +124,7 @@ def _archive(office: Office, now: datetime, cutoff: datetime, tell: Progress) ->
 
 
 def _purge(office: Office, now: datetime, cutoff: datetime | None, keep: int | None, tell: Progress) -> int:
-    """By age, then by count; only what is done or dead everywhere, and opened no task that goes on."""
+    """By age, then by count; only what is done or dead everywhere, and of no task or escalation that goes on."""
     purged = 0
     if cutoff is not None:
         purged += _purge_slices(office, LetterQuery(settled_before=cutoff, limit=SLICE), now, tell)
@@ -139,19 +139,22 @@ def _purge_slices(office: Office, query: LetterQuery, now: datetime, tell: Progr
 
     def plan() -> Sequence[Write]:
         nonlocal purged
-        letters = office.store.letters(_sparing_tasks(office, query))
+        letters = office.store.letters(_sparing(office, query))
         purged += len(letters)
         return forget(office, [letter.message for letter in letters], now)
 
-    while office.store.letters(_sparing_tasks(office, query)):
+    while office.store.letters(_sparing(office, query)):
         office.store.commit(plan)
         tell(purged, max(purged, total))
     return purged
 
 
-def _sparing_tasks(office: Office, query: LetterQuery) -> LetterQuery:
-    """But not the letters whose tasks go on. Asked anew in each commit: a task may be taken on meanwhile."""
-    return replace(query, spared=tuple(id for ids in all_active(office).values() for id in ids))
+def _sparing(office: Office, query: LetterQuery) -> LetterQuery:
+    """But not the letters whose tasks go on, nor those of open escalations: the question is asked again from them.
+    Asked anew in each commit: a task may be taken on meanwhile.
+    """
+    tasks = [id for ids in all_active(office).values() for id in ids]
+    return replace(query, spared=(*tasks, *letters_of_open(office)))
 
 
 def _forget_memories(office: Office, now: datetime) -> int:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ..model.message import Message
-from ..model.search import read_query
+from ..model.names import fold
+from ..model.search import SearchQuery, read_query
 from ..policy.ranking import by_relevance
 from .authorize import Principal, authorize
 from .given import check_count
 from .moving import let_time_pass
+from .naming import names_of, seen_by
 from .office import Office
 from .reading import check_spelling
 
@@ -24,8 +28,17 @@ def search(
     if mailbox is not None:
         let_time_pass(office, moment, (mailbox,))
     looked_at = max(most, office.limits.search_window) if ranked else most
-    letters = office.store.search(wanted, mailbox, looked_at)
+    letters = office.store.search(_with_former_names(office, wanted, mailbox), mailbox, looked_at)
     if not letters and mailbox is not None:
         check_spelling(office, mailbox)
-    found = [letter.message.seen_by(mailbox) for letter in letters]
+    found = [seen_by(office, letter.message, mailbox) for letter in letters]
     return by_relevance(found, wanted)[:most] if ranked else found
+
+
+def _with_former_names(office: Office, query: SearchQuery, mailbox: str | None) -> SearchQuery:
+    """Letters never change: who was renamed is found under each of its names, by each of them."""
+    marks = (query.wanted, query.unwanted)
+    asked = {name for mark in marks for name in (*mark.senders, *mark.recipients)}
+    held = {office.store.spelling(name) for name in asked} | {mailbox}
+    names = (tuple(map(fold, names_of(office, name))) for name in held if name is not None)
+    return replace(query, one_agent=tuple(sorted(several for several in names if len(several) > 1)))

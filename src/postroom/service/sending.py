@@ -23,9 +23,9 @@ from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
 from ..model.record import MEMBER, SPENT, spent_key
 from ..policy.admission import check_expiry, check_pace
-from ..policy.hops import relay, without_letter
+from ..policy.hops import relay
 from ..store.base import FEW, Plan, Post, Posted, Write
-from .addressing import addressed, routed_by, routed_to
+from .addressing import addressed, routed_by, routed_to, without_it
 from .authorize import Principal, authorize
 from .compose import Draft, check_when, compose, pieces, seal
 from .dead import way_of
@@ -34,7 +34,7 @@ from .naming import is_sent_by, names_of, resident, seen_by
 from .office import Office
 from .present import handoff_text
 from .reading import received
-from .taskbook import enter
+from .taskbook import entered
 
 
 class Receipt(Struct, frozen=True, gc=False, kw_only=True):
@@ -74,11 +74,10 @@ def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now:
 
 def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
     """Commit `writes`, which end with these letters. What they say of tasks is entered in the same commit."""
-    noted = [post.message for post in posts if post.message.task is not None]
+    noted = any(post.message.task is not None for post in posts)
 
     def plan() -> Sequence[Write]:
-        planned = writes() if callable(writes) else writes
-        return [*enter(office, noted), *planned]
+        return entered(office, writes() if callable(writes) else writes)
 
     try:
         posted = office.store.commit(plan if noted else writes)
@@ -122,6 +121,8 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahea
 def _way_of_first(office: Office, sender: str, key: str) -> dict[str, Any] | None:
     """How the letter that used this key before found its way, even if it is deleted by now."""
     sent = office.store.sent(sender, key)
+    if sent is not None and sent.message.sender != sender:  # renamed since: the store knows that letter by its id
+        return way_of(sent.message) | {"sender": sent.message.sender, "id": sent.message.id}
     if sent is not None:
         return way_of(sent.message)
     spent = office.store.records(SPENT, spent_key(sender, key))
@@ -235,7 +236,7 @@ def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relay
     """Thread, conversation, hops and trace from the letter this one answers or passes on."""
     parent = routed_to(office, known_letter(office, message.sender, message.in_reply_to, "in_reply_to"))
     targets = [recipient.address for recipient in message.recipients]
-    passed_to = targets if relays else without_letter(parent, targets)
+    passed_to = targets if relays else without_it(office, parent, targets)
     hops, trace = message.hops, message.trace
     if passed_to:
         reached = mailboxes if any(map(is_broadcast, passed_to)) else passed_to

@@ -26,15 +26,16 @@ from ..model.task import TASK_UPDATE, Standing, TaskState, check_move, check_mov
 from ..model.values import check_text
 from ..policy.admission import Judge, check_admission, lacking, refusal
 from ..store.base import Move, Post, Posted, Write
-from .addressing import addressed
+from .addressing import addressed, guard_at
 from .authorize import Principal, authorize
 from .compose import Draft
 from .holding import check_holder
 from .moving import let_time_pass
+from .naming import names_of, resident, seen_by
 from .office import Office
-from .reading import received
+from .reading import check_spelling, received
 from .sending import Receipt, prepare, reply_draft
-from .taskbook import active_tasks, enter, task_of, was_sent
+from .taskbook import active_tasks, entered, task_of, was_sent
 from .tasks import check_own_fields, find
 
 LONGEST_REASON = 2000
@@ -82,7 +83,7 @@ def move(
         if after is TaskState.ACCEPTED:
             _check_admission(office, current, moment)
         settled.extend(_settle(office, current, mailbox, after, lease, moment, ack=ack))
-        return [*settled, *enter(office, [post.message]), post]
+        return entered(office, [*settled, post])
 
     try:
         (posted,) = office.store.commit(plan)
@@ -125,7 +126,7 @@ def admit(
         draft = _update(office, caller, mailbox, current, after, None, why, {})
         posts[:] = [_step(office, caller, draft, moment)]
         settled[:] = _settle(office, current, mailbox, after, lease, moment, ack=ack)
-        return [*settled, *enter(office, [posts[0].message]), *posts]
+        return entered(office, [*settled, *posts])
 
     (posted,) = office.store.commit(plan)
     return _moved(office, mailbox, letter, posts[0], posted, settled)
@@ -158,7 +159,8 @@ def _update(
 def _check_step(office: Office, mailbox: str, letter: str, after: TaskState) -> Standing:
     """The task as it is now, if this move is legal and this mailbox may make it."""
     task = task_of(office, mailbox, letter)
-    if task is None:
+    if task is None:  # deleted, taken back or carried to another name since it was found
+        check_spelling(office, mailbox)
         raise UnknownMessage(f"no task {letter!r} in {mailbox!r}", field="id")
     check_move(task.state, after)
     check_mover(task, mailbox, after)
@@ -193,7 +195,9 @@ def _settle(
 def _moved(
     office: Office, mailbox: str, letter: str, post: Post, posted: Posted, settled: Sequence[Move]
 ) -> Moved:
-    task = task_of(office, mailbox, letter)
+    task = task_of(
+        office, resident(office, mailbox), letter
+    )  # it may be renamed since
     if task is None:
         raise UnknownMessage(f"no task {letter!r} in {mailbox!r}", field="id")
     message = post.message
@@ -211,7 +215,8 @@ def _check_admission(office: Office, task: Standing, moment: Moment) -> None:
     card = _card(office, task.receiver, moment)
     check_admission(
         task,
-        allow_from=card.allow_from,
+        giver=names_of(office, task.giver),
+        guard=guard_at(office, task.receiver),
         busy_with=active_tasks(office, task.receiver),
         most=card.max_concurrent_tasks,
         now=moment.wall,
@@ -228,8 +233,8 @@ def _why_not(office: Office, task: Standing, moment: Moment) -> str | None:
 
 
 def _judged(office: Office, task: Standing, judge: Judge) -> str | None:
-    letter = received(office, task.receiver, task.letter).message.seen_by(task.receiver)
-    verdict: Any = judge(_card(office, task.receiver, office.now()), letter)
+    letter = received(office, task.receiver, task.letter).message
+    verdict: Any = judge(_card(office, task.receiver, office.now()), seen_by(office, letter, task.receiver))
     return None if verdict is None else check_text(verdict, "judge", LONGEST_REASON) or "not fit"
 
 

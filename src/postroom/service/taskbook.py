@@ -11,12 +11,15 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..model.codec import convert, to_plain
+from ..model.delivery import UNSENT
 from ..model.message import Message
 from ..model.record import ACTIVE, DUE, FORGOTTEN, SESSION, SPENT, TASKS, Record, session_key, spent_key
-from ..model.task import Standing, advance, open_task
-from ..store.base import Put, Write
+from ..model.task import TASK_UPDATE, Standing, TaskState, advance, open_task
+from ..store.base import Post, Put, Write
+from .naming import resident
 from .office import Office
 
 
@@ -56,30 +59,67 @@ class Pages:
         ]
 
 
-def enter(office: Office, messages: Iterable[Message]) -> list[Write]:
-    """What these letters, about to be posted, change in the book. Part of a plan: it looks first."""
-    pages = Pages(office)
-    for message in messages:
-        if message.task is None or was_sent(office, message):
+def entered(office: Office, writes: Iterable[Write]) -> list[Write]:
+    """These writes, and before them what their letters change in the book. Part of a plan: it looks first."""
+    pages, planned = Pages(office), list(writes)
+    for place, write in enumerate(planned):
+        if not isinstance(write, Post) or write.message.task is None or was_sent(office, write.message):
             continue
+        message, opened = write.message, open_task(write.message)
         before = _task_above(pages, message)
-        after = open_task(message) or (None if before is None else advance(before, message))
-        if after is not None and after != before:
+        if opened is not None:
+            ready = write if write.admit is None else write.admit(write)
+            planned[place] = replace(write, admit=lambda _post, ready=ready: ready)
+            _write(pages, _received(opened, ready))
+        elif before is not None and (after := advance(before, message)) != before:
             _write(pages, after)
-    return pages.puts()
+    return [*pages.puts(), *planned]
+
+
+def _received(task: Standing, post: Post) -> Standing:
+    """The task with the agent that gets it: its letter may say a former name, or only a skill."""
+    return replace(task, receiver=next(d.mailbox for d in post.deliveries if d.kind == "to"))
 
 
 def strike(office: Office, messages: Sequence[Message]) -> list[Write]:
     """What the book loses when these letters are deleted: every task that one of them opened."""
     pages = Pages(office)
     for message in messages:
-        task = open_task(message)
-        if task is not None and pages.read(TASKS + task.giver, task.letter) is not None:
+        task = opened_by(office, message)
+        if task is not None:
             for party in (task.giver, task.receiver):
                 pages.write(TASKS + party, task.letter, None)
             pages.write(SESSION, session_key(task.giver, task.letter), None)
             _note(pages, task, active=False, due=False)
     return pages.puts()
+
+
+def take_back(office: Office, message: Message, now: datetime, *, seen: bool) -> list[Write]:
+    """What the book says when a letter is unsent: the task it opened is canceled. A receiver that never saw the
+    letter finds no task either.
+    """
+    task = opened_by(office, message)
+    if task is None or task.is_final:
+        return []
+    pages = Pages(office)
+    _write(pages, replace(task, state=TaskState.CANCELED, reason=UNSENT, moved_at=now))
+    if not seen and task.receiver != task.giver:
+        pages.write(TASKS + task.receiver, task.letter, None)
+    return pages.puts()
+
+
+def opened_by(office: Office, message: Message) -> Standing | None:
+    """Where the task that this letter opened stands, whatever its parties are called by now."""
+    opened = open_task(message)
+    return None if opened is None else task_of(office, resident(office, opened.giver), message.id)
+
+
+def has_moved(office: Office, message: Message) -> bool:
+    """Is this letter a step of a task? Then the other party goes by it."""
+    if message.task is None or message.kind != TASK_UPDATE:
+        return False
+    task = _task_above(Pages(office), replace(message, sender=resident(office, message.sender)))
+    return task is not None and task.id == message.task.id
 
 
 def task_of(office: Office, mailbox: str, letter: str) -> Standing | None:
@@ -139,7 +179,7 @@ def was_sent(office: Office, message: Message) -> bool:
     """Will the store find that it has this letter already?"""
     store, key = office.store, message.key or message.id
     return (
-        store.sent(message.sender, key) is not None
+        store.sent(resident(office, message.sender), key) is not None
         or bool(store.records(FORGOTTEN, message.id))
         or bool(store.records(SPENT, spent_key(message.sender, key)))
     )

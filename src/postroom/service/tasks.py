@@ -25,6 +25,7 @@ from .authorize import Principal, authorize
 from .compose import Draft, check_fields, check_when
 from .given import check_count, listed, quoted
 from .moving import let_time_pass
+from .naming import is_sent_by, resident
 from .office import POSTMASTER, Office
 from .reading import check_spelling, received
 from .sending import Receipt, commit_posts, known_letter, prepare
@@ -125,7 +126,7 @@ def _task_told_of(office: Office, mailbox: str, id: str) -> Standing | None:
         return None
     for above in (letter.in_reply_to, letter.thread_id):
         task = None if above is None else task_of(office, mailbox, above)
-        if task is not None and letter.sender in {task.giver, task.receiver, POSTMASTER}:
+        if task is not None and resident(office, letter.sender) in {task.giver, task.receiver, POSTMASTER}:
             return task
     return None
 
@@ -148,7 +149,9 @@ def list_tasks(
     most = check_count(limit, "limit")
     let_time_pass(office, office.now(), (mailbox,))
     to_come = Query(mailbox=mailbox, states=(State.QUEUED,), kinds=(TASK,))
-    hidden = {found.message.id for found in office.store.find(to_come) if found.message.sender != mailbox}
+    hidden = {
+        found.message.id for found in office.store.find(to_come) if not is_sent_by(office, found.message, mailbox)
+    }
     found = [
         task
         for task in tasks_of(office, mailbox)

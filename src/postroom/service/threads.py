@@ -12,6 +12,7 @@ from .authorize import Principal, authorize
 from .given import check_count
 from .naming import seen_by
 from .office import Office
+from .reading import check_spelling
 
 
 def thread(office: Office, caller: Principal, mailbox: str | None, id: str) -> list[Message]:
@@ -48,6 +49,8 @@ def threads(office: Office, caller: Principal, mailbox: str | None, limit: int) 
     """Threads with replies, the most recently active first."""
     _authorize(caller, mailbox)
     ids = office.store.threads(mailbox, check_count(limit, "limit"))
+    if not ids and mailbox is not None:
+        check_spelling(office, mailbox)
     seen = (_visible(office, mailbox, LetterQuery(thread=id, party=mailbox)) for id in ids)
     return [fold_thread(letters) for letters in seen if letters]
 
@@ -58,6 +61,8 @@ def conversations(
     """Conversations, the most recently active first, with their counts."""
     _authorize(caller, mailbox)
     ids = office.store.conversations(mailbox, _scope(scope), check_count(limit, "limit"))
+    if not ids and mailbox is not None:
+        check_spelling(office, mailbox)
     seen = (_visible(office, mailbox, LetterQuery(conversation=id, party=mailbox)) for id in ids)
     return [fold_conversation(letters) for letters in seen if letters]
 
@@ -89,4 +94,7 @@ def _authorize(caller: Principal, mailbox: str | None) -> None:
 
 
 def _visible(office: Office, mailbox: str | None, query: LetterQuery) -> list[Message]:
-    return [seen_by(office, letter.message, mailbox) for letter in office.store.letters(query)]
+    letters = office.store.letters(query)
+    if not letters and mailbox is not None:
+        check_spelling(office, mailbox)
+    return [seen_by(office, letter.message, mailbox) for letter in letters]

@@ -2,61 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..errors import UnknownMessage
-from ..model.delivery import State
+from ..model.delivery import Delivery, State
 from ..model.message import BOUNCE, Message
 from ..model.names import check_id
-from ..model.query import Found, LetterQuery, Query
+from ..model.query import LetterQuery, Query
 from ..model.record import FORGOTTEN
 from ..model.trace import Trace, stop_of
-from ..policy.hops import without_letter
+from .addressing import routed_to, without_it
 from .authorize import Principal, authorize
+from .naming import is_sent_by, seen_by
 from .office import Office
+from .reading import check_spelling
 
 
 def trace(office: Office, caller: Principal, mailbox: str | None, id: str) -> Trace:
     """What became of a letter, as `mailbox` may see it (None: the operator's view)."""
     authorize(caller, "room" if mailbox is None else "trace", mailbox)
+    if mailbox is not None:
+        check_spelling(office, mailbox)
     letter = office.store.get((check_id(id, "id"),)).get(id)
     if letter is None:
         raise _unknown(office, mailbox, id)
     found = office.store.find(Query(message_ids=(id,), order="age"))
-    visible = _visible(mailbox, letter.message, found)
-    if mailbox not in {None, letter.message.sender} and not visible:
+    sees_all = mailbox is None or is_sent_by(office, letter.message, mailbox)
+    visible = found if sees_all else [f for f in found if _has_come(f.delivery, mailbox)]
+    if not visible and not sees_all:
         raise _unknown(office, mailbox, id)
-    answers = _answers(office, mailbox, letter.message)
+    ways = [(answer, _way(office, letter.message, answer)) for answer in _answers(office, mailbox, letter.message)]
     return Trace(
-        message=letter.message if mailbox is None else letter.message.seen_by(mailbox),
+        message=letter.message if mailbox is None else seen_by(office, letter.message, mailbox),
         number=letter.number,
-        stops=tuple(stop_of(f.delivery, with_holder=mailbox in {None, f.delivery.mailbox}) for f in visible),
-        replies=tuple(answer for answer in answers if _way(letter.message, answer) == "reply"),
-        relays=tuple(answer for answer in answers if _way(letter.message, answer) == "relay"),
-        bounces=tuple(answer for answer in answers if _way(letter.message, answer) == BOUNCE),
+        stops=tuple(
+            stop_of(f.delivery, with_holder=mailbox in {None, f.delivery.mailbox})
+            for f in sorted(visible, key=lambda f: f.delivery.mailbox)
+        ),
+        replies=tuple(answer for answer, way in ways if way == "reply"),
+        relays=tuple(answer for answer, way in ways if way == "relay"),
+        bounces=tuple(answer for answer, way in ways if way == BOUNCE),
     )
 
 
-def _visible(mailbox: str | None, message: Message, found: Sequence[Found]) -> list[Found]:
-    """Its sender sees all of its letter's deliveries, a recipient its own once it has come."""
-    if mailbox in {None, message.sender}:
-        return sorted(found, key=lambda f: f.delivery.mailbox)
-    return [f for f in found if f.delivery.mailbox == mailbox and f.delivery.state is not State.QUEUED]
+def _has_come(delivery: Delivery, mailbox: str | None) -> bool:
+    """Is it here, and was it not taken back unseen?"""
+    return delivery.mailbox == mailbox and delivery.state is not State.QUEUED and not delivery.is_hidden
 
 
 def _answers(office: Office, mailbox: str | None, message: Message) -> list[Message]:
     """Letters about this one that were sent or received here."""
     thread = office.store.letters(LetterQuery(thread=message.thread, party=mailbox))
     about = [letter.message for letter in thread if letter.message.in_reply_to == message.id]
-    return about if mailbox is None else [answer.seen_by(mailbox) for answer in about]
+    return about if mailbox is None else [seen_by(office, answer, mailbox) for answer in about]
 
 
-def _way(message: Message, answer: Message) -> str:
+def _way(office: Office, message: Message, answer: Message) -> str:
     """A reply goes to somebody who has the letter; a relay to those alone who have not."""
     if answer.kind == BOUNCE:
         return BOUNCE
     targets = [recipient.address for recipient in answer.recipients]
-    return "relay" if without_letter(message, targets) == targets else "reply"
+    return "relay" if without_it(office, routed_to(office, message), targets) == targets else "reply"
 
 
 def _unknown(office: Office, mailbox: str | None, id: str) -> UnknownMessage:

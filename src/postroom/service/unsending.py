@@ -12,17 +12,19 @@ from ..model.names import check_id
 from ..model.query import Query
 from ..store.base import Move, Write
 from .authorize import Principal, authorize
-from .naming import is_sent_by
+from .naming import check_not_moved, is_sent_by
 from .office import Office
+from .taskbook import has_moved, opened_by, take_back
 
 _NAMED = 3  # so many holders are named in a refusal
 
 
 def unsend(office: Office, caller: Principal, mailbox: str, id: str) -> Message:
     """Take a letter back. It is dead everywhere with the reason "unsent", and nobody can revive it; who had not
-    looked at it never sees it. Unsending twice is the same as once.
+    looked at it never sees it. A task that it opened is canceled. Unsending twice is the same as once.
     """
     authorize(caller, "unsend", mailbox)
+    check_not_moved(office, mailbox, "mailbox")
     letter = office.store.get((check_id(id, "id"),)).get(id)
     if letter is None or not is_sent_by(office, letter.message, mailbox):
         raise UnknownMessage(f"no letter {id!r} was sent by {mailbox!r}", field="id")
@@ -33,7 +35,10 @@ def unsend(office: Office, caller: Principal, mailbox: str, id: str) -> Message:
         if all(_is_unsent(delivery) for delivery in found):
             return []
         _check_untouched(found)
-        return [Move(delivery, moves.unsend(delivery, now), "unsend") for delivery in found]
+        _check_task(office, letter.message)
+        seen = any(delivery.kind == "to" and delivery.read_at is not None for delivery in found)
+        taken_back = [Move(delivery, moves.unsend(delivery, now), "unsend") for delivery in found]
+        return [*taken_back, *take_back(office, letter.message, now, seen=seen)]
 
     office.store.commit(plan)
     return letter.message
@@ -52,6 +57,18 @@ def _check_untouched(deliveries: Sequence[Delivery]) -> None:
         told = [f"{d.mailbox} ({_what_happened(d)})" for d in taken[:_NAMED]]
         more = f" and {len(taken) - _NAMED} more" if len(taken) > _NAMED else ""
         raise IllegalMove(f"too late to unsend: {', '.join(told)}{more}", field="id", hint="send a correction")
+
+
+def _check_task(office: Office, message: Message) -> None:
+    """Refuse once the receiver has taken the task on, which it may without settling the letter; and a step of a
+    task, by which the other party goes.
+    """
+    task = opened_by(office, message)
+    if task is not None and task.is_active:
+        told = f"{task.receiver} has taken the task on"
+        raise IllegalMove(f"too late to unsend: {told}", field="id", hint="cancel the task")
+    if has_moved(office, message):
+        raise IllegalMove("a step of a task cannot be taken back", field="id", hint="send a correction")
 
 
 def _what_happened(delivery: Delivery) -> str:

@@ -412,7 +412,8 @@ class MemoryStore:
             foreign = (since.store, since.epoch) != (self._room, str(self._epoch))
             if foreign or not self._trimmed <= since.number <= self._last:
                 raise Resync
-            found = [change for change in self._changes if self._still_told(change, since.number)][:limit]
+            told = [change for change in self._changes if self._still_told(change, since.number)][:limit]
+            found = [c if c.mailbox is None else replace(c, mailbox=self._now(c.mailbox)) for c in told]
             return found, replace(since, number=found[-1].number if found else self._last)
 
     def _still_told(self, change: Change, since: int) -> bool:

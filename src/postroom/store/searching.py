@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from ..model.message import Message
 from ..model.names import fold
 from ..model.search import Marks, SearchQuery, Term
@@ -37,15 +39,34 @@ def _carries(message: Message, query: SearchQuery, reader: str | None) -> bool:
     wanted, unwanted = query.wanted, query.unwanted
     if wanted == unwanted == Marks():
         return True
-    marks = marks_of(message.seen_by(reader))  # a hidden recipient is not found by asking for it
+    marks = marks_of(_shown(message, query, reader))  # a hidden recipient is not found by asking for it
     return (
-        (not wanted.senders or _meet(wanted.senders, marks.senders))
+        (not wanted.senders or _meet(any_name(query, wanted.senders), marks.senders))
         and (not wanted.kinds or _meet(wanted.kinds, marks.kinds))
         and (not wanted.threads or _meet(wanted.threads, marks.threads))
-        and set(marks.recipients).issuperset(wanted.recipients)
+        and all(_meet(query.names_of(name), marks.recipients) for name in wanted.recipients)
         and set(marks.tags).issuperset(wanted.tags)
-        and not any(_meet(getattr(unwanted, name), getattr(marks, name)) for name in Marks.__struct_fields__)
+        and not _meet(any_name(query, unwanted.senders), marks.senders)
+        and not _meet(any_name(query, unwanted.recipients), marks.recipients)
+        and not any(_meet(getattr(unwanted, name), getattr(marks, name)) for name in ("tags", "kinds", "threads"))
     )
+
+
+def any_name(query: SearchQuery, names: Iterable[str]) -> list[str]:
+    """Every name that one of these agents has or had."""
+    return [one for name in names for one in query.names_of(name)]
+
+
+def _shown(message: Message, query: SearchQuery, reader: str | None) -> Message:
+    """As the reader may see it, whatever they were called when it was sent."""
+    shown = message.seen_by(reader)
+    if shown is message or reader is None:
+        return shown
+    own = query.names_of(fold(reader))
+    if fold(message.sender) in own:
+        return message
+    named = tuple(r for r in message.recipients if r.kind != "bcc" or fold(r.address) in own)
+    return replace(message, recipients=named)
 
 
 def _says(message: Message, query: SearchQuery) -> bool:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from ...model.hashing import blake2b
 from ...model.message import Message
 from ...model.search import Marks, SearchQuery, Term
 from ...model.words import BREAK, texts, words
-from ..searching import marks_of
+from ..searching import any_name, marks_of
 
 _EVERY = "\ue001"
 _PARTY = "\ue002"
@@ -36,16 +38,21 @@ def expression(query: SearchQuery, party: int | None) -> str:
     """
     wanted = [EVERY_LETTER if party is None else _quoted(f"{_PARTY}{party}")]
     wanted += [_phrase(term) for term in query.terms]
-    for name in ("senders", "kinds", "threads"):
-        any_of = [_quoted(_mark(name, value)) for value in getattr(query.wanted, name)]
-        if any_of:
-            wanted.append(f"({' OR '.join(any_of)})")
-    wanted += [
-        _quoted(_mark(name, value)) for name in ("recipients", "tags") for value in getattr(query.wanted, name)
-    ]
+    wanted += _any_of("senders", any_name(query, query.wanted.senders))
+    for recipient in query.wanted.recipients:
+        wanted += _any_of("recipients", query.names_of(recipient))
+    for name in ("kinds", "threads"):
+        wanted += _any_of(name, getattr(query.wanted, name))
+    wanted += [_quoted(_mark("tags", tag)) for tag in query.wanted.tags]
+    unwanted = replace(query.unwanted, senders=tuple(any_name(query, query.unwanted.senders)), recipients=())
     without = [_phrase(term) for term in query.without]
-    without += [_quoted(_mark(name, value)) for name, value in _pairs(query.unwanted) if name != "recipients"]
+    without += [_quoted(_mark(name, value)) for name, value in _pairs(unwanted)]
     return f"({' AND '.join(wanted)})" + "".join(f" NOT {phrase}" for phrase in without)
+
+
+def _any_of(name: str, values: Iterable[str]) -> list[str]:
+    marks = [_quoted(_mark(name, value)) for value in values]
+    return [f"({' OR '.join(marks)})"] if marks else []
 
 
 def _phrase(term: Term) -> str:

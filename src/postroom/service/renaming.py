@@ -1,0 +1,144 @@
+"""Another name for an agent: all that is kept under the old one follows, in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..errors import Invalid, NameTaken, UnknownAgent
+from ..model.card import Card
+from ..model.codec import convert, to_plain
+from ..model.escalation import Escalation
+from ..model.guard import Guard, guard_value
+from ..model.names import check_agent, fold
+from ..model.record import (
+    ACTIVE,
+    BEAT,
+    CARD,
+    CLOSED_ESCALATION,
+    DUE,
+    FORMER,
+    GUARD,
+    MEMBER,
+    OPEN_ESCALATION,
+    SESSION,
+    TASKS,
+    session_key,
+)
+from ..model.task import Standing
+from ..store.base import Rename, Write
+from .authorize import Principal, authorize
+from .office import POSTMASTER, Office
+from .records import find_record, put_record
+from .taskbook import Due
+
+Wanted = dict[tuple[str, str], Any]  # (kind, key) -> the value it shall have; None: none
+
+
+def rename(office: Office, caller: Principal, old: str, new: str) -> None:
+    """Give an agent another name: card, guard, memberships, signs of life, tasks,
+    escalations and all mail follow, in one commit.
+    Mail to the old name still arrives; nobody else can have it.
+    """
+    authorize(caller, "rename")
+    before, after = check_agent(old, "old"), check_agent(new, "new")
+    for name, field in ((before, "old"), (after, "new")):
+        if fold(name) == POSTMASTER:
+            raise Invalid(f"{POSTMASTER!r} is the house's own name", field=field)
+    if before == after:
+        raise Invalid(f"{before!r} is the name it has", field="new")
+
+    def plan() -> Sequence[Write]:
+        _check_names(office, before, after)
+        return [Rename(before, after), *_records(office, before, after)]
+
+    office.store.commit(plan)
+
+
+def _check_names(office: Office, old: str, new: str) -> None:
+    held = office.store.spelling(old)
+    if held is None:
+        raise UnknownAgent(f"nobody here is called {old!r}", field="old")
+    if held != old:
+        raise UnknownAgent(f"{old!r} is called {held!r} here", field="old", hint=f"write {held!r}")
+    taken = office.store.spelling(new)
+    if taken not in {None, old}:
+        raise NameTaken(f"{new!r} is or was the name of {taken!r}", field="new")
+
+
+def _records(office: Office, old: str, new: str) -> list[Write]:
+    """All that is kept under the old name, under the new one; and a note at every door it had."""
+    wanted: Wanted = {(FORMER, old): None}
+    for kind in (BEAT, GUARD, ACTIVE):
+        wanted |= {(kind, old): None, (kind, new): _value(office, kind, old)}
+    wanted |= _card(office, old, new)
+    former = [name for name in (*_value(office, FORMER, old, ()), old) if name != new]
+    wanted |= {(GUARD, name): guard_value(Guard(moved_to=new)) for name in former}
+    wanted |= {(FORMER, new): former}
+    wanted |= _tasks(office, old, new)
+    for kind in (OPEN_ESCALATION, CLOSED_ESCALATION):
+        wanted |= {(kind, r.key): _escalation(r.value, old, new) for r in office.store.records(kind)}
+    found = {at: find_record(office, *at) for at in wanted}
+    changed = [at for at, held in found.items() if wanted[at] != (None if held is None else held.value)]
+    return [put_record(*at, wanted[at], found[at]) for at in changed]
+
+
+def _value(office: Office, kind: str, key: str, default: Any = None) -> Any:
+    held = find_record(office, kind, key)
+    return default if held is None else held.value
+
+
+def _card(office: Office, old: str, new: str) -> Wanted:
+    """The card and its memberships; who is named after a swarm goes with the name."""
+    value = _value(office, CARD, old)
+    if value is None:
+        return {}
+    card = convert(value, Card)
+    left, joined = ([name.partition("/")[0]] if "/" in name else [] for name in (old, new))
+    scopes = tuple(dict.fromkeys((*joined, *(scope for scope in card.scopes if scope not in left))))
+    renamed = replace(card, id=new, scopes=scopes)
+    members: Wanted = {(MEMBER + scope, old): None for scope in card.scopes}
+    members |= {(MEMBER + scope, new): True for scope in scopes}
+    return {(CARD, old): None, (CARD, new): to_plain(renamed)} | members
+
+
+def _tasks(office: Office, old: str, new: str) -> Wanted:
+    """Its pages of the book of tasks, those of the other parties, and what is kept beside them."""
+    wanted: Wanted = {}
+    for record in office.store.records(TASKS + old):
+        letter, task = record.key, convert(record.value, Standing)
+        renamed = replace(task, giver=_now(task.giver, old, new), receiver=_now(task.receiver, old, new))
+        wanted[TASKS + old, letter] = None
+        wanted |= {(TASKS + party, letter): to_plain(renamed) for party in _parties(office, task, old, new)}
+        if task.giver == old:
+            wanted |= _kept_by_giver(office, letter, old, new)
+    return wanted
+
+
+def _parties(office: Office, task: Standing, old: str, new: str) -> set[str]:
+    """Whose pages there are: who never saw a task that was taken back has none of it."""
+    others = {task.giver, task.receiver} - {old}
+    return {new} | {name for name in others if find_record(office, TASKS + name, task.letter)}
+
+
+def _kept_by_giver(office: Office, letter: str, old: str, new: str) -> Wanted:
+    before, after = session_key(old, letter), session_key(new, letter)
+    kept: Wanted = {(SESSION, before): None, (SESSION, after): _value(office, SESSION, before)}
+    due = _value(office, DUE, letter)
+    if due is not None:
+        kept[DUE, letter] = to_plain(replace(convert(due, Due), giver=new))
+    return kept
+
+
+def _escalation(value: Any, old: str, new: str) -> Any:
+    """An escalation in which somebody is called otherwise."""
+    one = convert(value, Escalation)
+    rungs = tuple(_now(name, old, new) for name in one.rungs)
+    closed_by = None if one.closed_by is None else _now(one.closed_by, old, new)
+    return to_plain(replace(one, asker=_now(one.asker, old, new), rungs=rungs, closed_by=closed_by))
+
+
+def _now(name: str, old: str, new: str) -> str:
+    return new if name == old else name
