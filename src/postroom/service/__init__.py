@@ -27,6 +27,7 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
     moving     find, step, commit; what time did to deliveries
     holding    claim, renew, ack, fail, release
     dead       dead letters
+    notices    letters of the postmaster about another letter
     bouncing   notices to the sender of a letter that died
 
     directory  cards, heartbeats, presence

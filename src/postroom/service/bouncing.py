@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ..model.delivery import Delivery, open_delivery
-from ..model.message import BOUNCE, Message, Recipient
-from ..model.parts import data, text
-from ..store.base import Post, Write
-from .office import POSTMASTER, Office
+from ..model.delivery import Delivery
+from ..model.message import BOUNCE, Message
+from ..store.base import Write
+from .notices import about, notice
+from .office import Office
 
 
 def bounce(office: Office, message: Message, delivery: Delivery, now: datetime) -> list[Write]:
@@ -16,26 +16,10 @@ def bounce(office: Office, message: Message, delivery: Delivery, now: datetime) 
     if message.is_automatic:
         return []
     reason = delivery.reason or "no reason given"
-    notice = Message(
-        id=office.ids.message(),
-        sender=POSTMASTER,
-        recipients=(Recipient(message.sender),),
-        created_at=now,
-        kind=BOUNCE,
-        subject=f"Undeliverable: {message.subject or message.id}"[:1000],
-        parts=(
-            text(f"Your letter to {delivery.mailbox} is dead after {_tries(delivery.attempts)}: {reason}"),
-            data({"message_id": message.id, "mailbox": delivery.mailbox, "reason": reason}, schema=BOUNCE),
-        ),
-        scope=message.scope,
-        thread_id=message.thread,
-        thread_tag=message.thread_tag,
-        conversation_id=message.conversation_id,
-        in_reply_to=message.id,
-        trace=(POSTMASTER,),
-    )
-    home = office.store.spelling(message.sender) or message.sender  # it may have another name by now
-    return [Post(message=notice, deliveries=(open_delivery(notice, home, "to", now),))]
+    words = f"Your letter to {delivery.mailbox} is dead after {_tries(delivery.attempts)}: {reason}"
+    facts = {"message_id": message.id, "mailbox": delivery.mailbox, "reason": reason}
+    subject = f"Undeliverable: {message.subject or message.id}"
+    return [notice(office, BOUNCE, message.sender, subject, words, facts, now, **about(message))]
 
 
 def _tries(count: int) -> str:

@@ -18,7 +18,8 @@ from ..model.record import CLOSED_ESCALATION, OPEN_ESCALATION
 from ..policy.ladder import after_climb, time_to_climb
 from ..store.base import Post, Write
 from .escalating import as_it_is, close, span, takes
-from .office import POSTMASTER, Office
+from .notices import notice
+from .office import Office
 from .records import find_record, put_record
 
 
@@ -136,22 +137,9 @@ def _spelt(office: Office, name: str) -> str:
 
 def _update(office: Office, one: Escalation, words: str, now: datetime) -> Post:
     """A notice of the house to the asker."""
-    notice = Message(
-        id=office.ids.message(),
-        sender=POSTMASTER,
-        recipients=(Recipient(one.asker),),
-        created_at=now,
-        kind=ESCALATION_UPDATE,
-        subject=one.subject,
-        parts=(
-            text(words),
-            data({"escalation_id": one.id, "rung": one.rung + 1, "waits_for": one.waits_for}, schema=ESCALATION),
-        ),
-        thread_id=one.thread,
-        in_reply_to=one.letters[-1],
-        trace=(POSTMASTER,),
-    )
-    return _post(notice, now)
+    facts = {"escalation_id": one.id, "rung": one.rung + 1, "waits_for": one.waits_for}
+    where = {"thread_id": one.thread, "in_reply_to": one.letters[-1]}
+    return notice(office, ESCALATION_UPDATE, one.asker, one.subject, words, facts, now, schema=ESCALATION, **where)
 
 
 def _post(message: Message, now: datetime) -> Post:

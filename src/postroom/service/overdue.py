@@ -8,13 +8,12 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from ..model.codec import convert
-from ..model.delivery import open_delivery
-from ..model.message import OVERDUE, Message, Recipient
-from ..model.parts import data, text
+from ..model.message import OVERDUE, Message
 from ..model.record import DUE
 from ..model.task import Standing, TaskState
 from ..store.base import Post, Put, Write
-from .office import POSTMASTER, Office
+from .notices import about, notice
+from .office import Office
 from .taskbook import Due, task_of
 
 SLICE = 200  # notices in one commit
@@ -62,23 +61,7 @@ def _notice(office: Office, task: Standing, letter: Message, now: datetime) -> P
         "state": task.state,
         "deadline": at,
     }
-    notice = Message(
-        id=office.ids.message(),
-        sender=POSTMASTER,
-        recipients=(Recipient(task.giver),),
-        created_at=now,
-        kind=OVERDUE,
-        subject=f"Overdue: {task.subject or task.letter}"[:1000],
-        parts=(
-            text(f"The deadline of your task, {at}, is over, and {task.receiver} {says}. It is {task.state}."),
-            data(facts, schema=OVERDUE),
-        ),
-        priority=letter.priority,
-        scope=letter.scope,
-        thread_id=letter.thread,
-        thread_tag=letter.thread_tag,
-        conversation_id=letter.conversation_id,
-        in_reply_to=letter.id,
-        trace=(POSTMASTER,),
-    )
-    return Post(message=notice, deliveries=(open_delivery(notice, task.giver, "to", now),))
+    words = f"The deadline of your task, {at}, is over, and {task.receiver} {says}. It is {task.state}."
+    subject = f"Overdue: {task.subject or task.letter}"
+    where = about(letter) | {"priority": letter.priority}
+    return notice(office, OVERDUE, task.giver, subject, words, facts, now, **where)

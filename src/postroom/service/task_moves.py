@@ -195,9 +195,7 @@ def _settle(
 def _moved(
     office: Office, mailbox: str, letter: str, post: Post, posted: Posted, settled: Sequence[Move]
 ) -> Moved:
-    task = task_of(
-        office, resident(office, mailbox), letter
-    )  # it may be renamed since
+    task = task_of(office, resident(office, mailbox), letter)  # it may be renamed since
     if task is None:
         raise UnknownMessage(f"no task {letter!r} in {mailbox!r}", field="id")
     message = post.message
