@@ -99,5 +99,6 @@ def plain_receipt(receipt: Receipt) -> dict[str, Any]:
         "thread": receipt.thread,
         "repeated": receipt.repeated,
         "unknown": list(receipt.unknown),
+        "routed": list(receipt.routed),
         "letter": plain_message(receipt.message),
     }
