@@ -61,6 +61,11 @@ SAYS_NO = [
     ("templates", "save", "x", "--body", "{"),
     ("block", "no one", "--as", "ann"),
     ("claim", "--as", "no one"),
+    ("claim", "--as", "ann", "--kind", "two words"),
+    ("claim", "--as", "ann", "--lease", "0s"),
+    ("wait", "--as", "ann", "--at-mailbox", "no one"),
+    ("wait", "--as", "no one"),
+    ("work", "--as", "ann", "--tag", "", "--", "true"),
 ]
 
 

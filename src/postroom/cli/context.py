@@ -66,13 +66,19 @@ class Context:
         """Do this at the caller's mailbox. Where the room is not there yet it is tried in memory first, so that
         what is refused leaves no empty room behind.
         """
-        return self.act_in_room(lambda room: verb(Mailbox(room, self.me)))
+        self.try_out(verb)
+        return verb(self.mailbox)
 
     def act_in_room(self, verb: Callable[[Room], T]) -> T:
         """The same for what belongs to the room."""
         if self.is_new_room:
             verb(self._room_in_memory())
         return verb(self.room)
+
+    def try_out(self, verb: Callable[[Mailbox], object]) -> None:
+        """Where the room is not there yet: would this be refused?"""
+        if self.is_new_room:
+            verb(Mailbox(self._room_in_memory(), self.me))
 
     @cached_property
     def settings(self) -> Settings:

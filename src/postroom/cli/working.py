@@ -18,14 +18,10 @@ from .text import STDIN, read_stdin
 
 
 def run_claim(context: Context) -> Answer:
-    lease = context.get("lease", context.settings.lease)
-    claimed = context.mailbox.claim(
-        context.get("count", 1),
-        lease=lease,
-        timeout=context.get("timeout", 0),
-        **context.given("holder"),
-        **filters_of(context),
-    )
+    lease, count = context.get("lease", context.settings.lease), context.get("count", 1)
+    said = context.given("holder") | filters_of(context)
+    context.try_out(lambda box: box.claim(count, lease=lease, **said))
+    claimed = context.mailbox.claim(count, lease=lease, timeout=context.get("timeout", 0), **said)
     data = {"letters": [plain_work(work, lease) for work in claimed]}
     letters = tuple(work.message for work in claimed)
     return Answer(context.name, data, views.work, letters=letters, code=0 if claimed else NOTHING)
