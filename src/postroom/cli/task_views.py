@@ -1,4 +1,4 @@
-"""What people read of tasks."""
+"""What people read of tasks: a list, one of them whole, and what a step made of it."""
 
 from __future__ import annotations
 
