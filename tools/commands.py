@@ -18,7 +18,16 @@ HEAD = """# Commands
 `postroom COMMAND [ARGUMENTS] [OPTIONS]`. `postroom help COMMAND` says the same as this page. Begin with
 [Postroom in ten minutes](ten-minutes.md).
 
-- [Every command](#every-command), [exit codes](#exit-codes), [JSON](#json), [letters](#letters), [errors](#errors-as-json)
+- [Every command](#every-command), [exit codes](#exit-codes), [rooms](#where-there-is-no-room-yet), [JSON](#json), [letters](#letters), [errors](#errors-as-json)
+"""
+ROOMS = """## Where there is no room yet
+
+The first command that has something to keep makes the room: a letter, a card, a task, a template. So do those that wait
+for mail: `wait`, `claim`, `work`. A command that is refused leaves no room behind.
+
+A command that only looks, or that needs something which is there already, makes none. When the room's address comes from
+`POSTROOM_STORE`, the project or the default, nobody has sent anything yet, and the answer is that of an empty room: a
+hook may ask before the first letter. When it was named by `--room`, it is probably a typing error: exit 66.
 """
 JSON = """## JSON
 
@@ -48,7 +57,7 @@ same again later help?), `key` (with which to send the same letter again) and `e
 
 
 def page() -> str:
-    sections = [HEAD, _index(), _everywhere(), _exits(), JSON]
+    sections = [HEAD, _index(), _everywhere(), _exits(), ROOMS, JSON]
     for title, (_, names) in GROUPS.items():
         sections.append(f"## {title}\n")
         sections += [_command(row(name)) for name in names]

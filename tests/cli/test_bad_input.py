@@ -77,6 +77,36 @@ def test_a_hostile_value_of_any_option_is_taken_as_it_is_or_refused(
         assert sum(conversation.turns for conversation in room.conversations()) == sent
 
 
+WITH_VALUE = [
+    ("search", "{}"), ("tasks", "show", "{}"), ("tasks", "accept", "{}"), ("tasks", "give", "--body=x", "{}"),
+    ("tasks", "give", "bob", "--body=x", "--deadline={}"), ("tasks", "give", "bob", "--body=x", "--session={}"),
+    ("tasks", "--state={}"), ("tasks", "reject", "m-1", "--reason={}"), ("tasks", "admit", "m-1", "--judge={}"),
+    ("escalate", "--reason={}", "--body=x"), ("escalate", "--reason=x", "--body=x", "--ladder={}"),
+    ("resolve", "{}"), ("waiting", "--limit={}"), ("templates", "save", "--body=x", "{}"),
+    ("templates", "save", "x", "--body={}"), ("templates", "show", "{}"), ("unsend", "{}"), ("block", "{}"),
+    ("unblock", "{}"), ("rename", "{}", "x"), ("rename", "bob", "{}"), ("send", "bob", "--template={}"),
+    ("send", "bob", "--template=x", "--fill=place={}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: ascii(value[:12]))
+def test_a_hostile_value_anywhere_is_taken_or_refused(
+    desk: Desk, value: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command about tasks, questions, templates and errands gets it in turn."""
+    for name in [name for name in os.environ if name.startswith(("POSTROOM_", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(desk.home))
+    monkeypatch.setenv("POSTROOM_STORE", str(desk.home / "room.db"))
+    desk.json("send", "bob", "--as", "ann", "--body", "x", "--letter-id", "m-1")
+    for words in WITH_VALUE:
+        said = [word.replace("{}", os.fsdecode(value)) for word in words]
+        code = main(["--as=ann", "--json", *said])
+        told = capsys.readouterr()
+        if code != 0:
+            refused(Done(code=code, out=told.out, err=told.err), 64, 65, 67, 69, 77)
+
+
 @pytest.mark.parametrize(
     ("raw", "code"),
     [(b"\xff\xfe\x00", 65), (b"a\x00b", 65), (b"", 65), (b"x" * (1024 * 1024 + 1), 65), (b"\xed\xa0\x80", 65)],

@@ -18,6 +18,9 @@ def busy(desk: Desk) -> Desk:
         room.mailbox("coder").send("researcher", "x", id="m-1")
         room.mailbox("coder").send("researcher", "y", id="m-2")
         room.mailbox("researcher").read("m-2").reject("no")
+        room.mailbox("coder").give_task("researcher", "z", id="t-1")
+        room.mailbox("coder").escalate("help", reason="blocked", ladder=["human"], id="m-3")
+        room.save_template("review", body="x")
     return desk
 
 
@@ -36,11 +39,17 @@ CASES: list[tuple[Sequence[str], list[str]]] = [
     (["send", "co"], ["coder"]),
     (["send", "coder", "res"], ["researcher"]),
     (["broadcast", ""], ["sorting"]),
-    (["read", "--as", "researcher", ""], ["m-1"]),
+    (["read", "--as", "researcher", ""], ["m-1", "t-1"]),
+    (["tasks", "acc"], ["accept"]),
+    (["tasks", "show", "--as", "coder", ""], ["t-1"]),
+    (["unsend", "--as", "coder", "m-3"], ["m-3"]),
+    (["templates", "show", "r"], ["review"]),
+    (["send", "x", "--template", ""], ["review"]),
+    (["tasks", "--state", "ca"], ["canceled"]),
     (["dead", "revive", "--as", "researcher", "m"], ["m-2"]),
     (["check", "--from", "c"], ["coder"]),
     (["completion", "z"], ["zsh"]),
-    (["help", "wai"], ["wait"]),
+    (["help", "wai"], ["wait", "waiting"]),
     (["send", "x", "--file", ""], ["\t"]),
     (["import", ""], ["\t"]),
     (["read", "m-1", "m"], []),
@@ -55,6 +64,8 @@ def test_what_could_come_next_is_offered(busy: Desk) -> None:
     for words, expected in CASES:
         assert offered(busy, *words) == expected, words
     assert {"send", "check", "dead"} <= set(offered(busy, ""))
+    (escalation,) = offered(busy, "resolve", "--as", "coder", "ESC")
+    assert escalation.startswith("ESC-")
     assert not (busy.home / "nowhere.db").exists()
 
 

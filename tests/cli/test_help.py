@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import postroom
 from postroom.cli.table import FILE_OF, GROUPS, HIDDEN, row
 from tests.cli.shell import Desk
 
@@ -58,7 +59,7 @@ def prepared(desk: Desk) -> Desk:
     """The room the examples speak of: a team, some letters, one of them held, one of them dead."""
     with desk.room() as room:
         for name in ("coder", "researcher", "reviewer", "planner", "tester"):
-            room.mailbox(name).register(scopes=["sorting"], capabilities=["python"])
+            room.mailbox(name).register(scopes=["sorting"], capabilities=["python"], max_concurrent_tasks=9)
         coder, researcher = room.mailbox("coder"), room.mailbox("researcher")
         coder.send("researcher", "Which sort is stable?", id="m-1", thread_tag="release")
         coder.send("researcher", "And fast?", id="m-2")
@@ -70,8 +71,25 @@ def prepared(desk: Desk) -> Desk:
         desk.environment["TOKEN"] = held.delivery.lease.token
         room.mailbox("planner").send("tester", "Broken.", id="m-6")
         room.mailbox("tester").read("m-6").reject("cannot be read")
+        prepare_errands(desk, room)
         (desk.home / "room.jsonl").write_bytes(b"".join(line + b"\n" for line in room.export()))
     return desk
+
+
+def prepare_errands(desk: Desk, room: postroom.Room) -> None:
+    """Four tasks, each one step further; an escalation; a template; somebody who is blocked."""
+    planner, reviewer = room.mailbox("planner"), room.mailbox("reviewer")
+    for id in ("t-1", "t-2", "t-3", "t-4"):
+        planner.give_task("reviewer", "Review sort.py", id=id, deadline=3600)
+    for id in ("t-2", "t-3", "t-4"):
+        reviewer.task(id).accept()
+    for id in ("t-3", "t-4"):
+        reviewer.task(id).start()
+    reviewer.task("t-4").ask("Which branch?")
+    room.mailbox("coder").escalate("No access.", reason="blocked")
+    desk.environment["ESCALATION"] = room.escalations()[0].id
+    room.save_template("review", subject="Review {file}", body="Please look at {file}.")
+    room.mailbox("coder").block("spammer")
 
 
 @pytest.mark.parametrize(("name", "line"), EXAMPLES, ids=[line for _, line in EXAMPLES])

@@ -34,6 +34,8 @@ UNUSED = {
     "asyncio", "argparse", "tomllib", "subprocess", "logging", "dataclasses", "inspect", "hashlib",
     "tempfile", "shutil", "json", "secrets", "postroom.aio", "postroom.demo", "postroom.service.janitor",
     "postroom.service.portable", "postroom.cli.convert", "postroom.cli.working", "postroom.cli.meta",
+    "postroom.store.memory", "postroom.service.templates", "postroom.service.search", "postroom.cli.finding",
+    "postroom.cli.tasks", "postroom.cli.asking", "postroom.cli.templates", "postroom.cli.table.tasks",
 }  # fmt: skip
 
 

@@ -8,40 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
-import postroom
-from postroom import Letter, Message, PostroomError, Receipt, Work
-from tests.cli.shell import Desk
-
-Told = dict[str, Any]
-
-
-class Surface(Protocol):
-    """The verbs of the script. Each answers with plain values."""
-
-    def send(self, me: str, to: list[str], body: str, **fields: Any) -> Told: ...
-    def reply(self, me: str, id: str, body: str) -> Told: ...
-    def forward(self, me: str, id: str, to: str) -> Told: ...
-    def broadcast(self, me: str, scope: str, body: str) -> Told: ...
-    def handoff(self, me: str, to: str, done: str) -> Told: ...
-    def check(self, me: str, *, peek: bool = False, everything: bool = False) -> list[Told]: ...
-    def read(self, me: str, id: str) -> Told: ...
-    def counts(self, me: str) -> dict[str, int]: ...
-    def wait(self, me: str) -> Told | None: ...
-    def claim(self, me: str, count: int) -> list[Told]: ...
-    def ack(self, me: str, id: str, token: str | None, reply: str | None = None) -> str: ...
-    def fail(self, me: str, id: str, token: str, reason: str) -> str: ...
-    def release(self, me: str, id: str, token: str) -> str: ...
-    def reject(self, me: str, id: str, reason: str) -> str: ...
-    def dead(self, me: str) -> list[Told]: ...
-    def revive(self, me: str, id: str) -> str: ...
-    def thread(self, me: str, id: str) -> list[Told]: ...
-    def register(self, me: str, scope: str, capability: str) -> Told: ...
-    def agents(self) -> list[str]: ...
-
+from postroom import PostroomError
+from tests.contract.surfaces import SURFACES, Library, Surface, without
 
 # -- the script
 
@@ -84,7 +56,46 @@ def transcript(surface: Surface) -> Iterator[Any]:
     yield surface.ack("tester", others[0]["id"], None)
     yield surface.check("tester", everything=True)
     yield surface.check("coder")
+    yield from errands(surface)
     yield from mistakes(surface, first["id"])
+
+
+def errands(surface: Surface) -> Iterator[Any]:
+    """What was found, given, asked for, taken back."""
+    yield surface.search("coder", "please test")
+    yield surface.search("boss", '"well done" -test')
+    yield surface.search("tester", "from:coder tag:a")
+    task = surface.give_task("coder", "tester", "Test more.", subject="More", session={"chat": 7})
+    yield task
+    for me, verb, said in (
+        ("tester", "accept", None), ("tester", "start", None), ("tester", "ask", "What?"),
+        ("coder", "answer", "All."), ("tester", "complete", "Done."),
+    ):  # fmt: skip
+        yield surface.step(me, verb, task["id"], said)
+    other = surface.give_task("coder", "tester", "And more.")
+    yield other
+    yield surface.step("tester", "reject", other["id"], "no time")
+    yield surface.tasks("coder", "given")
+    yield surface.tasks("coder", "received")
+    asked = surface.escalate("coder", "blocked", "No access.", ["boss", "human"])
+    yield asked
+    yield surface.escalations("ceo")
+    yield surface.escalations("boss")
+    yield surface.reply("boss", asked["id"], "Granted.")
+    yield surface.escalations("coder")
+    again = surface.escalate("coder", "unsure", "Really?", ["user"])
+    yield again
+    (open_one,) = surface.escalations("coder")
+    yield surface.resolve("human", open_one["escalation"])
+    yield surface.escalations("coder", open_only=False)
+    yield surface.unsend("coder", again["id"])
+    yield surface.check("human", everything=True)
+    yield surface.save_template("review", "Review {file}", "Look at {file}.")
+    yield surface.send_template("coder", "any:pytest", "review", {"file": "sort.py"})
+    yield surface.block("tester", "spammer")
+    surface.rename("boss", "chief")
+    yield surface.send("coder", ["boss"], "Thanks.")
+    yield surface.check("chief")
 
 
 def mistakes(surface: Surface, id: str) -> Iterator[Any]:
@@ -99,6 +110,16 @@ def mistakes(surface: Surface, id: str) -> Iterator[Any]:
         lambda: surface.broadcast("coder", "nowhere", "x"),
         lambda: surface.revive("tester", "m-0"),
         lambda: surface.check("Coder"),
+        lambda: surface.search("coder", "form:ann"),
+        lambda: surface.step("tester", "complete", id),
+        lambda: surface.step("coder", "start", surface.tasks("coder", "given")[0]["id"]),
+        lambda: surface.escalate("coder", "two words", "x", ["human"]),
+        lambda: surface.resolve("coder", "ESC-0"),
+        lambda: surface.save_template("x", "", "{"),
+        lambda: surface.send_template("coder", "tester", "review", {}),
+        lambda: surface.unsend("tester", id),
+        lambda: surface.send("spammer", ["tester"], "x"),
+        lambda: surface.rename("coder", "tester"),
     ]
     for attempt in attempts:
         try:
@@ -107,234 +128,10 @@ def mistakes(surface: Surface, id: str) -> Iterator[Any]:
             yield {"refused": type(refused).__name__, "field": refused.field}
 
 
-def without(told: Told, *names: str) -> Told:
-    return {name: value for name, value in told.items() if name not in names}
-
-
-# -- the library
-
-
-LETTER = (
-    "id",
-    "sender",
-    "subject",
-    "text",
-    "kind",
-    "thread",
-    "tags",
-    "scope",
-    "in_reply_to",
-    "key",
-    "attachments",
-)
-
-
-class Library:
-    def __init__(self, folder: Path) -> None:
-        self.room = postroom.open(folder / "library.db")
-
-    def send(self, me: str, to: list[str], body: str, **fields: Any) -> Told:
-        return self._receipt(self.room.mailbox(me).send(to, body, **fields))
-
-    def reply(self, me: str, id: str, body: str) -> Told:
-        return self._receipt(self.room.mailbox(me).reply(id, body))
-
-    def forward(self, me: str, id: str, to: str) -> Told:
-        return self._receipt(self.room.mailbox(me).forward(id, [to]))
-
-    def broadcast(self, me: str, scope: str, body: str) -> Told:
-        return self._receipt(self.room.mailbox(me).broadcast(scope, body))
-
-    def handoff(self, me: str, to: str, done: str) -> Told:
-        return self._receipt(self.room.mailbox(me).handoff([to], postroom.Handoff(work_completed=done)))
-
-    def check(self, me: str, *, peek: bool = False, everything: bool = False) -> list[Told]:
-        return [
-            self._letter(letter) for letter in self.room.mailbox(me).check(peek=peek, unread_only=not everything)
-        ]
-
-    def read(self, me: str, id: str) -> Told:
-        return self._letter(self.room.mailbox(me).read(id))
-
-    def counts(self, me: str) -> dict[str, int]:
-        return self.room.mailbox(me).counts()
-
-    def wait(self, me: str) -> Told | None:
-        found = self.room.mailbox(me).wait(1)
-        return None if found is None else self._letter(found)
-
-    def claim(self, me: str, count: int) -> list[Told]:
-        return [self._letter(work) | {"token": self._token(work)} for work in self.room.mailbox(me).claim(count)]
-
-    def ack(self, me: str, id: str, token: str | None, reply: str | None = None) -> str:
-        box = self.room.mailbox(me)
-        letter = box.read(id) if token is None else box.held(id, token)
-        if reply is not None and isinstance(letter, Work):
-            letter.ack_and_reply(reply)
-        else:
-            letter.ack()
-        return str(letter.state)
-
-    def fail(self, me: str, id: str, token: str, reason: str) -> str:
-        work = self.room.mailbox(me).held(id, token)
-        work.fail(reason)
-        return str(work.state)
-
-    def release(self, me: str, id: str, token: str) -> str:
-        work = self.room.mailbox(me).held(id, token)
-        work.release()
-        return str(work.state)
-
-    def reject(self, me: str, id: str, reason: str) -> str:
-        letter = self.room.mailbox(me).read(id)
-        letter.reject(reason)
-        return str(letter.state)
-
-    def dead(self, me: str) -> list[Told]:
-        return [self._letter(letter) for letter in self.room.mailbox(me).dead()]
-
-    def revive(self, me: str, id: str) -> str:
-        return str(self.room.mailbox(me).revive(id)[0].state)
-
-    def thread(self, me: str, id: str) -> list[Told]:
-        return [self._message(message) for message in self.room.mailbox(me).thread(id)]
-
-    def register(self, me: str, scope: str, capability: str) -> Told:
-        agent = self.room.mailbox(me).register(scopes=[scope], capabilities=[capability])
-        return {"id": agent.card.id, "scopes": list(agent.card.scopes), "status": str(agent.presence.status)}
-
-    def agents(self) -> list[str]:
-        return [agent.card.id for agent in self.room.agents()]
-
-    def _receipt(self, receipt: Receipt) -> Told:
-        told = {"repeated": receipt.repeated, "unknown": list(receipt.unknown)}
-        return self._message(receipt.message) | told
-
-    def _letter(self, letter: Letter) -> Told:
-        held = letter.delivery
-        return self._message(letter.message) | {
-            "state": str(held.state), "attempts": held.attempts, "read": held.read_at is not None,
-            "reason": held.reason,
-        }  # fmt: skip
-
-    def _message(self, message: Message) -> Told:
-        told = {name: getattr(message, name) for name in LETTER}
-        told |= {"tags": list(message.tags), "attachments": list(message.attachments)}
-        to = [[recipient.address, recipient.kind] for recipient in message.recipients]
-        return told | {"priority": message.priority.name.lower(), "recipients": to}
-
-    def _token(self, work: Work) -> str:
-        assert work.delivery.lease
-        return work.delivery.lease.token
-
-
-# -- the command line
-
-
-class CommandLine:
-    def __init__(self, folder: Path) -> None:
-        self.desk = Desk(folder)
-
-    def send(self, me: str, to: list[str], body: str, **fields: Any) -> Told:
-        tags = [word for tag in fields.pop("tags", ()) for word in ("--tag", tag)]
-        options = [word for name, value in fields.items() for word in (f"--{name}", value)]
-        return self._receipt(self._ask(me, "send", *to, "--body", body, *tags, *options))
-
-    def reply(self, me: str, id: str, body: str) -> Told:
-        return self._receipt(self._ask(me, "reply", id, "--body", body))
-
-    def forward(self, me: str, id: str, to: str) -> Told:
-        return self._receipt(self._ask(me, "forward", id, to))
-
-    def broadcast(self, me: str, scope: str, body: str) -> Told:
-        return self._receipt(self._ask(me, "broadcast", scope, "--body", body))
-
-    def handoff(self, me: str, to: str, done: str) -> Told:
-        return self._receipt(self._ask(me, "handoff", to, "--done", done))
-
-    def check(self, me: str, *, peek: bool = False, everything: bool = False) -> list[Told]:
-        options = [*(["--peek"] if peek else []), *(["--all"] if everything else [])]
-        return [self._letter(letter) for letter in self._ask(me, "check", *options)["letters"]]
-
-    def read(self, me: str, id: str) -> Told:
-        return self._letter(self._ask(me, "read", id)["letter"])
-
-    def counts(self, me: str) -> dict[str, int]:
-        return without(self._ask(me, "counts"), "schema", "command", "mailbox")
-
-    def wait(self, me: str) -> Told | None:
-        found = self._ask(me, "wait", "--timeout", "1")["letter"]
-        return None if found is None else self._letter(found)
-
-    def claim(self, me: str, count: int) -> list[Told]:
-        claimed = self._ask(me, "claim", "--count", str(count))["letters"]
-        return [self._letter(letter) | {"token": letter["token"]} for letter in claimed]
-
-    def ack(self, me: str, id: str, token: str | None, reply: str | None = None) -> str:
-        options = [*(["--token", token] if token else []), *(["--reply", reply] if reply else [])]
-        return self._state(self._ask(me, "ack", id, *options))
-
-    def fail(self, me: str, id: str, token: str, reason: str) -> str:
-        return self._state(self._ask(me, "fail", id, "--token", token, "--reason", reason))
-
-    def release(self, me: str, id: str, token: str) -> str:
-        return self._state(self._ask(me, "release", id, "--token", token))
-
-    def reject(self, me: str, id: str, reason: str) -> str:
-        return self._state(self._ask(me, "reject", id, "--reason", reason))
-
-    def dead(self, me: str) -> list[Told]:
-        return [self._letter(letter) for letter in self._ask(me, "dead")["letters"]]
-
-    def revive(self, me: str, id: str) -> str:
-        return self._state(self._ask(me, "dead", "revive", id))
-
-    def thread(self, me: str, id: str) -> list[Told]:
-        return [self._message(letter) for letter in self._ask(me, "thread", id)["letters"]]
-
-    def register(self, me: str, scope: str, capability: str) -> Told:
-        agent = self._ask(me, "register", "--scope", scope, "--capability", capability)["agent"]
-        return {
-            "id": agent["card"]["id"],
-            "scopes": agent["card"]["scopes"],
-            "status": agent["presence"]["status"],
-        }
-
-    def agents(self) -> list[str]:
-        return [agent["card"]["id"] for agent in self._ask("nobody", "agents")["agents"]]
-
-    def _ask(self, me: str, *words: str) -> Any:
-        done = self.desk.run(*words, "--as", me, "--json")
-        if done.code in {0, 1}:
-            return done.json
-        error = done.error
-        refused: PostroomError = getattr(postroom, error["name"])(error["message"], field=error["field"])
-        raise refused
-
-    def _receipt(self, told: Told) -> Told:
-        return self._message(told["letter"]) | {"repeated": told["repeated"], "unknown": told["unknown"]}
-
-    def _letter(self, told: Told) -> Told:
-        held = told["delivery"]
-        return self._message(told) | {
-            "state": held["state"], "attempts": held["attempts"], "read": held["read_at"] is not None,
-            "reason": held["reason"],
-        }  # fmt: skip
-
-    def _message(self, told: Told) -> Told:
-        to = [[recipient["address"], recipient["kind"]] for recipient in told["recipients"]]
-        return {name: told[name] for name in LETTER} | {"priority": told["priority"], "recipients": to}
-
-    def _state(self, told: Told) -> str:
-        state: str = told["letters"][0]["state"]
-        return state
-
-
-SURFACES: dict[str, Callable[[Path], Surface]] = {"library": Library, "command line": CommandLine}
-
-
 def comparable(told: list[Any]) -> list[Any]:
-    """Ids and tokens are random; each becomes the place of its first appearance."""
+    """Ids and tokens are random, and so are the names of escalations, made of ids; each becomes the place of its
+    first appearance.
+    """
     text = json.dumps(told)
     for number, id in enumerate(dict.fromkeys(_ids(told))):
         text = text.replace(id, f"letter-{number}")
@@ -346,6 +143,8 @@ def _ids(told: Any) -> Iterator[str]:
     if isinstance(told, dict):
         if "id" in told and "sender" in told:
             yield told["id"]
+        if "escalation" in told:
+            yield told["escalation"]
         told = list(told.values())
     if isinstance(told, list):
         for entry in told:
@@ -371,9 +170,10 @@ def test_the_script_says_something(expected: list[Any]) -> None:
     refused = [entry["refused"] for entry in expected if isinstance(entry, dict) and "refused" in entry]
     assert refused == [
         "Invalid", "LookAlike", "IdTaken", "UnknownMessage", "LeaseLost", "LoopDetected", "UnknownAgent",
-        "UnknownMessage", "LookAlike",
+        "UnknownMessage", "LookAlike", "Invalid", "UnknownMessage", "IllegalMove", "Invalid", "Missing", "Invalid",
+        "Invalid", "UnknownMessage", "NotAllowed", "NameTaken",
     ]  # fmt: skip
-    assert len(expected) == 40
+    assert len(expected) == 78
 
 
 @pytest.mark.parametrize("name", [name for name in SURFACES if name != "library"])

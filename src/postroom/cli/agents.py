@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 
 from ..model.card import Agent
 from ..model.codec import to_plain
+from ..model.task import ACTIVE
 from . import views
 from .answers import Answer
 from .context import Context
@@ -20,8 +21,10 @@ _CARD = {
 
 
 def run_agents(context: Context) -> Answer:
-    found = context.room.agents(scope=context.get("scope"), capability=context.get("capability"))
-    return Answer(context.name, {"agents": [plain_agent(agent) for agent in found]}, views.agents)
+    found = context.room.agents(
+        scope=context.get("scope"), capability=context.get("capability"), gone=bool(context.get("gone"))
+    )
+    return Answer(context.name, {"agents": [_plain(context, agent) for agent in found]}, views.agents)
 
 
 def run_agents_show(context: Context) -> Answer:
@@ -30,7 +33,7 @@ def run_agents_show(context: Context) -> Answer:
 
 def run_register(context: Context) -> Answer:
     card = context.given("description", "program", "model", "metadata", **_CARD)
-    return _answer(context, context.mailbox.register(**card))
+    return _answer(context, context.act(lambda box: box.register(**card)))
 
 
 def run_heartbeat(context: Context) -> Answer:
@@ -49,10 +52,18 @@ def run_leave(context: Context) -> Answer:
     return _answer(context, context.mailbox.leave())
 
 
-def plain_agent(agent: Agent) -> dict[str, Any]:
-    """Every field, also those that were not said."""
-    return {"card": to_plain(asdict(agent.card)), "presence": to_plain(asdict(agent.presence))}
+def _plain(context: Context, agent: Agent) -> dict[str, Any]:
+    """Every field, also those that were not said, and the tasks it has taken on."""
+    tasks = []
+    if agent.presence.current_tasks:
+        box = context.room.mailbox(agent.card.id)
+        tasks = [
+            {"id": task.id, "subject": task.subject, "state": task.state, "giver": task.giver}
+            for task in box.tasks("received", states=sorted(ACTIVE))
+        ]
+    presence = to_plain(asdict(agent.presence))
+    return {"card": to_plain(asdict(agent.card)), "presence": presence, "tasks": to_plain(tasks)}
 
 
 def _answer(context: Context, agent: Agent) -> Answer:
-    return Answer(context.name, {"agent": plain_agent(agent)}, views.agent)
+    return Answer(context.name, {"agent": _plain(context, agent)}, views.agent)

@@ -77,6 +77,7 @@ def plain_work(work: Work, seconds: float) -> dict[str, Any]:
 def plain_message(message: Message) -> dict[str, Any]:
     plain: dict[str, Any] = to_plain(asdict(message))
     plain["priority"] = message.priority.name.lower()
+    plain["task"] = None if message.task is None else to_plain(asdict(message.task))
     return plain | {"text": message.text, "thread": message.thread}
 
 
@@ -99,5 +100,6 @@ def plain_receipt(receipt: Receipt) -> dict[str, Any]:
         "thread": receipt.thread,
         "repeated": receipt.repeated,
         "unknown": list(receipt.unknown),
+        "routed": list(receipt.routed),
         "letter": plain_message(receipt.message),
     }

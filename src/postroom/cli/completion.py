@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from ..errors import PostroomError
+from ..mailbox import Mailbox
 from ..whereabouts import environment, own_room, project_room, variable
 from .table import FILE_OF, HIDDEN, everywhere, row
 from .table.shape import Option
@@ -138,13 +139,22 @@ def _from_room(what: str, words: Sequence[str]) -> list[str]:
                 return room.mailboxes()
             if what == "scopes":
                 return sorted({scope for agent in room.agents() for scope in agent.card.scopes})
-            if not me:
-                return []
-            box = room.mailbox(me)
-            found = box.dead(MOST) if what == "dead" else box.check(MOST, unread_only=False, peek=True)
-            return [letter.id for letter in found]
+            if what == "templates":
+                return [template.name for template in room.templates()]
+            return _from_mailbox(what, room.mailbox(me)) if me else []
     except PostroomError:
         return []
+
+
+def _from_mailbox(what: str, box: Mailbox) -> list[str]:
+    if what == "tasks":
+        return [task.id for task in box.tasks(limit=MOST)]
+    if what == "escalations":
+        return [escalation.id for escalation in box.escalations()]
+    if what == "sent":
+        return [message.id for message in box.search(f"from:{box.name}", limit=MOST)]
+    found = box.dead(MOST) if what == "dead" else box.check(MOST, unread_only=False, peek=True)
+    return [letter.id for letter in found]
 
 
 def _after(option: str, words: Sequence[str]) -> str:

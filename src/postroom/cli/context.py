@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..clock import SystemClock
 from ..errors import Invalid, PostroomError
 from ..mailbox import Mailbox
-from ..room import Room
+from ..model.names import check_agent
+from ..room import Room, chosen_settings
 from ..room import open as open_room
-from ..settings import Settings, load_settings
+from ..settings import Settings
+from ..store.opening import file_of
 from ..whereabouts import variable
 from .answers import Screen
-from .exits import Misconfigured, Usage
+from .exits import Misconfigured, NoInput, Usage
 from .light import Uninterrupted
 from .parse import Call
+
+T = TypeVar("T")
 
 
 class Context:
@@ -47,24 +52,74 @@ class Context:
             raise Usage("who are you?", field="--as", hint="say --as NAME, or set POSTROOM_AGENT")
         return name
 
+    def default_me(self, name: str) -> None:
+        """Who is calling, when nobody says so."""
+        if not variable("POSTROOM_AGENT"):
+            self.values.setdefault("as", name)
+
     @cached_property
     def mailbox(self) -> Mailbox:
+        check_agent(self.me, "mailbox")  # before a room is made for a name that cannot be
         return Mailbox(self.room, self.me)
+
+    def act(self, verb: Callable[[Mailbox], T]) -> T:
+        """Do this at the caller's mailbox. Where the room is not there yet it is tried in memory first, so that
+        what is refused leaves no empty room behind.
+        """
+        self.try_out(verb)
+        return verb(self.mailbox)
+
+    def act_in_room(self, verb: Callable[[Room], T]) -> T:
+        """The same for what belongs to the room."""
+        if self.is_new_room:
+            verb(self._room_in_memory())
+        return verb(self.room)
+
+    def try_out(self, verb: Callable[[Mailbox], object]) -> None:
+        """Where the room is not there yet: would this be refused?"""
+        if self.is_new_room:
+            verb(Mailbox(self._room_in_memory(), self.me))
 
     @cached_property
     def settings(self) -> Settings:
         """The settings in force; a wrong one is told before the room is opened."""
         try:
-            return load_settings({"store": self.get("room"), **dict(self.get("set", ()))})
+            return chosen_settings(self.get("room"), dict(self.get("set", ())))
         except Invalid as wrong:
             raise Misconfigured(wrong.message, field=wrong.field, hint=wrong.hint) from None
 
     @cached_property
+    def is_new_room(self) -> bool:
+        """Is there no room at this address yet? Anything else that is wrong with it is told when it is opened."""
+        file = file_of(self.settings.store)
+        if file is None:
+            return False
+        try:
+            os.stat(file)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    @cached_property
     def room(self) -> Room:
-        settings = self.settings
+        """The room. A command that only looks makes none: where it was named by hand, that was a typing error;
+        else nobody has sent anything yet, and it is as good as empty.
+        """
+        if self.is_new_room and self.call.command is not None and self.call.command.looks:
+            if "room" in self.values:
+                raise NoInput("there is no room", field="--room", hint="postroom send makes one, so does init")
+            return self._room_in_memory()
         with Uninterrupted():
             from ..store.sqlite import store  # noqa: F401, PLC0415 - loaded here, so that opening loads nothing more
-        return open_room(settings.store or None, **dict(self.get("set", ())))
+        return open_room(self.settings.store, **dict(self.get("set", ())))
+
+    def _room_in_memory(self) -> Room:
+        """An empty room with these settings, which nobody else sees."""
+        from ..store.memory import MemoryStore  # noqa: PLC0415 - only where there is no room yet
+
+        return Room(MemoryStore(os.urandom(8).hex()), self.settings)
 
     @cached_property
     def screen(self) -> Screen:

@@ -76,11 +76,16 @@ def choice(word: str, option: Option) -> str:
 
 
 def setting(word: str, option: Option) -> tuple[str, str]:
+    name, value = pair(word, option)
+    if name == "store":
+        raise Usage("the room is named by --room", field=_field(option))
+    return name, value
+
+
+def pair(word: str, option: Option) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals or not name:
         raise Usage(f"{_short(word)} is not NAME=VALUE", field=_field(option))
-    if name == "store":
-        raise Usage("the room is named by --room", field=_field(option))
     return name, value
 
 
@@ -92,6 +97,7 @@ _MEANINGS: dict[str, Any] = {
     "json": json,
     "word": choice,
     "setting": setting,
+    "pair": pair,
 }
 
 

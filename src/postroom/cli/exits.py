@@ -33,7 +33,7 @@ class Usage(Invalid):
 
 
 class NoInput(Invalid):
-    """There is no such file to read."""
+    """There is no such file or room to read."""
 
     code = 1902
 
@@ -81,7 +81,7 @@ MEANINGS: tuple[tuple[int, str], ...] = (
     (NOTHING, "nothing came in time (wait, claim, work), or the text was left empty"),
     (64, "the command line cannot be understood"),
     (65, "a value breaks a rule; the error names the field"),
-    (66, "there is no such file to read"),
+    (66, "there is no such file to read, or no such room"),
     (67, "no such agent or letter, or not yours"),
     (69, "someone else was first: the lease is lost, the key or name is taken, the cursor is too old"),
     (70, "the room is damaged, or Postroom itself is at fault"),

@@ -40,6 +40,8 @@ def run_read(context: Context) -> Answer:
 
 
 def run_wait(context: Context) -> Answer | Iterator[Answer]:
+    names, wanted = _awaited(context)
+    context.try_out(lambda box: box.room.wait(names, 0, **wanted))
     if context.get("follow"):
         return _follow(context)
     found = _wait(context, context.get("timeout", 30.0), context.get("cursor"))
@@ -69,9 +71,13 @@ def _follow(context: Context) -> Iterator[Answer]:
         yield _waited(context, None)
 
 
+def _awaited(context: Context) -> tuple[list[str], dict[str, Any]]:
+    """At which mailboxes, for which letters."""
+    return [context.me, *context.get("at_mailbox", ())], context.given(*_SAME, **_WANTED)
+
+
 def _wait(context: Context, timeout: float, since: Any) -> Letter | None:
-    wanted = context.given(*_SAME, **_WANTED)
-    names = [context.mailbox.name, *context.get("at_mailbox", ())]
+    names, wanted = _awaited(context)
     return context.room.wait(names, timeout, since=since, peek=bool(context.get("peek")), **wanted)
 
 

@@ -32,33 +32,56 @@ _HANDOFF = {
 
 def run_send(context: Context) -> Answer:
     if "drafts" in context.values:
-        if context.values.keys() & {"to", "body", "edit"}:
+        if context.values.keys() & {"to", "body", "edit", "template"}:
             raise Usage("come with their own recipients and text", field="--drafts")
-        sent = context.mailbox.send_many(drafts_of(context))
+        drafts = drafts_of(context)
+        sent = context.act(lambda box: box.send_many(drafts))
         return Answer(context.name, {"receipts": [plain_receipt(receipt) for receipt in sent]}, views.receipts)
     to = context.get("to")
     if not to:
         raise Usage("nobody is named", field="TO", hint="an agent's name")
+    if "template" in context.values:
+        return _send_template(context, to)
+    if "fill" in context.values:
+        raise Usage("fills the places of a template", field="--fill", hint="say --template NAME too")
     body, fields = content_of(context), fields_of(context)
-    return _answer(context, context.mailbox.send(to, body, **fields))
+    return answer(context, context.act(lambda box: box.send(to, body, **fields)))
+
+
+def _send_template(context: Context, to: list[str]) -> Answer:
+    """The text is the template's; the rest may be said as in any letter."""
+    for name in ("body", "edit", "file", "reference", "part"):
+        if name in context.values:
+            raise Usage("has no place in a letter from a template", field=f"--{name}")
+    filled = context.get("fill", ())
+    values = dict(filled)
+    if len(values) < len(filled):
+        raise Usage("fills a place twice", field="--fill")
+    fields = fields_of(context)
+    receipt = context.act(lambda box: box.send_template(to, context.get("template"), values, **fields))
+    return answer(context, receipt)
 
 
 def run_reply(context: Context) -> Answer:
+    id, to_all = context.get("id"), bool(context.get("all"))
     body, fields = content_of(context), fields_of(context)
-    return _answer(
-        context, context.mailbox.reply(context.get("id"), body, to_all=bool(context.get("all")), **fields)
-    )
+    box = context.mailbox
+    if not context.get("done"):
+        return answer(context, box.reply(id, body, to_all=to_all, **fields))
+    reply = box._reply_draft(id, body, to_all=to_all, **fields)  # noqa: SLF001 - the ack and the answer in one commit
+    return answer(context, box._ack_and_send([box.read(id)], [reply], archive=True)[0])  # noqa: SLF001
 
 
 def run_forward(context: Context) -> Answer:
     body, fields = content_of(context, optional=True), fields_of(context)
-    return _answer(context, context.mailbox.forward(context.get("id"), context.get("to"), body, **fields))
+    return answer(context, context.mailbox.forward(context.get("id"), context.get("to"), body, **fields))
 
 
 def run_broadcast(context: Context) -> Answer:
     scope = context.values.pop("scope")
     body, fields = content_of(context), fields_of(context)
-    return _answer(context, context.mailbox.broadcast(scope, body, exclude=context.get("exclude", ()), **fields))
+    exclude = context.get("exclude", ())
+    return answer(context, context.act(lambda box: box.broadcast(scope, body, exclude=exclude, **fields)))
 
 
 def run_handoff(context: Context) -> Answer:
@@ -74,7 +97,8 @@ def run_handoff(context: Context) -> Answer:
     unknown = said.keys() - set(Handoff.__struct_fields__)
     if unknown:
         raise Invalid("a handoff has no such field", field=min(unknown), hint=", ".join(Handoff.__struct_fields__))
-    return _answer(context, context.mailbox.handoff(context.get("to"), handoff, **fields_of(context)))
+    to, fields = context.get("to"), fields_of(context)
+    return answer(context, context.act(lambda box: box.handoff(to, handoff, **fields)))
 
 
 def fields_of(context: Context) -> dict[str, Any]:
@@ -130,6 +154,6 @@ def _read(context: Context, text: str, field: str) -> dict[str, Any]:
     return value
 
 
-def _answer(context: Context, receipt: Receipt) -> Answer:
+def answer(context: Context, receipt: Receipt) -> Answer:
     data: Mapping[str, Any] = plain_receipt(receipt)
     return Answer(context.name, data, views.receipt)

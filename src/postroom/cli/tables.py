@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from .answers import Screen
 from .escape import cell, cut, one_line, width
@@ -21,9 +21,16 @@ def hint(screen: Screen, text: str) -> str:
 
 
 def table(
-    screen: Screen, titles: Sequence[str], rows: Sequence[Sequence[str]], paint: Mapping[str, str] | None = None
+    screen: Screen,
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    paint: Mapping[str, str] | None = None,
+    *,
+    mark: Callable[[str], str] | None = None,
 ) -> str:
-    """Rows under their titles. On a terminal the last column gets the space that is left; elsewhere: Markdown."""
+    """Rows under their titles. On a terminal the last column gets the space that is left, and `mark` may colour
+    words in it; elsewhere: Markdown.
+    """
     if not screen.tables:
         lines = [titles, ["---"] * len(titles), *([cell(text) for text in row] for row in rows)]
         return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -34,13 +41,21 @@ def table(
     heading = painted(
         screen, "  ".join(_padded(t, w) for t, w in zip(titles, widths, strict=True)).rstrip(), "bold"
     )
-    lines = [_row(screen, row, widths, paint or {}) for row in shown]
+    lines = [_row(screen, row, widths, paint or {}, mark) for row in shown]
     return "".join(f"{line}\n" for line in [heading, *lines])
 
 
-def _row(screen: Screen, row: Sequence[str], widths: Sequence[int], paint: Mapping[str, str]) -> str:
+def _row(
+    screen: Screen,
+    row: Sequence[str],
+    widths: Sequence[int],
+    paint: Mapping[str, str],
+    mark: Callable[[str], str] | None,
+) -> str:
     cells = [_padded(cut(text, room), room) for text, room in zip(row, widths, strict=True)]
     painted_cells = [painted(screen, shown, paint.get(text, "")) for shown, text in zip(cells, row, strict=True)]
+    if mark is not None:
+        painted_cells[-1] = mark(cells[-1])
     return "  ".join(painted_cells).rstrip()
 
 

@@ -135,6 +135,8 @@ def receipt(screen: Screen, data: Data) -> str:
         f"Nobody called {name} has written or registered here. It has a mailbox now; or was it a typing error?\n"
         for name in data["unknown"]
     ]
+    if data["routed"]:
+        unknown.append(f"Chosen: {', '.join(data['routed'])}.\n")
     waiting = hint(screen, f"postroom wait --thread {data['thread']} waits for the answer")
     return f"Sent {data['id']} to {one_line(to)}.\n" + "".join(unknown) + waiting
 
@@ -206,7 +208,7 @@ def agents(screen: Screen, data: Data) -> str:
             ago(a["presence"]["last_heartbeat"], screen.now),
             ", ".join(a["card"]["scopes"]),
             ", ".join(a["card"]["capabilities"]),
-            "; ".join(a["presence"]["current_tasks"]) or a["card"]["description"],
+            _works_on(a) or a["card"]["description"],
         )
         for a in data["agents"]
     ]
@@ -224,7 +226,7 @@ def agent(screen: Screen, data: Data) -> str:
             ("Called", card["display_name"]),
             ("Status", f"{presence['status']} ({presence['warmth']})"),
             ("Seen", ago(presence["last_heartbeat"], screen.now)),
-            ("Works on", "; ".join(presence["current_tasks"])),
+            ("Works on", _works_on(data["agent"])),
             ("Can", ", ".join(card["capabilities"])),
             ("Scopes", ", ".join(card["scopes"])),
             ("Takes mail from", "everyone" if "*" in card["allow_from"] else ", ".join(card["allow_from"])),
@@ -233,6 +235,12 @@ def agent(screen: Screen, data: Data) -> str:
             ("About", card["description"]),
         ],
     )
+
+
+def _works_on(agent: Data) -> str:
+    """Tasks by their subject, else by their id; and what it says itself."""
+    tasks = {task["id"]: task["subject"] for task in agent["tasks"]}
+    return "; ".join(tasks.get(said) or said for said in agent["presence"]["current_tasks"])
 
 
 def changes(screen: Screen, data: Data) -> str:

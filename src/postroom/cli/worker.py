@@ -24,6 +24,7 @@ def work(context: Context) -> Iterator[Answer]:
     """One letter, or one after the other."""
     lease = context.get("lease", context.settings.lease)
     timeout = context.get("timeout", FOR_EVER)
+    context.try_out(lambda box: box.claim(lease=lease, **filters_of(context)))
     claimed = context.mailbox.claim(lease=lease, timeout=timeout, **filters_of(context))
     if claimed is None:
         yield Answer(context.name, {"letter": None, "exit": None, "receipts": []}, views.worked, code=NOTHING)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ..letter import Batch, Letter, Work
+from ..letter import Letter
+from ..mailbox import Mailbox
 from ..service.sending import Receipt
 from ..whereabouts import variable
 from . import views
@@ -17,14 +18,10 @@ from .text import STDIN, read_stdin
 
 
 def run_claim(context: Context) -> Answer:
-    lease = context.get("lease", context.settings.lease)
-    claimed = context.mailbox.claim(
-        context.get("count", 1),
-        lease=lease,
-        timeout=context.get("timeout", 0),
-        **context.given("holder"),
-        **filters_of(context),
-    )
+    lease, count = context.get("lease", context.settings.lease), context.get("count", 1)
+    said = context.given("holder") | filters_of(context)
+    context.try_out(lambda box: box.claim(count, lease=lease, **said))
+    claimed = context.mailbox.claim(count, lease=lease, timeout=context.get("timeout", 0), **said)
     data = {"letters": [plain_work(work, lease) for work in claimed]}
     letters = tuple(work.message for work in claimed)
     return Answer(context.name, data, views.work, letters=letters, code=0 if claimed else NOTHING)
@@ -34,27 +31,25 @@ def run_ack(context: Context) -> Answer:
     archive = not context.get("keep")
     if "reply" in context.values or "drafts" in context.values:
         return _ack_and_send(context, archive=archive)
-    return _settle(context, lambda batch: batch.ack(archive=archive), lambda letter: letter.ack(archive=archive))
+    return _settle(context, lambda box, letters: box._ack(letters, archive=archive), bare=True)  # noqa: SLF001
 
 
 def run_fail(context: Context) -> Answer:
     reason, retry = context.get("reason"), not context.get("no_retry")
-    return _settle(context, _each(lambda work: work.fail(reason, retry=retry)), None)
+    return _settle(context, lambda box, letters: box._fail(letters, reason, retry=retry))  # noqa: SLF001
 
 
 def run_reject(context: Context) -> Answer:
     reason = context.get("reason")
-    return _settle(
-        context, _each(lambda work: work.fail(reason, retry=False)), lambda letter: letter.reject(reason)
-    )
+    return _settle(context, lambda box, letters: box._fail(letters, reason, retry=False), bare=True)  # noqa: SLF001
 
 
 def run_release(context: Context) -> Answer:
-    return _settle(context, lambda batch: batch.release(), None)
+    return _settle(context, lambda box, letters: box._release(letters))  # noqa: SLF001
 
 
 def run_renew(context: Context) -> Answer:
-    return _settle(context, lambda batch: batch.renew(context.get("lease")), None)
+    return _settle(context, lambda box, letters: box._renew(letters, context.get("lease")))  # noqa: SLF001
 
 
 def run_work(context: Context) -> Iterator[Answer]:
@@ -63,23 +58,16 @@ def run_work(context: Context) -> Iterator[Answer]:
     return work(context)
 
 
-def _settle(
-    context: Context, with_token: Callable[[Batch], None], without: Callable[[Letter], None] | None
-) -> Answer:
-    """All letters that are named. Those of one claim share a token and are settled in one commit."""
-    ids = context.get("id")
-    token = _token(context)
-    if token:
-        held = Batch(context.mailbox, [context.mailbox.held(id, token) for id in ids])
-        with_token(held)
-        settled: list[Any] = list(held)
-    elif without is None:
+def _settle(context: Context, step: Callable[[Mailbox, Sequence[Letter]], None], *, bare: bool = False) -> Answer:
+    """All letters that are named, in one commit: all or none. Those of one claim share a token; what nobody
+    holds needs none (`bare`).
+    """
+    ids, token, box = list(dict.fromkeys(context.get("id"))), _token(context), context.mailbox
+    if not token and not bare:
         raise Usage("is missing", field="--token", hint="postroom claim shows it")
-    else:
-        settled = [context.mailbox.read(id) for id in ids]
-        for letter in settled:
-            without(letter)
-    return _moved(context, settled, ())
+    letters = [box.held(id, token) if token else box.read(id) for id in ids]
+    step(box, letters)
+    return _moved(context, letters, ())
 
 
 def _ack_and_send(context: Context, *, archive: bool) -> Answer:
@@ -103,20 +91,12 @@ def _ack_and_send(context: Context, *, archive: bool) -> Answer:
     return _moved(context, [held], [receipt])
 
 
-def _each(step: Callable[[Work], None]) -> Callable[[Batch], None]:
-    def settle(batch: Batch) -> None:
-        for work in batch:
-            step(work)
-
-    return settle
-
-
 def _token(context: Context) -> str:
     token: str = context.get("token") or variable("POSTROOM_TOKEN")
     return token
 
 
-def _moved(context: Context, letters: list[Any], sent: Any) -> Answer:
+def _moved(context: Context, letters: Sequence[Letter], sent: Any) -> Answer:
     receipts: list[Receipt] = list(sent)
     data = {"letters": [plain_move(letter) for letter in letters]}
     told = data | ({"receipts": [plain_receipt(receipt) for receipt in receipts]} if context.name == "ack" else {})

@@ -13,6 +13,17 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Reading": ("reading", ("check", "read", "wait", "counts", "digest")),
     "Working": ("working", ("claim", "ack", "fail", "reject", "release", "renew", "work")),
     "Threads": ("threads", ("thread", "threads", "tagged", "conversations", "conversation", "turns")),
+    "Finding": ("finding", ("search",)),
+    "Tasks": (
+        "tasks",
+        (
+            "tasks", "tasks show", "tasks give", "tasks accept", "tasks admit", "tasks reject", "tasks start",
+            "tasks ask", "tasks answer", "tasks complete", "tasks fail", "tasks cancel",
+        ),
+    ),
+    "Asking": ("asking", ("escalate", "escalations", "resolve", "waiting")),
+    "Templates": ("templates", ("templates", "templates show", "templates save", "templates delete")),
+    "Errands": ("errands", ("unsend", "block", "unblock", "rename")),
     "Dead letters": ("dead", ("dead", "dead show", "dead revive", "dead purge")),
     "Agents": ("agents", ("agents", "agents show", "register", "heartbeat", "leave")),
     "The room": (
@@ -20,7 +31,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("init", "room", "changes", "janitor", "archive", "purge", "export", "import"),
     ),
     "This program": ("meta", ("help", "completion", "version")),
-}
+}  # fmt: skip
 HIDDEN = {"__complete": "meta"}  # for shells, not for people
 FILE_OF = {name: file for file, names in GROUPS.values() for name in names} | HIDDEN
 

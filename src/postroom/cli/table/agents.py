@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .shape import Command, Option
 
-AGENT_JSON = (("agent", "card and presence, as in agents"),)
+AGENT_JSON = (("agent", "card, presence and tasks, as in agents"),)
 
 COMMANDS = {
     "agents": Command(
@@ -12,16 +12,19 @@ COMMANDS = {
         "who is there, what they can do, how they are",
         Option("--scope", help="only this scope", metavar="NAME", complete="scopes"),
         Option("--capability", help="only those who can do this", metavar="LABEL"),
-        about="Registered agents, by name; those that are gone too: mail for them waits. Needs no --as.",
+        Option("--gone", help="those that are gone, too", kind="flag"),
+        about="Registered agents, by name, with the tasks they have taken on. Mail for those who are offline or gone"
+        " waits. Needs no --as.",
         examples=(("postroom agents", "everyone"), ("postroom agents --scope sorting --json", "a team, for a program")),
         json=(
             (
                 "agents",
                 "each with card (id, registered_at, display_name, description, capabilities, program, model, scopes,"
                 " allow_from, max_concurrent_tasks, metadata, principal) and presence (status, warmth, current_tasks,"
-                " last_heartbeat, last_active_at)",
+                " last_heartbeat, last_active_at), and tasks, those it has taken on (id, subject, state, giver)",
             ),
         ),
+        looks=True,
     ),
     "agents show": Command(
         "agents show",
@@ -29,6 +32,7 @@ COMMANDS = {
         Option("NAME", help="the agent's name", required=True, complete="agents"),
         examples=(("postroom agents show coder", "one of them"),),
         json=AGENT_JSON,
+        looks=True,
     ),
     "register": Command(
         "register",
@@ -59,6 +63,7 @@ COMMANDS = {
         examples=(("postroom heartbeat --as coder --task 'sort the rows' --active", "busy"),),
         json=AGENT_JSON,
         exits=((67, "you have not registered"),),
+        looks=True,
     ),
     "leave": Command(
         "leave",
@@ -66,5 +71,6 @@ COMMANDS = {
         examples=(("postroom leave --as coder", "until later"),),
         json=AGENT_JSON,
         exits=((67, "you have not registered"),),
+        looks=True,
     ),
 }  # fmt: skip

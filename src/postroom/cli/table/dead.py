@@ -15,6 +15,7 @@ COMMANDS = {
         " the reason.",
         examples=(("postroom dead --as tester", "what went wrong"),),
         json=(("letters", "a list of [letters](#letters)"),),
+        looks=True,
     ),
     "dead show": Command(
         "dead show",
@@ -22,6 +23,7 @@ COMMANDS = {
         ID,
         examples=(("postroom dead show m-6 --as tester", "one of them"),),
         json=(("letter", "the [letter](#letters)"),),
+        looks=True,
     ),
     "dead revive": Command(
         "dead revive",
@@ -30,6 +32,7 @@ COMMANDS = {
         about="With all tries ahead of them; an expiry no longer counts. All or none.",
         examples=(("postroom dead revive m-6 --as tester", "another chance"),),
         json=(("letters", "for each id: id, state, attempts and reason"),),
+        looks=True,
     ),
     "dead purge": Command(
         "dead purge",
@@ -38,5 +41,6 @@ COMMANDS = {
         about="One that still lives in another mailbox is kept.",
         examples=(("postroom dead purge m-6 --as tester", "gone"),),
         json=(("purged", "how many went"),),
+        looks=True,
     ),
 }

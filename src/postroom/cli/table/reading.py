@@ -24,6 +24,7 @@ COMMANDS = {
             ("postroom check --as coder --peek --json", "for a program, stamping nothing"),
         ),
         json=(("mailbox", "whose inbox"), ("letters", "a list of [letters](#letters)")),
+        looks=True,
     ),
     "read": Command(
         "read",
@@ -33,6 +34,7 @@ COMMANDS = {
         about="Stamps it as read.",
         examples=(("postroom read m-1 --as researcher", "one letter"),),
         json=(("letter", "the [letter](#letters)"),),
+        looks=True,
     ),
     "wait": Command(
         "wait",
@@ -59,6 +61,7 @@ COMMANDS = {
         "count the unread mail by priority",
         examples=(("postroom counts --as coder", "how much is there"),),
         json=(("mailbox", "whose inbox"), ("urgent, high, normal, low, total", "how many")),
+        looks=True,
     ),
     "digest": Command(
         "digest",
@@ -69,5 +72,6 @@ COMMANDS = {
         about="What peers wrote stands inside a fence that they cannot close. Stamps nothing.",
         examples=(("postroom digest --as coder --budget 2000", "for a prompt"),),
         json=(("mailbox", "whose inbox"), ("text", "the digest")),
+        looks=True,
     ),
 }  # fmt: skip

@@ -11,7 +11,8 @@ class Option:
     """An option (`--subject`) or a place (`ID`).
 
     kind is what its text means: text, flag, count, seconds, when (later), past (a time gone by), json, word (one of
-    `choices`), setting (NAME=VALUE). complete is what shells offer: agents, letters, scopes, files, commands.
+    `choices`), setting (NAME=VALUE), pair (likewise, of any name). complete is what shells offer: agents, letters,
+    scopes, dead, sent, tasks, templates, escalations, files, commands.
     """
 
     __slots__ = ("choices", "complete", "default", "help", "kind", "many", "metavar", "name", "names", "required")
@@ -48,7 +49,7 @@ class Option:
 class Command:
     """One command: what it is called, what it takes, what it says of itself."""
 
-    __slots__ = ("about", "examples", "exits", "function", "json", "name", "options", "summary")
+    __slots__ = ("about", "examples", "exits", "function", "json", "looks", "name", "options", "summary")
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class Command:
         json: tuple[tuple[str, str], ...] = (),
         exits: tuple[tuple[int, str], ...] = (),
         function: str = "",
+        looks: bool = False,
     ) -> None:
         self.name = name
         self.summary = summary
@@ -68,6 +70,7 @@ class Command:
         self.examples = examples  # (command line, what it does); every one of them is run by a test
         self.json = json  # (field, what it holds), besides schema and command
         self.exits = exits  # codes that mean something special here
+        self.looks = looks  # only looks, or needs what is there already: it makes no room
         self.function = function or name.strip("_").replace(" ", "_")
 
 
@@ -135,6 +138,7 @@ RECEIPT_JSON = (
     ("thread", "the thread's root letter; its answers carry the same"),
     ("repeated", "true when this key had been sent before; then nothing was sent"),
     ("unknown", "recipients nobody here has heard from: a new mailbox, or a typing error"),
+    ("routed", "who was chosen for any: addresses"),
     ("letter", "the letter as it was accepted; see [letters](#letters)"),
 )
 

@@ -19,6 +19,7 @@ COMMANDS = {
         examples=(("postroom thread m-1 --as researcher", "a whole thread"),
                   ("postroom thread m-3 --as coder --chain", "how it came to this letter")),
         json=LETTERS,
+        looks=True,
     ),
     "threads": Command(
         "threads",
@@ -27,6 +28,7 @@ COMMANDS = {
         EVERYONE,
         examples=(("postroom threads --as coder", "where something happened"),),
         json=(("threads", "each with id, subject, participants, count, started_at, last_at"),),
+        looks=True,
     ),
     "tagged": Command(
         "tagged",
@@ -35,6 +37,7 @@ COMMANDS = {
         SCOPE,
         examples=(("postroom tagged release --as coder", "all about one label"),),
         json=LETTERS,
+        looks=True,
     ),
     "conversations": Command(
         "conversations",
@@ -44,6 +47,7 @@ COMMANDS = {
         EVERYONE,
         examples=(("postroom conversations --as coder", "what is talked about"),),
         json=(("conversations", "each with id, scope, subject, participants, threads, turns, started_at, last_at"),),
+        looks=True,
     ),
     "conversation": Command(
         "conversation",
@@ -51,6 +55,7 @@ COMMANDS = {
         Option("ID", help="the conversation's id", required=True),
         examples=(("postroom conversation conv-general:default --as coder", "the catch-all of a scope"),),
         json=(("conversation", "as in conversations"),),
+        looks=True,
     ),
     "turns": Command(
         "turns",
@@ -61,5 +66,6 @@ COMMANDS = {
         json=(
             ("turns", "each with id, conversation_id, participant, message_id, thread_id, in_reply_to, created_at"),
         ),
+        looks=True,
     ),
 }  # fmt: skip

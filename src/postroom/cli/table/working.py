@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from .shape import FILTERS, NOTHING, SINCE, TOKEN, Command, Option
 
-IDS = Option("ID", help="the letter's id", many=True, required=True, complete="letters")
+IDS = Option("ID", help="the letter's id; several are settled in one commit, all or none", many=True, required=True,
+             complete="letters")  # fmt: skip
 LEASE = Option(
     "--lease", help="how long, such as 60s or 1h; the setting lease by default", kind="seconds", metavar="SPAN"
 )
@@ -50,6 +51,7 @@ COMMANDS = {
         ),
         json=(*MOVED_JSON, ("receipts", "of the letters sent with it; see send")),
         exits=(LOST,),
+        looks=True,
     ),
     "fail": Command(
         "fail",
@@ -63,6 +65,7 @@ COMMANDS = {
         examples=(('postroom fail m-5 --as researcher --token "$TOKEN" --reason "no network"', "try again later"),),
         json=MOVED_JSON,
         exits=(LOST,),
+        looks=True,
     ),
     "reject": Command(
         "reject",
@@ -73,6 +76,7 @@ COMMANDS = {
         examples=(("postroom reject m-1 --as researcher --reason 'not my field'", "send it back"),),
         json=MOVED_JSON,
         exits=(LOST,),
+        looks=True,
     ),
     "release": Command(
         "release",
@@ -82,6 +86,7 @@ COMMANDS = {
         examples=(('postroom release m-5 --as researcher --token "$TOKEN"', "somebody else may have it"),),
         json=MOVED_JSON,
         exits=(LOST,),
+        looks=True,
     ),
     "renew": Command(
         "renew",
@@ -92,6 +97,7 @@ COMMANDS = {
         examples=(('postroom renew m-5 --as researcher --token "$TOKEN" --lease 10m', "ten minutes more"),),
         json=MOVED_JSON,
         exits=(LOST,),
+        looks=True,
     ),
     "work": Command(
         "work",

@@ -1,0 +1,57 @@
+"""The commands about questions that wait for somebody: escalate one, see what is open, see what waits for you."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import asdict
+
+from ..model.codec import to_plain
+from ..model.escalation import ESCALATION, Escalation
+from ..model.message import Message
+from . import asking_views as views
+from .answers import Answer, plain_receipt
+from .context import Context
+from .sending import content_of, fields_of
+from .waiting import waiting_for
+
+HUMAN = "human"  # who asks what waits, when nobody is named
+
+
+def run_escalate(context: Context) -> Answer:
+    body, fields = content_of(context), fields_of(context)
+    asked = context.given("reason", "ladder")
+    receipt = context.act(lambda box: box.escalate(body, **asked, **fields))
+    data = plain_receipt(receipt) | {"escalation_id": _id_in(receipt.message)}
+    return Answer(context.name, data, views.escalated)
+
+
+def _id_in(letter: Message) -> str:
+    """Its letter tells the escalation's id."""
+    told = [part["data"] for part in letter.parts if part.type == "data" and part.get("schema") == ESCALATION]
+    return str(told[-1]["escalation_id"])
+
+
+def run_escalations(context: Context) -> Answer:
+    whose = context.room if context.get("everyone") else context.mailbox
+    found = whose.escalations(open_only=not context.get("all"))
+    return Answer(context.name, {"escalations": [_plain(one) for one in found]}, views.escalations)
+
+
+def run_resolve(context: Context) -> Answer:
+    return Answer(
+        context.name, {"escalation": _plain(context.mailbox.resolve(context.get("id")))}, views.escalation
+    )
+
+
+def run_waiting(context: Context) -> Answer:
+    context.default_me(HUMAN)
+    found = waiting_for(context.mailbox)
+    shown = found[: context.get("limit", 20)]
+    data = {"mailbox": context.mailbox.name, "waiting": shown, "more": len(found) - len(shown)}
+    return Answer(context.name, data, views.waiting)
+
+
+def _plain(one: Escalation) -> dict[str, Any]:
+    plain: dict[str, Any] = to_plain(asdict(one))
+    return plain | {"priority": one.priority.name.lower(), "waits_for": one.waits_for}

@@ -1,0 +1,134 @@
+"""The commands about tasks: give one, see how it stands, move it by one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import asdict
+
+from ..model.card import Card
+from ..model.codec import encode, to_plain
+from ..model.message import Message
+from ..model.task import MOVES
+from ..service.sending import Receipt
+from ..task import Task
+from ..whereabouts import variable
+from . import task_views as views
+from .answers import Answer, plain_message, plain_receipt
+from .context import Context
+from .exits import Usage
+from .sending import content_of, fields_of
+
+
+def run_tasks(context: Context) -> Answer:
+    states = context.get("state")
+    if context.get("open"):
+        if states:
+            raise Usage("is either --open or --state", field="--state")
+        states = [str(state) for state, after in MOVES.items() if after]
+    found = context.mailbox.tasks(context.get("role", "any"), states=states, **context.given("limit"))
+    return Answer(context.name, {"tasks": [plain_task(task) for task in found]}, views.tasks)
+
+
+def run_tasks_show(context: Context) -> Answer:
+    task = context.mailbox.task(context.get("id"))
+    letters = task.letters()
+    data = {"task": plain_task(task), "letters": [plain_message(message) for message in letters]}
+    return Answer(context.name, data, views.task, letters=tuple(letters))
+
+
+def run_tasks_give(context: Context) -> Answer:
+    to, body, fields = context.get("to"), content_of(context), fields_of(context)
+    asked = context.given("deadline", "session")
+    receipt = context.act(lambda box: box.give_task(to, body, **asked, **fields))
+    return Answer(context.name, plain_receipt(receipt), views.given)
+
+
+# -- steps
+
+
+def run_tasks_accept(context: Context) -> Answer:
+    body, fields = content_of(context, optional=True), fields_of(context)
+    return _step(context, lambda task: task.accept(body, ack=not context.get("no_ack"), **fields))
+
+
+def run_tasks_admit(context: Context) -> Answer:
+    task = _task(context)
+    judge = _judge(context.get("judge")) if "judge" in context.values else None
+    accepted = task.admit(judge, ack=not context.get("no_ack"))
+    return Answer(context.name, {"task": plain_task(task), "accepted": accepted}, views.moved)
+
+
+def run_tasks_reject(context: Context) -> Answer:
+    fields = fields_of(context)
+    return _step(context, lambda task: task.reject(context.get("reason"), **fields))
+
+
+def run_tasks_start(context: Context) -> Answer:
+    body, fields = content_of(context, optional=True), fields_of(context)
+    return _step(context, lambda task: task.start(body, **fields))
+
+
+def run_tasks_ask(context: Context) -> Answer:
+    body, fields = content_of(context), fields_of(context)
+    return _step(context, lambda task: task.ask(body, **fields))
+
+
+def run_tasks_answer(context: Context) -> Answer:
+    body, fields = content_of(context), fields_of(context)
+    return _step(context, lambda task: task.answer(body, **fields))
+
+
+def run_tasks_complete(context: Context) -> Answer:
+    body, fields = content_of(context, optional=True), fields_of(context)
+    return _step(context, lambda task: task.complete(body, **fields))
+
+
+def run_tasks_fail(context: Context) -> Answer:
+    fields = fields_of(context)
+    return _step(context, lambda task: task.fail(context.get("reason"), **fields))
+
+
+def run_tasks_cancel(context: Context) -> Answer:
+    fields = fields_of(context)
+    return _step(context, lambda task: task.cancel(context.get("reason"), **fields))
+
+
+def _step(context: Context, step: Callable[[Task], Receipt]) -> Answer:
+    task = _task(context)
+    receipt = step(task)
+    data = {"task": plain_task(task), "receipt": plain_receipt(receipt)}
+    return Answer(context.name, data, views.moved)
+
+
+def _task(context: Context) -> Task:
+    """The task; with a token, under the lease of the letter that opened it. In a program that `work` started, the
+    token of its letter is at hand.
+    """
+    id, box = context.get("id"), context.mailbox
+    token = context.get("token") or (variable("POSTROOM_TOKEN") if variable("POSTROOM_ID") == id else "")
+    return box.task(box.held(id, token) if token else id)
+
+
+def _judge(program: str) -> Callable[[Card, Message], str | None]:
+    """A program that says why an agent is not fit for a task."""
+    import shlex  # noqa: PLC0415 - rare
+    import subprocess  # noqa: PLC0415
+
+    def judge(card: Card, letter: Message) -> str | None:
+        asked = encode({"card": to_plain(asdict(card)), "letter": plain_message(letter)})
+        try:
+            done = subprocess.run(shlex.split(program), input=asked, stdout=subprocess.PIPE, check=False)  # noqa: S603 - the user's own
+        except (OSError, ValueError, IndexError) as broken:
+            raise Usage(f"cannot be started: {broken}", field="--judge") from None
+        said = " ".join(done.stdout.decode("utf-8", "replace").replace("\0", "").split())
+        return None if done.returncode == 0 else said[:2000] or "not fit"
+
+    return judge
+
+
+def plain_task(task: Task) -> dict[str, Any]:
+    standing: dict[str, Any] = to_plain(asdict(task.standing))
+    called, id = standing.pop("id"), standing.pop("letter")
+    return {"id": id, "called": called, **standing, "is_final": task.is_final, "session": task.session}

@@ -1,0 +1,107 @@
+"""Escalations by commands, and `postroom waiting`: what waits for a person, the oldest first, with what to type."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from tests.cli.shell import Desk
+from tests.cli.terminal import show
+
+
+def escalate(desk: Desk, *more: str, me: str = "bob") -> Any:
+    return desk.json("escalate", "--as", me, "--reason", "blocked", "--body", "No access.\nHelp.", *more)
+
+
+def waiting(desk: Desk, *words: str) -> list[tuple[str, str, str]]:
+    return [(entry["what"], entry["from"], entry["text"]) for entry in desk.json("waiting", *words)["waiting"]]
+
+
+def test_a_question_goes_up_and_its_answer_comes_down(desk: Desk) -> None:
+    asked = escalate(desk, "--ladder", "coo", "--ladder", "human", "-s", "Data")
+    assert (asked["letter"]["kind"], asked["letter"]["subject"]) == ("escalation", "Escalation: Data")
+    (one,) = desk.json("escalations", "--as", "bob")["escalations"]
+    assert (one["id"], one["status"], one["waits_for"]) == (asked["escalation_id"], "open", "coo")
+    assert (one["rungs"], one["priority"], one["letters"]) == (["coo", "human"], "high", [asked["id"]])
+    assert desk.json("escalations", "--everyone")["escalations"] == [one]
+    assert desk.json("escalations", "--as", "carol")["escalations"] == []
+    desk.json("reply", asked["id"], "--as", "coo", "--body", "Granted.")
+    assert desk.json("escalations", "--as", "bob")["escalations"] == []
+    (over,) = desk.json("escalations", "--as", "bob", "--all")["escalations"]
+    assert (over["status"], over["closed_by"], over["waits_for"]) == ("answered", "coo", None)
+
+
+def test_a_question_is_closed_without_an_answer(desk: Desk) -> None:
+    asked = escalate(desk, "--key", "k-1")
+    assert escalate(desk, "--key", "k-1")["repeated"] is True
+    assert desk.run("resolve", asked["escalation_id"], "--as", "carol").code == 67
+    closed = desk.json("resolve", asked["escalation_id"], "--as", "bob")["escalation"]
+    assert (closed["status"], closed["closed_by"]) == ("resolved", "bob")
+    assert desk.run("resolve", asked["escalation_id"], "--as", "bob").code == 67
+
+
+def test_the_house_says_no_in_words(desk: Desk) -> None:
+    refused = desk.run("escalate", "--as", "human", "--reason", "x", "--body", "y", "--json")
+    assert refused.code in {65, 77}
+    assert desk.run("escalate", "--as", "bob", "--body", "y").code == 64
+    assert desk.run("escalate", "--as", "bob", "--reason", "two words", "--body", "y").code == 65
+    assert not (desk.home / "room.db").exists()
+
+
+def test_all_that_waits_is_told_once_the_oldest_first(desk: Desk) -> None:
+    desk.json("send", "ceo", "--as", "bob", "--body", "a plain letter")
+    desk.json("tasks", "give", "bob", "--as", "user", "--body", "Do it.", "--letter-id", "t-1")
+    for verb, more in (("accept", ()), ("start", ()), ("ask", ("--body", "Which one?"))):
+        desk.json("tasks", verb, "t-1", "--as", "bob", *more)
+    escalate(desk, "--ladder", "human")
+    desk.json("tasks", "give", "human", "--as", "carol", "--body", "Sign this.")
+    desk.json("tasks", "give", "dan", "--as", "human", "--body", "x", "--letter-id", "t-2")
+    desk.json("tasks", "reject", "t-2", "--as", "dan", "--reason", "no")
+    expected = [
+        ("letter", "bob", "a plain letter"),
+        ("question", "bob", "Which one?"),
+        ("escalation", "bob", "No access."),
+        ("task", "carol", "Sign this."),
+        ("news", "dan", "no"),
+    ]
+    assert waiting(desk) == waiting(desk, "--as", "ceo") == expected
+    assert waiting(desk) == expected  # it stamped nothing
+    few = desk.json("waiting", "-n", "2")
+    assert (few["mailbox"], len(few["waiting"]), few["more"]) == ("human", 2, 3)
+
+
+def test_what_it_says_to_type_is_what_helps(desk: Desk) -> None:
+    """Every command it shows is typed; then nothing waits any more."""
+    test_all_that_waits_is_told_once_the_oldest_first(desk)
+    for _ in range(2):  # a task is accepted first, then completed
+        for entry in desk.json("waiting")["waiting"]:
+            words = shlex.split(entry["answer"])
+            assert words[0] == "postroom"
+            needs_text = words[1] == "reply" or words[2:3] == ["answer"]
+            desk.json(*words[1:], *(["--body", "Yes."] if needs_text else []))
+    assert desk.run("waiting").out == "Nothing waits for human.\n"
+    texts = [letter["text"] for letter in desk.json("check", "--as", "bob", "--all")["letters"]]
+    assert texts.count("Yes.") == 3
+
+
+def test_it_is_for_whoever_asks(desk: Desk) -> None:
+    escalate(desk, "--ladder", "coo")
+    assert waiting(desk) == []
+    assert waiting(desk, "--as", "coo") == [("escalation", "bob", "No access.")]
+    assert desk.run("waiting", POSTROOM_AGENT="coo").out.startswith("- just now, escalation from bob")
+
+
+def test_a_person_sees_it_and_nothing_gets_loose(desk: Desk) -> None:
+    desk.json("send", "human", "--as", "bob", "--body", "evil\x1b[31m\u202e\nsecond", "-s", "s\u202ex")
+    escalate(desk, "--ladder", "human")
+    _, shown = show(desk, "waiting", columns=120)
+    assert "│ No access." in shown and "postroom reply " in shown
+    assert "\x1b[31m" not in shown and "\u202e" not in shown and "second" not in shown
+    assert "WAITS" not in shown
+    for words, said in (
+        (("escalations", "--as", "human"), "ABOUT"),
+        (("escalate", "--as", "x", "--reason", "y", "--body", "z"), "Escalation: ESC-"),
+    ):
+        assert said in show(desk, *words, columns=140)[1]
+    id = desk.json("escalations", "--as", "bob")["escalations"][0]["id"]
+    assert "resolved" in show(desk, "resolve", id, "--as", "bob")[1]

@@ -1,0 +1,378 @@
+"""The surfaces that tell the script of `test_surfaces`: the library, and every other that must tell the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import postroom
+from postroom import Escalation, Letter, Message, PostroomError, Receipt, Task, Work
+from tests.cli.shell import Desk
+
+Told = dict[str, Any]
+
+
+class Surface(Protocol):
+    """The verbs of the script. Each answers with plain values."""
+
+    def send(self, me: str, to: list[str], body: str, **fields: Any) -> Told: ...
+    def reply(self, me: str, id: str, body: str) -> Told: ...
+    def forward(self, me: str, id: str, to: str) -> Told: ...
+    def broadcast(self, me: str, scope: str, body: str) -> Told: ...
+    def handoff(self, me: str, to: str, done: str) -> Told: ...
+    def check(self, me: str, *, peek: bool = False, everything: bool = False) -> list[Told]: ...
+    def read(self, me: str, id: str) -> Told: ...
+    def counts(self, me: str) -> dict[str, int]: ...
+    def wait(self, me: str) -> Told | None: ...
+    def claim(self, me: str, count: int) -> list[Told]: ...
+    def ack(self, me: str, id: str, token: str | None, reply: str | None = None) -> str: ...
+    def fail(self, me: str, id: str, token: str, reason: str) -> str: ...
+    def release(self, me: str, id: str, token: str) -> str: ...
+    def reject(self, me: str, id: str, reason: str) -> str: ...
+    def dead(self, me: str) -> list[Told]: ...
+    def revive(self, me: str, id: str) -> str: ...
+    def thread(self, me: str, id: str) -> list[Told]: ...
+    def register(self, me: str, scope: str, capability: str) -> Told: ...
+    def agents(self) -> list[str]: ...
+    def search(self, me: str, query: str) -> list[Told]: ...
+    def give_task(self, me: str, to: str, body: str, **fields: Any) -> Told: ...
+    def step(self, me: str, verb: str, id: str, said: str | None = None) -> Told: ...
+    def tasks(self, me: str, role: str) -> list[Told]: ...
+    def escalate(self, me: str, reason: str, body: str, ladder: list[str]) -> Told: ...
+    def escalations(self, me: str, *, open_only: bool = True) -> list[Told]: ...
+    def resolve(self, me: str, id: str) -> Told: ...
+    def save_template(self, name: str, subject: str, body: str) -> Told: ...
+    def send_template(self, me: str, to: str, name: str, values: dict[str, str]) -> Told: ...
+    def unsend(self, me: str, id: str) -> Told: ...
+    def block(self, me: str, name: str) -> list[str]: ...
+    def rename(self, old: str, new: str) -> None: ...
+
+
+def without(told: Told, *names: str) -> Told:
+    return {name: value for name, value in told.items() if name not in names}
+
+
+# -- the library
+
+
+LETTER = (
+    "id",
+    "sender",
+    "subject",
+    "text",
+    "kind",
+    "thread",
+    "tags",
+    "scope",
+    "in_reply_to",
+    "key",
+    "attachments",
+)
+TASK = ("id", "giver", "receiver", "subject", "thread", "reason", "is_final", "session")
+ESCALATION = ("asker", "reason", "subject", "status", "waits_for", "closed_by", "rung")
+
+
+class Library:
+    def __init__(self, folder: Path) -> None:
+        self.room = postroom.open(folder / "library.db")
+
+    def send(self, me: str, to: list[str], body: str, **fields: Any) -> Told:
+        return self._receipt(self.room.mailbox(me).send(to, body, **fields))
+
+    def reply(self, me: str, id: str, body: str) -> Told:
+        return self._receipt(self.room.mailbox(me).reply(id, body))
+
+    def forward(self, me: str, id: str, to: str) -> Told:
+        return self._receipt(self.room.mailbox(me).forward(id, [to]))
+
+    def broadcast(self, me: str, scope: str, body: str) -> Told:
+        return self._receipt(self.room.mailbox(me).broadcast(scope, body))
+
+    def handoff(self, me: str, to: str, done: str) -> Told:
+        return self._receipt(self.room.mailbox(me).handoff([to], postroom.Handoff(work_completed=done)))
+
+    def check(self, me: str, *, peek: bool = False, everything: bool = False) -> list[Told]:
+        return [
+            self._letter(letter) for letter in self.room.mailbox(me).check(peek=peek, unread_only=not everything)
+        ]
+
+    def read(self, me: str, id: str) -> Told:
+        return self._letter(self.room.mailbox(me).read(id))
+
+    def counts(self, me: str) -> dict[str, int]:
+        return self.room.mailbox(me).counts()
+
+    def wait(self, me: str) -> Told | None:
+        found = self.room.mailbox(me).wait(1)
+        return None if found is None else self._letter(found)
+
+    def claim(self, me: str, count: int) -> list[Told]:
+        return [self._letter(work) | {"token": self._token(work)} for work in self.room.mailbox(me).claim(count)]
+
+    def ack(self, me: str, id: str, token: str | None, reply: str | None = None) -> str:
+        box = self.room.mailbox(me)
+        letter = box.read(id) if token is None else box.held(id, token)
+        if reply is not None and isinstance(letter, Work):
+            letter.ack_and_reply(reply)
+        else:
+            letter.ack()
+        return str(letter.state)
+
+    def fail(self, me: str, id: str, token: str, reason: str) -> str:
+        work = self.room.mailbox(me).held(id, token)
+        work.fail(reason)
+        return str(work.state)
+
+    def release(self, me: str, id: str, token: str) -> str:
+        work = self.room.mailbox(me).held(id, token)
+        work.release()
+        return str(work.state)
+
+    def reject(self, me: str, id: str, reason: str) -> str:
+        letter = self.room.mailbox(me).read(id)
+        letter.reject(reason)
+        return str(letter.state)
+
+    def dead(self, me: str) -> list[Told]:
+        return [self._letter(letter) for letter in self.room.mailbox(me).dead()]
+
+    def revive(self, me: str, id: str) -> str:
+        return str(self.room.mailbox(me).revive(id)[0].state)
+
+    def thread(self, me: str, id: str) -> list[Told]:
+        return [self._message(message) for message in self.room.mailbox(me).thread(id)]
+
+    def register(self, me: str, scope: str, capability: str) -> Told:
+        agent = self.room.mailbox(me).register(scopes=[scope], capabilities=[capability])
+        return {"id": agent.card.id, "scopes": list(agent.card.scopes), "status": str(agent.presence.status)}
+
+    def agents(self) -> list[str]:
+        return [agent.card.id for agent in self.room.agents()]
+
+    def search(self, me: str, query: str) -> list[Told]:
+        return [self._message(message) for message in self.room.mailbox(me).search(query)]
+
+    def give_task(self, me: str, to: str, body: str, **fields: Any) -> Told:
+        return self._receipt(self.room.mailbox(me).give_task(to, body, **fields))
+
+    def step(self, me: str, verb: str, id: str, said: str | None = None) -> Told:
+        task = self.room.mailbox(me).task(id)
+        getattr(task, verb)(*([] if said is None else [said]))
+        return self._task(task)
+
+    def tasks(self, me: str, role: str) -> list[Told]:
+        return [self._task(task) for task in self.room.mailbox(me).tasks(role)]
+
+    def escalate(self, me: str, reason: str, body: str, ladder: list[str]) -> Told:
+        sent = self.room.mailbox(me).escalate(body, reason=reason, ladder=ladder)
+        return self._receipt(sent)
+
+    def escalations(self, me: str, *, open_only: bool = True) -> list[Told]:
+        return [self._escalation(one) for one in self.room.mailbox(me).escalations(open_only=open_only)]
+
+    def resolve(self, me: str, id: str) -> Told:
+        return self._escalation(self.room.mailbox(me).resolve(id))
+
+    def save_template(self, name: str, subject: str, body: str) -> Told:
+        saved = self.room.save_template(name, subject=subject, body=body)
+        return {"name": saved.name, "body": saved.body, "places": list(saved.places)}
+
+    def send_template(self, me: str, to: str, name: str, values: dict[str, str]) -> Told:
+        return self._receipt(self.room.mailbox(me).send_template(to, name, values))
+
+    def unsend(self, me: str, id: str) -> Told:
+        return self._message(self.room.mailbox(me).unsend(id))
+
+    def block(self, me: str, name: str) -> list[str]:
+        return self.room.mailbox(me).block(name)
+
+    def rename(self, old: str, new: str) -> None:
+        self.room.rename(old, new)
+
+    def _task(self, task: Task) -> Told:
+        told = {name: getattr(task, name) for name in TASK}
+        return told | {"state": str(task.state)}
+
+    def _escalation(self, one: Escalation) -> Told:
+        told = {name: getattr(one, name) for name in ESCALATION}
+        return told | {"escalation": one.id, "priority": one.priority.name.lower(), "rungs": list(one.rungs)}
+
+    def _receipt(self, receipt: Receipt) -> Told:
+        told = {"repeated": receipt.repeated, "unknown": list(receipt.unknown), "routed": list(receipt.routed)}
+        return self._message(receipt.message) | told
+
+    def _letter(self, letter: Letter) -> Told:
+        held = letter.delivery
+        return self._message(letter.message) | {
+            "state": str(held.state), "attempts": held.attempts, "read": held.read_at is not None,
+            "reason": held.reason,
+        }  # fmt: skip
+
+    def _message(self, message: Message) -> Told:
+        told = {name: getattr(message, name) for name in LETTER}
+        told |= {"tags": list(message.tags), "attachments": list(message.attachments)}
+        to = [[recipient.address, recipient.kind] for recipient in message.recipients]
+        return told | {"priority": message.priority.name.lower(), "recipients": to}
+
+    def _token(self, work: Work) -> str:
+        assert work.delivery.lease
+        return work.delivery.lease.token
+
+
+# -- the command line
+
+
+class CommandLine:
+    def __init__(self, folder: Path) -> None:
+        self.desk = Desk(folder)
+
+    def send(self, me: str, to: list[str], body: str, **fields: Any) -> Told:
+        tags = [word for tag in fields.pop("tags", ()) for word in ("--tag", tag)]
+        options = [word for name, value in fields.items() for word in (f"--{name}", value)]
+        return self._receipt(self._ask(me, "send", *to, "--body", body, *tags, *options))
+
+    def reply(self, me: str, id: str, body: str) -> Told:
+        return self._receipt(self._ask(me, "reply", id, "--body", body))
+
+    def forward(self, me: str, id: str, to: str) -> Told:
+        return self._receipt(self._ask(me, "forward", id, to))
+
+    def broadcast(self, me: str, scope: str, body: str) -> Told:
+        return self._receipt(self._ask(me, "broadcast", scope, "--body", body))
+
+    def handoff(self, me: str, to: str, done: str) -> Told:
+        return self._receipt(self._ask(me, "handoff", to, "--done", done))
+
+    def check(self, me: str, *, peek: bool = False, everything: bool = False) -> list[Told]:
+        options = [*(["--peek"] if peek else []), *(["--all"] if everything else [])]
+        return [self._letter(letter) for letter in self._ask(me, "check", *options)["letters"]]
+
+    def read(self, me: str, id: str) -> Told:
+        return self._letter(self._ask(me, "read", id)["letter"])
+
+    def counts(self, me: str) -> dict[str, int]:
+        return without(self._ask(me, "counts"), "schema", "command", "mailbox")
+
+    def wait(self, me: str) -> Told | None:
+        found = self._ask(me, "wait", "--timeout", "1")["letter"]
+        return None if found is None else self._letter(found)
+
+    def claim(self, me: str, count: int) -> list[Told]:
+        claimed = self._ask(me, "claim", "--count", str(count))["letters"]
+        return [self._letter(letter) | {"token": letter["token"]} for letter in claimed]
+
+    def ack(self, me: str, id: str, token: str | None, reply: str | None = None) -> str:
+        options = [*(["--token", token] if token else []), *(["--reply", reply] if reply else [])]
+        return self._state(self._ask(me, "ack", id, *options))
+
+    def fail(self, me: str, id: str, token: str, reason: str) -> str:
+        return self._state(self._ask(me, "fail", id, "--token", token, "--reason", reason))
+
+    def release(self, me: str, id: str, token: str) -> str:
+        return self._state(self._ask(me, "release", id, "--token", token))
+
+    def reject(self, me: str, id: str, reason: str) -> str:
+        return self._state(self._ask(me, "reject", id, "--reason", reason))
+
+    def dead(self, me: str) -> list[Told]:
+        return [self._letter(letter) for letter in self._ask(me, "dead")["letters"]]
+
+    def revive(self, me: str, id: str) -> str:
+        return self._state(self._ask(me, "dead", "revive", id))
+
+    def thread(self, me: str, id: str) -> list[Told]:
+        return [self._message(letter) for letter in self._ask(me, "thread", id)["letters"]]
+
+    def register(self, me: str, scope: str, capability: str) -> Told:
+        agent = self._ask(me, "register", "--scope", scope, "--capability", capability)["agent"]
+        return {
+            "id": agent["card"]["id"],
+            "scopes": agent["card"]["scopes"],
+            "status": agent["presence"]["status"],
+        }
+
+    def agents(self) -> list[str]:
+        return [agent["card"]["id"] for agent in self._ask("nobody", "agents")["agents"]]
+
+    def search(self, me: str, query: str) -> list[Told]:
+        return [self._message(letter) for letter in self._ask(me, "search", query)["letters"]]
+
+    def give_task(self, me: str, to: str, body: str, **fields: Any) -> Told:
+        session = fields.pop("session", None)
+        options = [word for name, value in fields.items() for word in (f"--{name}", value)]
+        options += ["--session", json.dumps(session)] if session else []
+        return self._receipt(self._ask(me, "tasks", "give", to, "--body", body, *options))
+
+    def step(self, me: str, verb: str, id: str, said: str | None = None) -> Told:
+        option = "--reason" if verb == "reject" else "--body"
+        return self._task(self._ask(me, "tasks", verb, id, *([] if said is None else [option, said]))["task"])
+
+    def tasks(self, me: str, role: str) -> list[Told]:
+        return [self._task(task) for task in self._ask(me, "tasks", "--role", role)["tasks"]]
+
+    def escalate(self, me: str, reason: str, body: str, ladder: list[str]) -> Told:
+        rungs = [word for name in ladder for word in ("--ladder", name)]
+        return self._receipt(self._ask(me, "escalate", "--reason", reason, "--body", body, *rungs))
+
+    def escalations(self, me: str, *, open_only: bool = True) -> list[Told]:
+        found = self._ask(me, "escalations", *([] if open_only else ["--all"]))["escalations"]
+        return [self._escalation(one) for one in found]
+
+    def resolve(self, me: str, id: str) -> Told:
+        return self._escalation(self._ask(me, "resolve", id)["escalation"])
+
+    def save_template(self, name: str, subject: str, body: str) -> Told:
+        saved = self._ask("nobody", "templates", "save", name, "--subject", subject, "--body", body)["template"]
+        return {field: saved[field] for field in ("name", "body", "places")}
+
+    def send_template(self, me: str, to: str, name: str, values: dict[str, str]) -> Told:
+        fills = [word for place, text in values.items() for word in ("--fill", f"{place}={text}")]
+        return self._receipt(self._ask(me, "send", to, "--template", name, *fills))
+
+    def unsend(self, me: str, id: str) -> Told:
+        return self._message(self._ask(me, "unsend", id)["letters"][0])
+
+    def block(self, me: str, name: str) -> list[str]:
+        blocked: list[str] = self._ask(me, "block", name)["blocked"]
+        return blocked
+
+    def rename(self, old: str, new: str) -> None:
+        self._ask("nobody", "rename", old, new)
+
+    def _task(self, told: Told) -> Told:
+        return {name: told[name] for name in (*TASK, "state")}
+
+    def _escalation(self, told: Told) -> Told:
+        kept = {name: told[name] for name in (*ESCALATION, "priority", "rungs")}
+        return kept | {"escalation": told["id"]}
+
+    def _ask(self, me: str, *words: str) -> Any:
+        done = self.desk.run(*words, "--as", me, "--json")
+        if done.code in {0, 1}:
+            return done.json
+        error = done.error
+        refused: PostroomError = getattr(postroom, error["name"])(error["message"], field=error["field"])
+        raise refused
+
+    def _receipt(self, told: Told) -> Told:
+        return self._message(told["letter"]) | {name: told[name] for name in ("repeated", "unknown", "routed")}
+
+    def _letter(self, told: Told) -> Told:
+        held = told["delivery"]
+        return self._message(told) | {
+            "state": held["state"], "attempts": held["attempts"], "read": held["read_at"] is not None,
+            "reason": held["reason"],
+        }  # fmt: skip
+
+    def _message(self, told: Told) -> Told:
+        to = [[recipient["address"], recipient["kind"]] for recipient in told["recipients"]]
+        return {name: told[name] for name in LETTER} | {"priority": told["priority"], "recipients": to}
+
+    def _state(self, told: Told) -> str:
+        state: str = told["letters"][0]["state"]
+        return state
+
+
+SURFACES: dict[str, Callable[[Path], Surface]] = {"library": Library, "command line": CommandLine}
