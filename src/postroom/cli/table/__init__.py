@@ -15,10 +15,9 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Threads": ("threads", ("thread", "threads", "tagged", "conversations", "conversation", "turns")),
     "Dead letters": ("dead", ("dead", "dead show", "dead revive", "dead purge")),
     "Agents": ("agents", ("agents", "agents show", "register", "heartbeat", "leave")),
-    "The room": (
-        "care",
-        ("init", "room", "changes", "janitor", "archive", "purge", "export", "import"),
-    ),
+    "Health": ("health", ("doctor", "stats", "top", "trace")),
+    "The room": ("care", ("init", "room", "changes", "janitor", "archive", "purge")),
+    "Copies": ("copies", ("export", "import", "backup", "restore")),
     "This program": ("meta", ("help", "completion", "version")),
 }
 HIDDEN = {"__complete": "meta"}  # for shells, not for people
