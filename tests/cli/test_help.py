@@ -71,6 +71,7 @@ def prepared(desk: Desk) -> Desk:
         room.mailbox("planner").send("tester", "Broken.", id="m-6")
         room.mailbox("tester").read("m-6").reject("cannot be read")
         (desk.home / "room.jsonl").write_bytes(b"".join(line + b"\n" for line in room.export()))
+        room.backup(desk.home / "monday.db")
     return desk
 
 
@@ -78,5 +79,7 @@ def prepared(desk: Desk) -> Desk:
 def test_every_example_runs_as_it_stands(prepared: Desk, name: str, line: str) -> None:
     if name == "export":
         (prepared.home / "room.jsonl").unlink()
+    if line == "postroom backup monday.db":
+        (prepared.home / "monday.db").unlink()
     done = prepared.type(line)
     assert (done.code, done.err) == (0, ""), done

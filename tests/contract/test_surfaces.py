@@ -41,6 +41,10 @@ class Surface(Protocol):
     def thread(self, me: str, id: str) -> list[Told]: ...
     def register(self, me: str, scope: str, capability: str) -> Told: ...
     def agents(self) -> list[str]: ...
+    def stats(self, me: str) -> Told: ...
+    def room_stats(self) -> Told: ...
+    def trace(self, me: str, id: str) -> Told: ...
+    def is_healthy(self) -> bool: ...
 
 
 # -- the script
@@ -84,6 +88,12 @@ def transcript(surface: Surface) -> Iterator[Any]:
     yield surface.ack("tester", others[0]["id"], None)
     yield surface.check("tester", everything=True)
     yield surface.check("coder")
+    yield surface.stats("tester")
+    yield surface.stats("archive")
+    yield surface.room_stats()
+    yield surface.trace("coder", first["id"])
+    yield surface.trace("tester", first["id"])
+    yield surface.is_healthy()
     yield from mistakes(surface, first["id"])
 
 
@@ -99,6 +109,8 @@ def mistakes(surface: Surface, id: str) -> Iterator[Any]:
         lambda: surface.broadcast("coder", "nowhere", "x"),
         lambda: surface.revive("tester", "m-0"),
         lambda: surface.check("Coder"),
+        lambda: surface.trace("stranger", id),
+        lambda: surface.stats("Coder"),
     ]
     for attempt in attempts:
         try:
@@ -127,6 +139,9 @@ LETTER = (
     "key",
     "attachments",
 )
+
+
+TALLY = ("mailbox", "total_unread", "seen", "claimed", "queued", "dead", "backlog")
 
 
 class Library:
@@ -205,6 +220,28 @@ class Library:
 
     def agents(self) -> list[str]:
         return [agent.card.id for agent in self.room.agents()]
+
+    def stats(self, me: str) -> Told:
+        tally = self.room.mailbox(me).stats()
+        unread = {priority.name.lower(): count for priority, count in tally.unread.items()}
+        return {name: getattr(tally, name) for name in TALLY} | {"unread": unread}
+
+    def room_stats(self) -> Told:
+        stats = self.room.stats()
+        states = {str(state): count for state, count in stats.states.items()}
+        return {"letters": stats.letters, "deliveries": stats.deliveries, "states": states, "agents": stats.agents}
+
+    def trace(self, me: str, id: str) -> Told:
+        life = self.room.mailbox(me).trace(id)
+        about = (life.replies, life.relays, life.bounces)
+        return {
+            "letter": self._message(life.message),
+            "stops": [[stop.mailbox, str(stop.state), stop.attempts, stop.reason] for stop in life.stops],
+            "about": [[self._message(message) for message in messages] for messages in about],
+        }
+
+    def is_healthy(self) -> bool:
+        return self.room.doctor().is_healthy
 
     def _receipt(self, receipt: Receipt) -> Told:
         told = {"repeated": receipt.repeated, "unknown": list(receipt.unknown)}
@@ -303,6 +340,24 @@ class CommandLine:
     def agents(self) -> list[str]:
         return [agent["card"]["id"] for agent in self._ask("nobody", "agents")["agents"]]
 
+    def stats(self, me: str) -> Told:
+        told = self._ask(me, "stats")["mailbox"]
+        return {name: told[name] for name in (*TALLY, "unread")}
+
+    def room_stats(self) -> Told:
+        told = self._ask("nobody", "stats", "--all")["room"]
+        return {name: told[name] for name in ("letters", "deliveries", "states", "agents")}
+
+    def trace(self, me: str, id: str) -> Told:
+        told = self._ask(me, "trace", id)
+        stops = [[stop[name] for name in ("mailbox", "state", "attempts", "reason")] for stop in told["stops"]]
+        about = [[self._message(letter) for letter in told[kind]] for kind in ("replies", "relays", "bounces")]
+        return {"letter": self._message(told["letter"]), "stops": stops, "about": about}
+
+    def is_healthy(self) -> bool:
+        healthy: bool = self._ask("nobody", "doctor")["healthy"]
+        return healthy
+
     def _ask(self, me: str, *words: str) -> Any:
         done = self.desk.run(*words, "--as", me, "--json")
         if done.code in {0, 1}:
@@ -371,9 +426,9 @@ def test_the_script_says_something(expected: list[Any]) -> None:
     refused = [entry["refused"] for entry in expected if isinstance(entry, dict) and "refused" in entry]
     assert refused == [
         "Invalid", "LookAlike", "IdTaken", "UnknownMessage", "LeaseLost", "LoopDetected", "UnknownAgent",
-        "UnknownMessage", "LookAlike",
+        "UnknownMessage", "LookAlike", "UnknownMessage", "LookAlike",
     ]  # fmt: skip
-    assert len(expected) == 40
+    assert len(expected) == 48
 
 
 @pytest.mark.parametrize("name", [name for name in SURFACES if name != "library"])

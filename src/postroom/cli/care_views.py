@@ -116,7 +116,7 @@ def _by_priority(unread: Mapping[str, int]) -> str:
 
 
 def title(screen: Screen, store: str, pause: float) -> str:
-    said = f"{one_line(store)}  every {pause:g} s, q ends it"
+    said = f"every {pause:g} s, q ends it  {one_line(store)}"
     return painted(screen, cut(said, screen.width), "bold")
 
 

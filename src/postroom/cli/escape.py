@@ -61,8 +61,8 @@ def wrapped(text: str, columns: int) -> list[str]:
         if line:
             lines.append(line)
         line = word
-        while width(line) > columns:
-            fits = cut(line, columns + 1).removesuffix("…") or line[0]
+        while width(line) > columns and len(line) > 1:
+            fits = cut(line, columns + 1).removesuffix("…") or line[0]  # a wide one where only a narrow one fits
             lines.append(fits)
             line = line[len(fits) :]
     return [*lines, line]

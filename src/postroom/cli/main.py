@@ -58,6 +58,9 @@ def _run(words: Sequence[str]) -> int:
 
 def _end(text: str, code: int) -> int:
     """A last word, if anybody is there to read it. What is still buffered has nobody to go to."""
+    from _signal import SIG_BLOCK, SIGINT, pthread_sigmask  # type: ignore[import-not-found] # noqa: PLC0415 - light
+
+    pthread_sigmask(SIG_BLOCK, {SIGINT})  # whoever presses Ctrl-C twice gets one answer
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
