@@ -58,7 +58,7 @@ def test_findings_are_grouped_and_the_worst_comes_last(busy: Desk) -> None:
     plain = ESCAPES.sub("", shown)
     assert plain.index("Fine") < plain.index("Worth knowing") < plain.index("Warnings")
     assert "→ postroom doctor --repair closes them" in plain
-    assert plain.rstrip().endswith("1 warning left. postroom doctor --repair mends what is safe.")
+    assert plain.rstrip().endswith("1 warning left.\npostroom doctor --repair mends what is safe.")
 
 
 def test_what_is_safe_is_repaired_and_then_all_is_well(busy: Desk) -> None:

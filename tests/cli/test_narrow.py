@@ -32,6 +32,7 @@ def busy(desk: Desk) -> Desk:
         (desk.home / "id").write_text(sent.id, encoding="ascii")
         bob.send("ann-of-the-long-name", "dead")
         ann.check()[0].reject("reason " * 30)
+    (desk.home / "room.db").chmod(0o644)  # something for the doctor to say
     return desk
 
 

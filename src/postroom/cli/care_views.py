@@ -58,8 +58,9 @@ def _verdict(screen: Screen, data: Data, groups: Mapping[str, list[Data]]) -> st
     counts = [f"{len(groups[level])} {level}{'s' * (len(groups[level]) > 1)}"
               for level in ("error", "warning") if level in groups]  # fmt: skip
     mendable = any("--repair" in found["hint"] for level in groups.values() for found in level)
-    advice = " postroom doctor --repair mends what is safe." if mendable else " Each says what to do."
-    return painted(screen, f"{' and '.join(counts)} left.", "red" if "error" in groups else "yellow") + advice
+    advice = "postroom doctor --repair mends what is safe." if mendable else "Each says what to do."
+    left = painted(screen, f"{' and '.join(counts)} left.", "red" if "error" in groups else "yellow")
+    return "\n".join([left, *wrapped(advice, screen.width)])
 
 
 # -- numbers
