@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 def entry() -> None:
     """What the installed program calls. It ends at once: nothing of ours needs closing, and time is short."""
-    os._exit(main(sys.argv[1:]))
+    try:
+        code = main(sys.argv[1:])
+    except KeyboardInterrupt:  # a second Ctrl-C, while the first was answered
+        code = 130
+    os._exit(code)
 
 
 def main(words: Sequence[str]) -> int:
@@ -58,9 +62,6 @@ def _run(words: Sequence[str]) -> int:
 
 def _end(text: str, code: int) -> int:
     """A last word, if anybody is there to read it. What is still buffered has nobody to go to."""
-    from _signal import SIG_BLOCK, SIGINT, pthread_sigmask  # type: ignore[import-not-found] # noqa: PLC0415 - light
-
-    pthread_sigmask(SIG_BLOCK, {SIGINT})  # whoever presses Ctrl-C twice gets one answer
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
