@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run demo test test-long lint format bench docs lock clean
+.PHONY: run demo test test-long lint format bench docs imports shells lock clean
 
 run: $(READY)  ## set everything up and watch agents exchange letters
 	@$(BIN)/python -m postroom.demo
@@ -12,7 +12,7 @@ run: $(READY)  ## set everything up and watch agents exchange letters
 demo: $(READY)  ## a minute's tour, agent by agent
 	@$(BIN)/python -m postroom.demo --slow
 
-test: $(READY)  ## lint, types, house rules, tests with coverage; prints where the time went
+test: $(READY) shells  ## lint, types, house rules, tests with coverage; prints where the time went
 	@$(BIN)/python tools/check.py
 
 test-long: $(READY)  ## the same tests with many more examples, processes and kills
@@ -35,6 +35,18 @@ bench: $(READY)  ## speed, as ratios against what this disk can do
 docs: $(READY)  ## draw what docs/ takes from the code
 	@$(BIN)/python tools/draw.py
 	@$(BIN)/python tools/commands.py
+
+imports: $(READY)  ## what each command loads
+	@$(BIN)/python tools/imports.py
+
+# Where they are missing and may not be installed, the tests of their completion are skipped and say so.
+shells:
+	@missing=; for shell in bash zsh fish; do command -v $$shell >/dev/null || missing="$$missing $$shell"; done; \
+	 if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	   echo "installing$$missing, to test completion in them"; \
+	   { apt-get install -qq -y $$missing || { apt-get update -qq && apt-get install -qq -y $$missing; }; } \
+	     >/dev/null 2>&1 </dev/null || echo "could not install$$missing"; \
+	 fi
 
 lock:  ## pin the newest versions of everything
 	$(PYTHON) -m venv $(VENV)-lock

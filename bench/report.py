@@ -137,6 +137,9 @@ Measured {date}: {machine}.
     .venv/bin/python -m bench --quick         # fewer rounds, up to 100,000 letters
     .venv/bin/python -m bench --only send     # one theme
     .venv/bin/python -m bench --write         # and write this page
+    .venv/bin/python -m bench --only command  # what a command costs from its start to its end
+    make imports                              # which modules each command loads, and how long that takes
+    .venv/bin/python tools/imports.py send someone --as me --body x   # one command, in more detail
 
 The rooms with a long past are made once, under `$XDG_CACHE_HOME/postroom-bench` (or `~/.cache/postroom-bench`;
 about 2 GB, with the index of their words), and kept for the next time. Everything else happens beside the bench,

@@ -1,6 +1,7 @@
-"""What each command loads beyond a bare interpreter, and how long it takes: `python tools/imports.py [COMMAND …]`.
+"""What each command loads beyond a bare interpreter: `make imports`; `python tools/imports.py COMMAND …` for one.
 
-A report to look at; what must not be loaded is checked by tests/cli/test_weight.py.
+A report to look at; what must not be loaded is checked by tests/cli/test_weight.py. Every command of the table is
+run by its first example, in a room where that example can work.
 """
 
 from __future__ import annotations
@@ -15,18 +16,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
+import postroom
+from postroom.cli.table import FILE_OF, HIDDEN, row
+
 ROUNDS = 7
-COMMANDS = {
-    "check (empty)": ["check", "--as", "nobody"],
-    "check (library)": ["check", "--as", "nobody", "--all"],
-    "send": ["send", "someone", "--as", "me", "--body", "x"],
-    "claim": ["claim", "--as", "nobody"],
-    "agents": ["agents"],
-    "threads": ["threads", "--as", "me"],
-    "export": ["export"],
-    "janitor": ["janitor"],
-    "help": ["help"],
-}
+HEAVIEST = 4  # modules that are named
+_MADE = {"export": "room.jsonl", "backup": "monday.db"}  # what an example makes, and would not replace
 _IMPORTED = re.compile(r"^import time:\s+(\d+) \|\s+\d+ \| +(\S+)$", re.MULTILINE)
 
 
@@ -39,22 +34,74 @@ def loaded_by(words: Sequence[str], environment: Mapping[str, str], folder: Path
 
 def _imports(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> dict[str, int]:
     """Module -> microseconds of its own."""
-    command = [sys.executable, "-X", "importtime", *arguments]
-    done = subprocess.run(command, env=dict(environment), cwd=folder, capture_output=True, text=True, check=False)
-    return {name: int(own) for own, name in _IMPORTED.findall(done.stderr)}
+    return _measured([sys.executable, "-X", "importtime", *arguments], environment, folder)[1]
 
 
-def report(name: str, words: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
+def _measured(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[int, dict[str, int]]:
+    done = subprocess.run(
+        command, env=dict(environment), cwd=folder, capture_output=True, text=True, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return done.returncode, {name: int(own) for own, name in _IMPORTED.findall(done.stderr)}
+
+
+# -- every command
+
+
+def report_all(environment: dict[str, str], folder: Path) -> None:
+    """One line for each command of the table. Loading is timed by Python itself, once: compare, do not quote."""
     bare = _imports(["-c", "pass"], environment, folder)
-    extra = {
-        module: own
-        for module, own in _imports(["-m", "postroom", *words], environment, folder).items()
-        if module not in bare
-    }
+    print(f"{'command':15} {'modules':>7} {'loading':>10}   heaviest")
+    for name in FILE_OF:
+        if name not in HIDDEN:
+            line = row(name).examples[0][0]
+            code, found = 0, dict[str, int]()
+            for _ in range(2):  # the first time makes the bytecode
+                watched = environment | {"PYTHONPROFILEIMPORTTIME": "1", "TOKEN": _prepare(folder)}
+                if name in _MADE:
+                    (folder / _MADE[name]).unlink()
+                code, found = _measured(["sh", "-c", line], watched, folder)
+            extra = {module: own for module, own in found.items() if module not in bare}
+            heaviest = sorted(extra, key=lambda module: -extra[module])[:HEAVIEST]
+            print(f"{name:15} {len(extra):7} {sum(extra.values()) / 1000:7.1f} ms   {', '.join(heaviest)}")
+            if code:
+                print(f"{'':15} its example ended with {code}: {line}")
+
+
+def _prepare(folder: Path) -> str:
+    """The room the examples speak of, made anew, and the token of a letter that is held."""
+    for left in folder.glob("*.db*"):
+        if left.is_file():
+            left.unlink()
+    with postroom.open(folder / "room.db") as room:
+        for name in ("coder", "researcher", "reviewer", "planner", "tester"):
+            room.mailbox(name).register(scopes=["sorting"], capabilities=["python"])
+        coder, researcher = room.mailbox("coder"), room.mailbox("researcher")
+        coder.send("researcher", "Which sort is stable?", id="m-1", thread_tag="release")
+        coder.send("researcher", "And fast?", id="m-2")
+        researcher.reply("m-2", "Quicksort.", id="m-3")
+        room.mailbox("planner").send("coder", "Sort it.", id="m-4", kind="request")
+        room.mailbox("planner").send("tester", "Broken.", id="m-6")
+        room.mailbox("tester").read("m-6").reject("cannot be read")
+        coder.send("researcher", "Held.", id="m-5", priority="urgent")
+        held = researcher.claim(lease=600)
+        room.backup(folder / "monday.db", overwrite=True)
+        (folder / "room.jsonl").write_bytes(b"".join(line + b"\n" for line in room.export()))
+        return held.delivery.lease.token if held and held.delivery.lease else ""
+
+
+# -- one command
+
+
+def report_one(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
+    bare = _imports(["-c", "pass"], environment, folder)
+    _imports(["-m", "postroom", *words], environment, folder)
+    found = _imports(["-m", "postroom", *words], environment, folder)
+    extra = {module: own for module, own in found.items() if module not in bare}
     nothing = _time(["-c", "pass"], environment, folder)
     whole = _time(["-m", "postroom", *words], environment, folder)
-    print(f"\n{name}: {len(extra)} modules, {whole * 1000:.0f} ms, {whole / nothing:.1f} x python -c pass")
-    for module, own in sorted(extra.items(), key=lambda item: -item[1])[:12]:
+    print(f"{len(extra)} modules, {whole * 1000:.0f} ms, {whole / nothing:.1f} x python -c pass")
+    for module, own in sorted(extra.items(), key=lambda item: -item[1])[:20]:
         print(f"  {own / 1000:6.1f} ms  {module}")
 
 
@@ -72,13 +119,17 @@ def _time(arguments: Sequence[str], environment: Mapping[str, str], folder: Path
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        own = {"HOME": folder, "POSTROOM_STORE": f"{folder}/room.db", "PYTHONPYCACHEPREFIX": f"{folder}/pycache"}
-        environment |= own
-        wanted = {"asked": sys.argv[1:]} if sys.argv[1:] else COMMANDS
-        for words in [COMMANDS["send"], *wanted.values()]:  # makes the room, and the bytecode
-            _imports(["-m", "postroom", *words], environment, Path(folder))
-        for name, words in wanted.items():
-            report(name, words, environment, Path(folder))
+        own = {
+            "HOME": folder,
+            "POSTROOM_STORE": f"{folder}/room.db",
+            "PYTHONPYCACHEPREFIX": f"{folder}/pycache",
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        }
+        _prepare(Path(folder))
+        if sys.argv[1:]:
+            report_one(sys.argv[1:], environment | own, Path(folder))
+        else:
+            report_all(environment | own, Path(folder))
 
 
 if __name__ == "__main__":

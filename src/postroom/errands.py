@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import service
-from .model.escalation import Escalation
-from .model.message import Message
 from .service.authorize import Principal
 from .service.compose import check_fields
 from .service.office import Office
@@ -21,6 +19,8 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from .mailbox import Fields
+    from .model.escalation import Escalation
+    from .model.message import Message
 
 
 class Errands:

@@ -12,26 +12,26 @@ from . import service
 from .errands import Errands
 from .errors import Invalid
 from .letter import Batch, Letter, Work
-from .model.card import Agent
 from .model.change import Cursor
-from .model.handoff import Handoff
-from .model.message import Message, Priority, TaskNote
 from .model.names import check_agent
-from .model.query import Found
-from .model.stats import Tally
-from .model.thread import Conversation, Thread, Turn
-from .model.trace import Trace
 from .service.compose import Draft, check_fields
 from .service.given import check_count
 from .service.reading import NO_FILTER, Filter
 from .service.sending import Receipt
 from .service.waiting import wait_until
-from .task import Task
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from .model.card import Agent
+    from .model.handoff import Handoff
+    from .model.message import Message, Priority, TaskNote
+    from .model.query import Found
+    from .model.stats import Tally
+    from .model.thread import Conversation, Thread, Turn
+    from .model.trace import Trace
     from .room import Room
+    from .task import Task
 
 When = datetime | timedelta | float
 
@@ -330,6 +330,8 @@ class Mailbox(Errands):
         """
         letter = id if isinstance(id, Letter) else None
         name = id.id if isinstance(id, Letter) else id
+        from .task import Task  # noqa: PLC0415 - a send starts quicker without it
+
         return Task(self, service.tasks.find(self._office, self._caller, self.name, name), letter)
 
     def tasks(
@@ -339,6 +341,8 @@ class Mailbox(Errands):
         found = service.tasks.list_tasks(
             self._office, self._caller, self.name, role=role, states=states, limit=limit
         )
+        from .task import Task  # noqa: PLC0415 - see above
+
         return [Task(self, standing) for standing in found]
 
     # -- threads

@@ -22,16 +22,7 @@ from .clock import Clock, Ids, RandomIds, SystemClock
 from .errors import Invalid
 from .letter import Letter
 from .mailbox import Mailbox, Wanted, as_filter
-from .model.card import Agent
-from .model.change import Change, Cursor
-from .model.escalation import Escalation
-from .model.health import BackupReport, Diagnosis, Progress, warning
-from .model.message import Message
 from .model.names import check_agent
-from .model.stats import Flow, Stats
-from .model.template import Template
-from .model.thread import Conversation, Thread, Turn
-from .model.trace import Trace
 from .service.authorize import OWNER, Principal, authorize
 from .service.given import check_count, listed
 from .service.office import Office
@@ -42,6 +33,15 @@ from .store.opening import open_store
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from .model.card import Agent
+    from .model.change import Change, Cursor
+    from .model.escalation import Escalation
+    from .model.health import BackupReport, Diagnosis, Progress
+    from .model.message import Message
+    from .model.stats import Flow, Stats
+    from .model.template import Template
+    from .model.thread import Conversation, Thread, Turn
+    from .model.trace import Trace
     from .service.janitor import Sweep
     from .service.portable import Imported
 
@@ -222,6 +222,8 @@ class Room:
 
     def doctor(self, *, repair: bool = False, full: bool = False, progress: Progress | None = None) -> Diagnosis:
         """Check this room's health, with a real write and read; `repair` mends what is safe to mend."""
+        from .model.health import warning  # noqa: PLC0415 - rare
+
         likely = misspelt()
         known = [
             warning("settings", f"{name} is not a setting and is ignored", f"did you mean {meant}?")

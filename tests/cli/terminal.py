@@ -10,6 +10,7 @@ import subprocess
 import sys
 import termios
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tests.cli.shell import PATIENCE, PROGRAM, Desk
@@ -24,7 +25,8 @@ class Terminal:
     def __init__(self, desk: Desk, *words: str, columns: int = 80, **variables: str) -> None:
         self.shown = b""
         self._screen, theirs = os.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        self.resize(columns)
+        self.before = self.after = termios.tcgetattr(theirs)  # how the keyboard is, before and after the program
         self._process = subprocess.Popen(
             [sys.executable, "-c", ENTER, *PROGRAM, *words],
             stdin=theirs,
@@ -40,18 +42,42 @@ class Terminal:
         """Look on until this is shown."""
         end = time.monotonic() + PATIENCE
         while text.encode() not in self.shown:
-            assert time.monotonic() < end, self.shown
+            assert time.monotonic() < end, self.shown[-2000:]
             assert self._look(), self.shown
 
     def type(self, text: str) -> None:
         os.write(self._screen, text.encode())
 
+    def interrupt(self) -> None:
+        """Ctrl-C, and again where it came before there was a program to hear it."""
+        end = time.monotonic() + PATIENCE
+        while self._process.poll() is None:
+            assert time.monotonic() < end, self.shown[-2000:]
+            self.type("\x03")
+            again = time.monotonic() + 1.0
+            while self._process.poll() is None and time.monotonic() < again:
+                if select.select([self._screen], [], [], 0.05)[0] and not self._look():
+                    self._process.wait(PATIENCE)
+
+    def resize(self, columns: int, lines: int = 40) -> None:
+        """The window gets another size; a program in it is told."""
+        fcntl.ioctl(self._screen, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def send(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def let_run(self, seconds: float) -> None:
+        """For so long at most."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+
     def finish(self) -> tuple[int, str]:
         """How it ended, and all it showed."""
         end = time.monotonic() + PATIENCE
         while self._look():
-            assert time.monotonic() < end, self.shown
+            assert time.monotonic() < end, self.shown[-2000:]
         code = self._process.wait(PATIENCE)
+        self.after = termios.tcgetattr(self._screen)
         os.close(self._screen)
         return code, self.shown.decode().replace("\r\n", "\n")
 

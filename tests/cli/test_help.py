@@ -73,6 +73,7 @@ def prepared(desk: Desk) -> Desk:
         room.mailbox("tester").read("m-6").reject("cannot be read")
         prepare_errands(desk, room)
         (desk.home / "room.jsonl").write_bytes(b"".join(line + b"\n" for line in room.export()))
+        room.backup(desk.home / "monday.db")
     return desk
 
 
@@ -96,5 +97,7 @@ def prepare_errands(desk: Desk, room: postroom.Room) -> None:
 def test_every_example_runs_as_it_stands(prepared: Desk, name: str, line: str) -> None:
     if name == "export":
         (prepared.home / "room.jsonl").unlink()
+    if line == "postroom backup monday.db":
+        (prepared.home / "monday.db").unlink()
     done = prepared.type(line)
     assert (done.code, done.err) == (0, ""), done

@@ -72,6 +72,11 @@ def test_a_send_loads_what_it_uses(room: Desk) -> None:
     assert loaded(room, "send", "bob", "--as", "ann", "--body", "x") & UNUSED == set()
 
 
+def test_words_that_need_converting_load_no_more(room: Desk) -> None:
+    found = loaded(room, "claim", "--as", "bob", "--lease", "10m", "--count", "2")
+    assert found & {"inspect", "argparse", "json"} == set()
+
+
 def test_help_opens_no_room(desk: Desk) -> None:
     assert "apsw" not in loaded(desk, "help", "send")
     assert not (desk.home / "room.db").exists()

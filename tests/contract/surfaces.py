@@ -36,6 +36,10 @@ class Surface(Protocol):
     def thread(self, me: str, id: str) -> list[Told]: ...
     def register(self, me: str, scope: str, capability: str) -> Told: ...
     def agents(self) -> list[str]: ...
+    def stats(self, me: str) -> Told: ...
+    def room_stats(self) -> Told: ...
+    def trace(self, me: str, id: str) -> Told: ...
+    def is_healthy(self) -> bool: ...
     def search(self, me: str, query: str) -> list[Told]: ...
     def give_task(self, me: str, to: str, body: str, **fields: Any) -> Told: ...
     def step(self, me: str, verb: str, id: str, said: str | None = None) -> Told: ...
@@ -72,6 +76,9 @@ LETTER = (
 )
 TASK = ("id", "giver", "receiver", "subject", "thread", "reason", "is_final", "session")
 ESCALATION = ("asker", "reason", "subject", "status", "waits_for", "closed_by", "rung")
+
+
+TALLY = ("mailbox", "total_unread", "seen", "claimed", "queued", "dead", "backlog")
 
 
 class Library:
@@ -150,6 +157,28 @@ class Library:
 
     def agents(self) -> list[str]:
         return [agent.card.id for agent in self.room.agents()]
+
+    def stats(self, me: str) -> Told:
+        tally = self.room.mailbox(me).stats()
+        unread = {priority.name.lower(): count for priority, count in tally.unread.items()}
+        return {name: getattr(tally, name) for name in TALLY} | {"unread": unread}
+
+    def room_stats(self) -> Told:
+        stats = self.room.stats()
+        states = {str(state): count for state, count in stats.states.items()}
+        return {"letters": stats.letters, "deliveries": stats.deliveries, "states": states, "agents": stats.agents}
+
+    def trace(self, me: str, id: str) -> Told:
+        life = self.room.mailbox(me).trace(id)
+        about = (life.replies, life.relays, life.bounces)
+        return {
+            "letter": self._message(life.message),
+            "stops": [[stop.mailbox, str(stop.state), stop.attempts, stop.reason] for stop in life.stops],
+            "about": [[self._message(message) for message in messages] for messages in about],
+        }
+
+    def is_healthy(self) -> bool:
+        return self.room.doctor().is_healthy
 
     def search(self, me: str, query: str) -> list[Told]:
         return [self._message(message) for message in self.room.mailbox(me).search(query)]
@@ -295,6 +324,24 @@ class CommandLine:
 
     def agents(self) -> list[str]:
         return [agent["card"]["id"] for agent in self._ask("nobody", "agents")["agents"]]
+
+    def stats(self, me: str) -> Told:
+        told = self._ask(me, "stats")["mailbox"]
+        return {name: told[name] for name in (*TALLY, "unread")}
+
+    def room_stats(self) -> Told:
+        told = self._ask("nobody", "stats", "--all")["room"]
+        return {name: told[name] for name in ("letters", "deliveries", "states", "agents")}
+
+    def trace(self, me: str, id: str) -> Told:
+        told = self._ask(me, "trace", id)
+        stops = [[stop[name] for name in ("mailbox", "state", "attempts", "reason")] for stop in told["stops"]]
+        about = [[self._message(letter) for letter in told[kind]] for kind in ("replies", "relays", "bounces")]
+        return {"letter": self._message(told["letter"]), "stops": stops, "about": about}
+
+    def is_healthy(self) -> bool:
+        healthy: bool = self._ask("nobody", "doctor")["healthy"]
+        return healthy
 
     def search(self, me: str, query: str) -> list[Told]:
         return [self._message(letter) for letter in self._ask(me, "search", query)["letters"]]

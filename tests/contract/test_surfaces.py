@@ -57,6 +57,12 @@ def transcript(surface: Surface) -> Iterator[Any]:
     yield surface.check("tester", everything=True)
     yield surface.check("coder")
     yield from errands(surface)
+    yield surface.stats("tester")
+    yield surface.stats("archive")
+    yield surface.room_stats()
+    yield surface.trace("coder", first["id"])
+    yield surface.trace("tester", first["id"])
+    yield surface.is_healthy()
     yield from mistakes(surface, first["id"])
 
 
@@ -120,6 +126,8 @@ def mistakes(surface: Surface, id: str) -> Iterator[Any]:
         lambda: surface.unsend("tester", id),
         lambda: surface.send("spammer", ["tester"], "x"),
         lambda: surface.rename("coder", "tester"),
+        lambda: surface.trace("stranger", id),
+        lambda: surface.stats("Coder"),
     ]
     for attempt in attempts:
         try:
@@ -171,7 +179,7 @@ def test_the_script_says_something(expected: list[Any]) -> None:
     assert refused == [
         "Invalid", "LookAlike", "IdTaken", "UnknownMessage", "LeaseLost", "LoopDetected", "UnknownAgent",
         "UnknownMessage", "LookAlike", "Invalid", "UnknownMessage", "IllegalMove", "Invalid", "Missing", "Invalid",
-        "Invalid", "UnknownMessage", "NotAllowed", "NameTaken",
+        "Invalid", "UnknownMessage", "NotAllowed", "NameTaken", "UnknownMessage", "LookAlike",
     ]  # fmt: skip
     assert len(expected) == 78
 

@@ -50,6 +50,24 @@ def cut(text: str, columns: int) -> str:
     return "".join(kept) + "…"
 
 
+def wrapped(text: str, columns: int) -> list[str]:
+    """On as many lines as it takes, broken at blanks; a word that is too long is broken anywhere."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        longer = f"{line} {word}" if line else word
+        if width(longer) <= columns:
+            line = longer
+            continue
+        if line:
+            lines.append(line)
+        line = word
+        while width(line) > columns and len(line) > 1:
+            fits = cut(line, columns + 1).removesuffix("…") or line[0]  # a wide one where only a narrow one fits
+            lines.append(fits)
+            line = line[len(fits) :]
+    return [*lines, line]
+
+
 def ago(time: datetime | str | None, now: datetime) -> str:
     """How long ago, or in how long, in few words."""
     if time is None:

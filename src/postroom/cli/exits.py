@@ -78,7 +78,7 @@ EXITS: dict[type[PostroomError], int] = {
 
 MEANINGS: tuple[tuple[int, str], ...] = (
     (OK, "done; an empty inbox is no error"),
-    (NOTHING, "nothing came in time (wait, claim, work), or the text was left empty"),
+    (NOTHING, "nothing came in time (wait, claim, work), the text was left empty, or the doctor has warnings"),
     (64, "the command line cannot be understood"),
     (65, "a value breaks a rule; the error names the field"),
     (66, "there is no such file to read, or no such room"),

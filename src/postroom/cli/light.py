@@ -21,8 +21,9 @@ class Uninterrupted:
 
 
 def load_msgspec() -> None:
-    """Import msgspec without typing_extensions, from which it takes type hints where that is installed: a third of
-    its weight. Since Python 3.11 typing has all it uses, so for one moment there is no such thing.
+    """Import msgspec without typing_extensions, from which it takes type hints where that is installed: a tenth of
+    a send. Since Python 3.11 typing has all it uses, so for one moment there is no such thing. A msgspec that does
+    need it gets it.
     """
     if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
         return
@@ -30,26 +31,7 @@ def load_msgspec() -> None:
     modules["typing_extensions"] = None  # an import of it fails now, as if it were not installed
     try:
         import msgspec  # noqa: F401, PLC0415 - the point of it
+    except ImportError:
+        pass  # whoever needs it next imports it whole
     finally:
         del modules["typing_extensions"]
-
-
-def load_pathlib() -> None:
-    """Import pathlib without urllib.parse, which up to Python 3.12 it loads for `Path.as_uri` alone. A stand-in
-    calls the real one, should anybody ask.
-    """
-    if "pathlib" in sys.modules or "urllib.parse" in sys.modules:
-        return
-    stand_in = type(sys)("urllib.parse")
-    vars(stand_in)["quote_from_bytes"] = _quote_from_bytes
-    sys.modules["urllib.parse"] = stand_in
-    try:
-        import pathlib  # noqa: F401, PLC0415 - the point of it
-    finally:
-        del sys.modules["urllib.parse"]
-
-
-def _quote_from_bytes(*words: Any, **options: Any) -> str:
-    from urllib.parse import quote_from_bytes  # noqa: PLC0415 - see above
-
-    return quote_from_bytes(*words, **options)

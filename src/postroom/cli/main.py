@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 def entry() -> None:
     """What the installed program calls. It ends at once: nothing of ours needs closing, and time is short."""
-    os._exit(main(sys.argv[1:]))
+    try:
+        code = main(sys.argv[1:])
+    except KeyboardInterrupt:  # a second Ctrl-C, while the first was answered
+        code = 130
+    os._exit(code)
 
 
 def main(words: Sequence[str]) -> int:

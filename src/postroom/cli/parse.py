@@ -41,7 +41,11 @@ def parse(words: Sequence[str]) -> Call:
         return call
     _fill(places, said, call)
     if any(option.kind not in _PLAIN for option in options.values() if option.name in call.values):
-        from .convert import convert_all  # noqa: PLC0415 - numbers, times and JSON are rare
+        from .light import Uninterrupted, load_msgspec  # noqa: PLC0415 - numbers, times and JSON are rare
+
+        with Uninterrupted():
+            load_msgspec()  # before anything else loads it
+            from .convert import convert_all  # noqa: PLC0415
 
         convert_all(call.values, {option.name: option for option in options.values()})
     return call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import suppress
@@ -9,6 +10,12 @@ from typing import Self
 
 PACE = 0.1  # seconds between two looks
 _BAR = 24
+
+
+def _columns() -> int:
+    with suppress(OSError):
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    return 80
 
 
 class Progress:
@@ -32,8 +39,11 @@ class Progress:
         if not self._whole:
             return f"{done:,}"
         share = min(done / self._whole, 1.0)
-        filled = int(share * _BAR)
-        return f"[{'#' * filled}{'.' * (_BAR - filled)}] {share:.0%}"
+        bar = min(_BAR, _columns() - len(self._what) - len(" [] 100%") - 1)
+        if bar < 4:
+            return f"{share:.0%}"
+        filled = int(share * bar)
+        return f"[{'#' * filled}{'.' * (bar - filled)}] {share:.0%}"
 
     def _write(self, text: str) -> None:
         with suppress(OSError):  # nobody looks any more

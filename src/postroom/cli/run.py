@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from .light import Uninterrupted, load_msgspec, load_pathlib
+from .light import Uninterrupted, load_msgspec
 
-load_msgspec()  # before anything else loads them
-load_pathlib()
+load_msgspec()  # before anything else loads it
 
 from ..errors import PostroomError  # noqa: E402
 from .answers import Answer, Screen  # noqa: E402

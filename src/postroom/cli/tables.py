@@ -8,7 +8,9 @@ from .answers import Screen
 from .escape import cell, cut, one_line, width
 
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_WIDEST = 60  # columns of a column that is not the last
+_WIDEST = 60  # columns of one column, but the last
+_LEAST = 10  # of one that holds more than that
+_GAP = "  "
 
 
 def painted(screen: Screen, text: str, colour: str) -> str:
@@ -27,36 +29,60 @@ def table(
     paint: Mapping[str, str] | None = None,
     *,
     mark: Callable[[str], str] | None = None,
+    drop: Sequence[str] = (),
 ) -> str:
-    """Rows under their titles. On a terminal the last column gets the space that is left, and `mark` may colour
-    words in it; elsewhere: Markdown.
+    """Rows under their titles. On a terminal they fit: columns get narrower, then some are left out, those of
+    `drop` first; and `mark` may colour words in the last one. Elsewhere: Markdown, whole.
     """
     if not screen.tables:
         lines = [titles, ["---"] * len(titles), *([cell(text) for text in row] for row in rows)]
         return "".join(f"| {' | '.join(line)} |\n" for line in lines)
     shown = [[one_line(text) for text in row] for row in rows]
-    widths = [min(max(width(text) for text in column), _WIDEST) for column in zip(titles, *shown, strict=True)]
-    spare = screen.width - sum(widths[:-1]) - 2 * (len(widths) - 1)
-    widths[-1] = max(min(widths[-1], spare), 10)
-    heading = painted(
-        screen, "  ".join(_padded(t, w) for t, w in zip(titles, widths, strict=True)).rstrip(), "bold"
-    )
-    lines = [_row(screen, row, widths, paint or {}, mark) for row in shown]
-    return "".join(f"{line}\n" for line in [heading, *lines])
+    natural = [max(width(text) for text in column) for column in zip(titles, *shown, strict=True)]
+    wanted = [*(min(want, _WIDEST) for want in natural[:-1]), natural[-1]]
+    widths = _fitted(titles, wanted, screen.width, drop)
+    heading = [_padded(cut(titles[place], room), room) for place, room in widths.items()]
+    lines = [painted(screen, _GAP.join(heading).rstrip(), "bold")]
+    lines += [_row(screen, row, widths, paint or {}, mark) for row in shown]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _fitted(titles: Sequence[str], wanted: Sequence[int], columns: int, drop: Sequence[str]) -> dict[int, int]:
+    """Place of a column -> its width. The first column says what a row is about: it stays, and stays whole."""
+    least = [
+        wanted[0],
+        *(min(want, max(len(title), _LEAST)) for title, want in zip(titles[1:], wanted[1:], strict=True)),
+    ]
+    kept = list(range(len(titles)))
+    inner = [place for place in reversed(kept[1:-1]) if titles[place] not in drop]
+    for place in [*(titles.index(title) for title in drop), *inner, kept[-1]]:
+        if _total(least, kept) <= columns or len(kept) == 1:
+            break
+        kept.remove(place)
+    widths = {place: min(least[place], columns) for place in kept}
+    for place in kept:  # what is left is given out from the left
+        spare = columns - _total(widths, kept)
+        widths[place] += max(0, min(spare, wanted[place] - widths[place]))
+    return widths
+
+
+def _total(widths: Sequence[int] | Mapping[int, int], kept: Sequence[int]) -> int:
+    return sum(widths[place] for place in kept) + len(_GAP) * (len(kept) - 1)
 
 
 def _row(
     screen: Screen,
     row: Sequence[str],
-    widths: Sequence[int],
+    widths: Mapping[int, int],
     paint: Mapping[str, str],
     mark: Callable[[str], str] | None,
 ) -> str:
-    cells = [_padded(cut(text, room), room) for text, room in zip(row, widths, strict=True)]
-    painted_cells = [painted(screen, shown, paint.get(text, "")) for shown, text in zip(cells, row, strict=True)]
-    if mark is not None:
-        painted_cells[-1] = mark(cells[-1])
-    return "  ".join(painted_cells).rstrip()
+    cells = {place: _padded(cut(row[place], room), room) for place, room in widths.items()}
+    coloured = {place: painted(screen, shown, paint.get(row[place], "")) for place, shown in cells.items()}
+    last = len(row) - 1
+    if mark is not None and last in cells:
+        coloured[last] = mark(cells[last])
+    return _GAP.join(coloured.values()).rstrip()
 
 
 def _padded(text: str, columns: int) -> str:

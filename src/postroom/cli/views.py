@@ -33,7 +33,8 @@ def letters(screen: Screen, data: Data) -> str:
     if not screen.tables:
         return _fenced(data)
     rows = [_letter_row(screen, letter) for letter in data["letters"]]
-    return table(screen, ("ID", "AGE", "FROM", "PRIORITY", "STATE", "ABOUT"), rows, _URGENT | _STATES)
+    titles = ("ID", "AGE", "FROM", "PRIORITY", "STATE", "ABOUT")
+    return table(screen, titles, rows, _URGENT | _STATES, drop=("PRIORITY", "STATE", "AGE", "FROM"))
 
 
 def _letter_row(screen: Screen, letter: Data) -> list[str]:

@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from ..model.change import Change, Cursor
 from ..model.delivery import DURABLE, Delivery, State
-from ..model.health import Finding, Progress
 from ..model.message import Message, Priority
 from ..model.query import Found, LetterQuery, Moment, Query
 from ..model.record import Record
-from ..model.search import SearchQuery
-from ..model.stats import Tally, Traffic
+
+if TYPE_CHECKING:
+    from ..model.health import Finding, Progress
+    from ..model.search import SearchQuery
+    from ..model.stats import Tally, Traffic
 
 FEW = 8  # up to so many recipients are looked up one by one
 

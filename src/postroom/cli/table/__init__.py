@@ -26,10 +26,9 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Errands": ("errands", ("unsend", "block", "unblock", "rename")),
     "Dead letters": ("dead", ("dead", "dead show", "dead revive", "dead purge")),
     "Agents": ("agents", ("agents", "agents show", "register", "heartbeat", "leave")),
-    "The room": (
-        "care",
-        ("init", "room", "changes", "janitor", "archive", "purge", "export", "import"),
-    ),
+    "Health": ("health", ("doctor", "stats", "top", "trace")),
+    "The room": ("care", ("init", "room", "changes", "janitor", "archive", "purge")),
+    "Copies": ("copies", ("export", "import", "backup", "restore")),
     "This program": ("meta", ("help", "completion", "version")),
 }  # fmt: skip
 HIDDEN = {"__complete": "meta"}  # for shells, not for people

@@ -75,24 +75,4 @@ COMMANDS = {
         examples=(("postroom purge --older-than 90d", "what was settled three months ago"),),
         json=(("purged", "how many"),),
     ),
-    "export": Command(
-        "export",
-        "write the whole room as JSON lines",
-        Option("FILE", help="where to; standard output by default", complete="files"),
-        Option("--force", help="replace a file that is there", kind="flag"),
-        about="A file is written beside its place and put there when it is whole; one that is there already is refused"
-        " without --force.",
-        examples=(("postroom export room.jsonl", "a copy that any store can read"),),
-        json=(("file", "where it is"), ("lines", "how many"), ("bytes", "how many")),
-        exits=((73, "the file is there already, or cannot be made"),),
-    ),
-    "import": Command(
-        "import",
-        "fill an empty room from an export",
-        Option("FILE", help="where from; - is standard input", required=True, complete="files"),
-        about="If it is cut off, the same import again goes on where it stopped.",
-        examples=(("postroom import --room other.db room.jsonl", "into a new room"),),
-        json=(("letters", "how many"), ("records", "how many")),
-        exits=((66, "there is no such file"), (69, "the room is not empty")),
-    ),
 }

@@ -16,6 +16,7 @@
     backup      a copy of a room in use
     restoring   a copy becomes the room again
     holders     who has the room open
+    patience    long statements let Ctrl-C in
     place       the health of the files, from outside
     examining   the health of the room, from inside
     store       the protocol, put together

@@ -21,6 +21,7 @@ from ...errors import PostroomError
 from ...model.health import Finding, Progress, error, note, ok, warning
 from . import holders
 from .connection import OLDEST_SQLITE, Connection, translate
+from .patience import interruptible
 from .place import examine_place
 from .rows import Row
 from .schema import STEPS
@@ -69,6 +70,11 @@ def examine_room(
     visit = Visit(here=here, path=path, durable=durable, repair=repair, full=full, step=step)
     yield from examine_place(path, repair=repair)
     step()
+    with interruptible(here.database):
+        yield from _checked(visit, path)
+
+
+def _checked(visit: Visit, path: Path) -> Iterator[Finding]:
     for name, check in CHECKS.items():
         try:
             yield from check(visit)
@@ -77,7 +83,7 @@ def examine_room(
             yield error(name, refused.message, refused.hint or COPY)
         except (PostroomError, OSError) as failed:
             yield error(name, f"could not be looked at: {failed}")
-        step()
+        visit.step()
 
 
 def _slices(database: apsw.Connection) -> int:

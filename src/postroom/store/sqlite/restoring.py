@@ -21,6 +21,7 @@ from . import ground, holders
 from .backup import made_whole
 from .connection import translated
 from .lock import WriterLock
+from .patience import interruptible
 from .schema import APPLICATION, STEPS, version_of
 
 CHUNK = 16 * 1024 * 1024
@@ -58,7 +59,7 @@ def check_copy(backup: Path) -> int:
     if Path(f"{backup}-wal").exists() and Path(f"{backup}-wal").stat().st_size:
         told = f"{backup} has a log beside it: it is a room, not a backup"
         raise BadStore(told, field="backup", hint="open it with postroom.open() and call backup()")
-    with _opened(backup, "backup") as database:
+    with _opened(backup, "backup") as database, interruptible(database):
         _check_version(database, backup)
         complaints = [text for (text,) in database.execute("PRAGMA quick_check(3)")]
         if complaints != ["ok"]:

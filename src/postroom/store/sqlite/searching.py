@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import PostroomError
-from ...model.search import SearchQuery
 from ..base import Letter
 from ..searching import answers
 from . import rows
 from .asking import SHOWN, Statement
 from .index import Index
 from .index_words import expression
+
+if TYPE_CHECKING:
+    from ...model.search import SearchQuery
 
 LONG = 1000  # letters not in the index: with more, whoever sends or searches adds some
 FEW = 100  # with more, the janitor adds them

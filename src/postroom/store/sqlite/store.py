@@ -8,26 +8,28 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 import msgspec
 
 from ...errors import Resync, StoreFailing, Unreadable
 from ...model.change import Change, Cursor
-from ...model.health import Finding, Progress
 from ...model.message import Priority
 from ...model.names import fold
 from ...model.query import Found, LetterQuery, Moment, Query
 from ...model.record import Record
-from ...model.search import SearchQuery
-from ...model.stats import Tally, Traffic
 from ..base import Letter, Plan, Posted, Watch, Write, must_last, rung_by
 from ..bells import EVERYONE, MANY, DoorBells
 from . import asking, counting, ground, rows
 from .connection import Connection, translate, translated
 from .searching import Lookout, Search, catch_up
 from .writing import BY_KEY, NEXT_NUMBER, Writing, quarantine
+
+if TYPE_CHECKING:
+    from ...model.health import Finding, Progress
+    from ...model.search import SearchQuery
+    from ...model.stats import Tally, Traffic
 
 T = TypeVar("T")
 RECORD = "SELECT key, revision, value FROM records WHERE kind = ? AND key = ?"

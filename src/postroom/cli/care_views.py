@@ -1,0 +1,232 @@
+"""What people read of a room's health, its numbers and its copies. Views see the answer's data alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .answers import Screen
+from .escape import ago, cut, one_line, wrapped
+from .tables import facts, hint, painted, table
+
+Data = Mapping[str, Any]
+_MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "cyan"), "ok": ("✓", "green")}
+_GROUPS = (
+    ("ok", "Fine"),
+    ("note", "Worth knowing"),
+    ("repaired", "Mended"),
+    ("warning", "Warnings"),
+    ("error", "Errors"),
+)
+_STATES = {"dead": "red", "claimed": "cyan", "done": "green"}
+_OLD, _VERY_OLD = 60.0, 600.0  # seconds; a letter that waits so long is shown in yellow, in red
+
+# -- the doctor
+
+
+def diagnosis(screen: Screen, data: Data) -> str:
+    """The worst comes last: that is where one looks."""
+    groups: dict[str, list[Data]] = {}
+    for found in data["findings"]:
+        groups.setdefault("repaired" if found["repaired"] else found["level"], []).append(found)
+    lines = []
+    for level, title in _GROUPS:
+        if level in groups:
+            lines += [painted(screen, title, "bold") if screen.tables else f"## {title}", ""]
+            lines += [line for found in groups[level] for line in _finding(screen, found)]
+            lines.append("")
+    return "\n".join([*lines, _verdict(screen, data, groups)]) + "\n"
+
+
+def _finding(screen: Screen, found: Data) -> Iterator[str]:
+    mark, colour = ("+", "green") if found["repaired"] else _MARKS[found["level"]]
+    said = [found["what"], *(f"→ {line}" for line in (found["hint"],) if line)]
+    if not screen.tables:
+        yield f"- {mark} {found['check']}: {one_line('; '.join(said))}"
+        return
+    indent = " " * 4
+    first = f"{found['check']}: {one_line(said[0])}"
+    for number, line in enumerate(wrapped(first, screen.width - len(indent))):
+        yield f"{indent}{line}" if number else f"  {painted(screen, mark, colour)} {line}"
+    for line in wrapped(one_line(said[1]), screen.width - len(indent)) if len(said) > 1 else ():
+        yield painted(screen, f"{indent}{line}", "dim")
+
+
+def _verdict(screen: Screen, data: Data, groups: Mapping[str, list[Data]]) -> str:
+    if data["healthy"]:
+        return painted(screen, "The room is healthy.", "green")
+    counts = [f"{len(groups[level])} {level}{'s' * (len(groups[level]) > 1)}"
+              for level in ("error", "warning") if level in groups]  # fmt: skip
+    mendable = any("--repair" in found["hint"] for level in groups.values() for found in level)
+    advice = "postroom doctor --repair mends what is safe." if mendable else "Each says what to do."
+    left = painted(screen, f"{' and '.join(counts)} left.", "red" if "error" in groups else "yellow")
+    return "\n".join([left, *wrapped(advice, screen.width)])
+
+
+# -- numbers
+
+
+def stats(screen: Screen, data: Data) -> str:
+    if data["mailbox"] is not None:
+        return _tally(screen, data["mailbox"])
+    room = data["room"]
+    states = ", ".join(f"{count:,} {state}" for state, count in room["states"].items() if count)
+    pairs = [
+        ("Letters", f"{room['letters']:,}"),
+        ("Deliveries", f"{room['deliveries']:,}" + (f": {states}" if states else "")),
+        ("Unread", _by_priority(room["unread"])),
+        ("Oldest unread", ago(room["oldest_unread_at"], screen.now)),
+        ("Agents", f"{room['agents']:,}"),
+        ("Damaged letters", f"{room['quarantined']:,}" if room["quarantined"] else ""),
+    ]
+    rows = [
+        (t["mailbox"], str(t["backlog"]), str(t["total_unread"]), str(t["claimed"]), str(t["dead"]),
+         ago(t["oldest_unread_at"], screen.now))
+        for t in sorted(room["mailboxes"], key=lambda tally: -tally["backlog"])
+    ]  # fmt: skip
+    titles = ("MAILBOX", "BACKLOG", "UNREAD", "CLAIMED", "DEAD", "OLDEST")
+    return facts(screen, pairs) + ("\n" + table(screen, titles, rows) if rows else "")
+
+
+def _tally(screen: Screen, tally: Data) -> str:
+    return facts(
+        screen,
+        [
+            ("Mailbox", tally["mailbox"]),
+            ("Backlog", f"{tally['backlog']:,}"),
+            ("Unread", _by_priority(tally["unread"])),
+            ("Looked at", f"{tally['seen']:,}"),
+            ("Claimed", f"{tally['claimed']:,}"),
+            ("Not due yet", f"{tally['queued']:,}"),
+            ("Dead", f"{tally['dead']:,}"),
+            ("Oldest unread", ago(tally["oldest_unread_at"], screen.now)),
+            ("Oldest claimed", ago(tally["oldest_claimed_at"], screen.now)),
+        ],
+    )
+
+
+def _by_priority(unread: Mapping[str, int]) -> str:
+    said = ", ".join(
+        f"{unread.get(name, 0):,} {name}" for name in ("urgent", "high", "normal", "low") if unread.get(name)
+    )
+    total = f"{sum(unread.values()):,}"
+    return f"{total}: {said}" if said else total
+
+
+# -- flow
+
+
+def title(screen: Screen, store: str, pause: float) -> str:
+    said = f"every {pause:g} s, q ends it  {one_line(store)}"
+    return painted(screen, cut(said, screen.width), "bold")
+
+
+def flow(screen: Screen, data: Data) -> str:
+    """One look of a live view."""
+    known = bool(data["seconds"])
+    head = [
+        ("Sent", f"{data['sent_per_second']:,.1f} per second" if known else ""),
+        ("Done", f"{data['settled_per_second']:,.1f} per second" if known else ""),
+        ("Died", f"{data['died']:,}" if data["died"] else ""),
+        ("Backlog", f"{data['backlog']:,}"),
+        ("Time to done", _seconds(data["median_to_done"])),
+    ]
+    if not data["agents"]:
+        return facts(screen, head) + "No mail is open.\n"
+    rows = [_agent(agent) for agent in data["agents"]]
+    paint = {_seconds(age): _age_colour(age) for agent in data["agents"] for age in _ages(agent)}
+    titles = ("MAILBOX", "BACKLOG", "UNREAD", "CLAIMED", "DEAD", "DONE", "OLDEST", "HELD FOR", "TO DONE")
+    shown = table(screen, titles, rows, paint, drop=("DEAD", "CLAIMED", "DONE", "UNREAD", "HELD FOR", "TO DONE"))
+    return facts(screen, head) + "\n" + shown
+
+
+def _agent(agent: Data) -> list[str]:
+    numbers = [f"{agent[name]:,}" for name in ("backlog", "unread", "claimed", "dead", "settled")]
+    return [agent["mailbox"], *numbers, *(_seconds(age) for age in _ages(agent))]
+
+
+def _ages(agent: Data) -> tuple[float | None, ...]:
+    return agent["oldest_unread"], agent["oldest_claimed"], agent["median_to_done"]
+
+
+def _age_colour(age: float | None) -> str:
+    return "" if age is None or age < _OLD else "yellow" if age < _VERY_OLD else "red"
+
+
+def _seconds(span: float | None) -> str:
+    """A span of time in few letters."""
+    if span is None:
+        return ""
+    for unit, size, most in (("ms", 0.001, 1000), ("s", 1, 100), ("min", 60, 100), ("h", 3600, 48)):
+        if span < size * most:
+            return f"{span / size:.{int(unit == 's' and span < 10)}f} {unit}"
+    return f"{span / 86400:,.0f} d"
+
+
+# -- one letter
+
+
+def trace(screen: Screen, data: Data) -> str:
+    letter = data["letter"]
+    head = [
+        ("Id", letter["id"]),
+        ("From", letter["sender"]),
+        ("Sent", f"{ago(letter['created_at'], screen.now)} ({letter['created_at']})"),
+        ("Subject", letter["subject"]),
+        ("Number", str(data["number"])),
+    ]
+    stops = [
+        (
+            stop["mailbox"],
+            stop["state"],
+            str(stop["attempts"]),
+            ago(stop["delivered_at"], screen.now),
+            ago(stop["read_at"], screen.now),
+            ago(stop["acked_at"] or stop["dead_at"], screen.now),
+            stop["holder"] or "",
+            stop["reason"] or "",
+        )
+        for stop in data["stops"]
+    ]
+    titles = ("MAILBOX", "STATE", "TRIES", "CAME", "READ", "SETTLED", "HOLDER", "REASON")
+    shown = (
+        table(screen, titles, stops, _STATES, drop=("READ", "TRIES", "CAME", "HOLDER", "SETTLED")) if stops else ""
+    )
+    return facts(screen, head) + "\n" + shown + _tries(screen, data) + _about_it(screen, data)
+
+
+def _tries(screen: Screen, data: Data) -> str:
+    tries = [
+        (stop["mailbox"], ago(attempt["at"], screen.now), attempt["holder"], attempt["reason"])
+        for stop in data["stops"]
+        for attempt in stop["history"]
+    ]
+    return "\n" + table(screen, ("MAILBOX", "TRY", "HOLDER", "REASON"), tries, drop=("HOLDER",)) if tries else ""
+
+
+def _about_it(screen: Screen, data: Data) -> str:
+    rows = [
+        (message["id"], what, message["sender"], message["subject"] or message["text"].strip().partition("\n")[0])
+        for what, kind in (("answer", "replies"), ("passed on", "relays"), ("bounce", "bounces"))
+        for message in data[kind]
+    ]
+    titles = ("ID", "WHAT", "FROM", "ABOUT")
+    return "\n" + table(screen, titles, rows, {"bounce": "red"}) if rows else ""
+
+
+# -- copies
+
+
+def backed_up(screen: Screen, data: Data) -> str:
+    return f"Copied {_amount(data)} to {one_line(data['path'])}\n" + hint(
+        screen, f"postroom restore {one_line(data['path'])} puts it back"
+    )
+
+
+def restored(_screen: Screen, data: Data) -> str:
+    kept = f"The room that was there is kept as {one_line(data['kept'])}\n" if data["kept"] else ""
+    return f"Restored {_amount(data)} to {one_line(data['path'])}\n{kept}"
+
+
+def _amount(data: Data) -> str:
+    return f"{data['letters']:,} letters ({data['bytes']:,} bytes, {data['seconds']:.1f} s)"

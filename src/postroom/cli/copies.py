@@ -1,0 +1,163 @@
+"""The commands that copy a whole room: as JSON lines for any store, as a file to put back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from errno import EDQUOT, EFBIG, EIO, ENOSPC
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from msgspec.structs import asdict
+
+from ..care import restore
+from ..errors import BadStore, Conflict, Invalid, PostroomError, StoreFailing, TooLarge
+from ..model.codec import to_plain
+from ..model.health import BackupReport
+from . import views
+from .answers import Answer, sayable
+from .care_views import backed_up, restored
+from .context import Context
+from .exits import CannotCreate, NoInput, Usage
+from .progress import Progress
+from .text import STDIN
+
+_FULL = {ENOSPC, EDQUOT, EFBIG, EIO}  # not the fault of a name
+
+
+# -- JSON lines
+
+
+def run_export(context: Context) -> Answer | Iterator[Answer]:
+    target = context.get("file")
+    if target in {None, STDIN}:
+        if context.get("json"):
+            raise Usage("needs a FILE: standard output is the export itself", field="--json")
+        for line in context.room.export():
+            sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.buffer.flush()
+        return iter(())
+    return _export_to(context, _place(context, target))
+
+
+def _place(context: Context, name: str) -> Path:
+    """Where a new file may be put."""
+    target = Path(name)
+    if target.is_dir():
+        raise CannotCreate(f"{name!a} is a folder", field="FILE", hint="name a file in it")
+    if os.path.lexists(target) and not context.get("force"):
+        raise CannotCreate(f"{name!a} is there already", field="FILE", hint="--force replaces it")
+    return target
+
+
+def _export_to(context: Context, target: Path) -> Answer:
+    """Written beside its place and put there when it is whole."""
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    room = context.room
+    lines = 0
+    try:
+        with Progress("exporting", quiet=context.screen.json) as progress, _created(beside) as file:
+            for line in room.export(progress=progress.tell):
+                file.write(line + b"\n")
+                lines += 1
+            file.flush()
+            os.fsync(file.fileno())
+        size = beside.stat().st_size
+        beside.replace(target)
+    except OSError as broken:
+        kind = StoreFailing if broken.errno in _FULL else CannotCreate
+        raise kind(f"{str(target)!a} cannot be written: {broken.strerror}", field="FILE") from None
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+    return Answer(context.name, {"file": sayable(str(target)), "lines": lines, "bytes": size}, views.numbers)
+
+
+def _created(path: Path) -> BinaryIO:
+    """For its owner alone, and never somebody's file that is there."""
+    return os.fdopen(
+        os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb"
+    )
+
+
+def run_import(context: Context) -> Answer:
+    source = context.get("file")
+    if source == STDIN:
+        if sys.stdin is None:
+            raise NoInput("standard input is closed", field="FILE")
+        taken = context.room.load(_lines(sys.stdin.buffer, None, context))
+    else:
+        try:
+            with open(source, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                taken = context.room.load(_lines(file, size, context))
+        except OSError as broken:
+            raise NoInput(f"{source!a} cannot be read: {broken.strerror}", field="FILE") from None
+    return Answer(context.name, to_plain(asdict(taken)), views.numbers)
+
+
+def _lines(file: BinaryIO, size: int | None, context: Context) -> Iterator[bytes]:
+    """Line by line, none longer than a letter and its deliveries may be."""
+    longest = context.settings.max_message_bytes + 64 * 1024 * 1024
+    done = 0
+    with Progress("importing", whole=size, quiet=context.screen.json) as progress:
+        while line := file.readline(longest + 1):
+            if len(line) > longest:
+                raise TooLarge(f"has a line over {longest} bytes", field="FILE")
+            done += len(line)
+            progress.tell(done)
+            yield line.rstrip(b"\r\n")
+
+
+# -- the room's own file
+
+
+def run_backup(context: Context) -> Answer:
+    target = _place(context, context.get("file"))
+    if not target.absolute().parent.is_dir():
+        raise CannotCreate(f"there is no folder {str(target.parent)!a}", field="FILE")
+    room = context.room
+    with Progress("backing up", quiet=context.screen.json) as progress, _as_said({"path": "FILE"}):
+        done = room.backup(target, overwrite=bool(context.get("force")), progress=progress.tell)
+    return Answer(context.name, _plain(done), backed_up)
+
+
+def run_restore(context: Context) -> Answer:
+    source = context.get("file")
+    try:
+        with open(source, "rb"):
+            pass
+    except OSError as broken:
+        raise NoInput(f"{source!a} cannot be read: {broken.strerror}", field="FILE") from None
+    settings = dict(context.get("set", ()))
+    with Progress("restoring", quiet=context.screen.json) as progress, _as_said({"backup": "FILE"}):
+        done = restore(
+            source,
+            context.settings.store or None,
+            overwrite=bool(context.get("force")),
+            progress=progress.tell,
+            **settings,
+        )
+    return Answer(context.name, _plain(done), restored)
+
+
+@contextmanager
+def _as_said(names: dict[str, str]) -> Iterator[None]:
+    """What the library refuses, in the words of the command line."""
+    try:
+        yield
+    except PostroomError as refused:
+        refused.field = names.get(refused.field or "", refused.field)
+        if isinstance(refused, Conflict):
+            refused.hint = "--force replaces it; a room that is replaced is kept beside the new one"
+        if type(refused) is BadStore and refused.field == "FILE":  # not the room's address, but what was named
+            bad = Invalid if "backup" in names else CannotCreate
+            raise bad(refused.message, field="FILE", hint=refused.hint) from None
+        raise
+
+
+def _plain(report: BackupReport) -> dict[str, Any]:
+    told: dict[str, Any] = to_plain(asdict(report))
+    return {name: sayable(value) if isinstance(value, str) else value for name, value in told.items()}

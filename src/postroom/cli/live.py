@@ -1,0 +1,133 @@
+"""A screen of its own on a terminal: drawn in place, and given back as it was, however the program ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import termios
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Self
+
+from .light import Uninterrupted
+
+NARROWEST = 20  # columns
+_ENTER = "\033[?1049h\033[?25l"  # the other screen, without a cursor
+_LEAVE = "\033[?25h\033[?1049l"
+_HOME, _REST_OF_LINE, _REST = "\033[H", "\033[K", "\033[J"
+_QUIT = b"qQ"
+_ENDS = (signal.SIGTERM, signal.SIGHUP)  # signals that end us; the terminal comes first
+
+Picture = Callable[[os.terminal_size], list[str]]
+
+
+class LiveScreen:
+    """As a context manager. The keyboard is read for `q` alone; Ctrl-C and Ctrl-Z work as ever."""
+
+    def __init__(self) -> None:
+        self._typing: list[Any] | None = None  # how the keyboard was
+        self._picture: Picture | None = None
+        self._former: dict[int, Any] = {}
+
+    def draw(self, picture: Picture) -> None:
+        """Show it: one write, line over line, so that nothing flickers."""
+        self._picture = picture
+        lines = picture(_size())
+        text = _HOME + "\r\n".join(f"{line}{_REST_OF_LINE}" for line in lines) + _REST
+        _write(text)
+
+    def sleep(self, seconds: float) -> bool:
+        """Wait; False when somebody wants to leave. A terminal that changes its size is drawn anew at once."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            keyboard = [sys.stdin.fileno()] if self._typing else []
+            ready, _, _ = select.select([*keyboard, self._wakes], [], [], left)
+            if self._wakes in ready:
+                os.read(self._wakes, 4096)
+                if self._picture:
+                    self.draw(self._picture)
+            if set(ready) & set(keyboard):
+                said = os.read(sys.stdin.fileno(), 1024)
+                if not said:  # the terminal is gone
+                    return False
+                if any(key in _QUIT for key in said):
+                    return False
+        return True
+
+    def __enter__(self) -> Self:
+        self._wakes, self._wake = os.pipe()
+        for end in (self._wakes, self._wake):
+            os.set_blocking(end, False)
+        try:
+            with Uninterrupted():
+                signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+                self._handle(signal.SIGWINCH, lambda *_: None)
+                self._handle(signal.SIGTSTP, self._suspend)
+                for ending in _ENDS:
+                    self._handle(ending, self._die)
+                self._take()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *how: object) -> None:
+        with Uninterrupted():
+            self._give_back()
+            signal.set_wakeup_fd(-1)
+            for number, former in self._former.items():
+                signal.signal(number, former)
+            os.close(self._wakes)
+            os.close(self._wake)
+
+    def _handle(self, number: int, action: Any) -> None:
+        self._former[number] = signal.signal(number, action)
+
+    def _take(self) -> None:
+        if sys.stdin is not None and sys.stdin.isatty():
+            with suppress(termios.error):
+                self._typing = termios.tcgetattr(sys.stdin)
+                quiet = termios.tcgetattr(sys.stdin)
+                quiet[3] &= ~(termios.ICANON | termios.ECHO)
+                termios.tcsetattr(sys.stdin, termios.TCSADRAIN, quiet)
+        _write(_ENTER)
+
+    def _give_back(self) -> None:
+        with suppress(OSError):
+            _write(_LEAVE)
+        if self._typing:
+            with suppress(termios.error):
+                termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._typing)
+
+    def _suspend(self, number: int, _frame: object) -> None:
+        """Ctrl-Z: the shell gets its screen; when we are back, we take it again."""
+        self._give_back()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        signal.signal(number, self._suspend)
+        self._take()
+        if self._picture:
+            self.draw(self._picture)
+
+    def _die(self, number: int, _frame: object) -> None:
+        self._give_back()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
+def _size() -> os.terminal_size:
+    """Never absurdly small: some terminals say that they have no columns at all."""
+    size = os.terminal_size((80, 24))
+    with suppress(OSError):
+        size = os.get_terminal_size(sys.stdout.fileno())
+    return os.terminal_size((max(size.columns, NARROWEST), max(size.lines, 1)))
+
+
+def _write(text: str) -> None:
+    """Past Python's buffers: a signal may come in the middle of one write, and bring another."""
+    left = text.encode("utf-8", "backslashreplace")
+    while left:
+        left = left[os.write(sys.stdout.fileno(), left) :]

@@ -1,0 +1,73 @@
+"""The rows of the commands that copy a whole room. Their functions stand in the file of the same name above."""
+
+from __future__ import annotations
+
+from .shape import Command, Option
+
+_FORCE = Option("--force", help="replace a file that is there", kind="flag")
+_FULL = (74, "the disk is full; nothing is left of the copy")
+
+COMMANDS = {
+    "export": Command(
+        "export",
+        "write the whole room as JSON lines",
+        Option("FILE", help="where to; standard output by default", complete="files"),
+        _FORCE,
+        about="A file is written beside its place and put there when it is whole; one that is there already is refused"
+        " without --force.",
+        examples=(("postroom export room.jsonl", "a copy that any store can read"),),
+        json=(("file", "where it is"), ("lines", "how many"), ("bytes", "how many")),
+        exits=((73, "the file is there already, or cannot be made"), _FULL),
+    ),
+    "import": Command(
+        "import",
+        "fill an empty room from an export",
+        Option("FILE", help="where from; - is standard input", required=True, complete="files"),
+        about="If it is cut off, the same import again goes on where it stopped.",
+        examples=(("postroom import --room other.db room.jsonl", "into a new room"),),
+        json=(("letters", "how many"), ("records", "how many"), ("names", "how many")),
+        exits=((66, "there is no such file"), (69, "the room is not empty")),
+    ),
+    "backup": Command(
+        "backup",
+        "copy the room, while others use it",
+        Option("FILE", help="where to", required=True, complete="files"),
+        _FORCE,
+        about="The copy is the room of one moment, whole, in one file. Nobody has to wait for it. It gets its name when"
+        " it is on the disk, so there is never half of it.",
+        examples=(("postroom backup monday.db", "now"), ("postroom backup monday.db --force", "again")),
+        json=(
+            ("path", "where it is"),
+            ("letters", "how many"),
+            ("bytes", "how many"),
+            ("seconds", "how long it took"),
+            ("kept", "null"),
+        ),
+        exits=((73, "the file is there already, or cannot be made"), _FULL),
+    ),
+    "restore": Command(
+        "restore",
+        "make a room what a backup holds",
+        Option("FILE", help="the backup", required=True, complete="files"),
+        Option("--force", help="replace a room that holds mail; it is kept beside the new one", kind="flag"),
+        about="The backup is checked first. Nobody may have the room open meanwhile: if anybody has, the error names the"
+        " process, and nothing happens. Which room, --room says, as always.",
+        examples=(("postroom restore monday.db --room other.db", "into a new room"),),
+        json=(
+            ("path", "the room's file"),
+            ("letters", "how many"),
+            ("bytes", "how many"),
+            ("seconds", "how long it took"),
+            ("kept", "where the room that was there before is kept; null if there was none"),
+        ),
+        exits=(
+            (65, "it is no backup"),
+            (66, "there is no such file, or it cannot be read"),
+            (69, "the room holds mail: --force"),
+            (70, "the backup is damaged"),
+            (74, "the disk is full; the room is as it was"),
+            (75, "somebody has the room open"),
+            (78, "it was made by a newer Postroom"),
+        ),
+    ),
+}

@@ -1,0 +1,96 @@
+"""The rows of the commands that ask how a room is. Their functions stand in the file of the same name above."""
+
+from __future__ import annotations
+
+from .shape import Command, Option
+
+_WHOLE = Option("--all", help="as the operator sees it, whoever you are", kind="flag")
+
+COMMANDS = {
+    "doctor": Command(
+        "doctor",
+        "check a room's health, and mend what is safe to mend",
+        Option("--repair", help="mend what is safe to mend", kind="flag"),
+        Option("--full", help="look at every index too; takes longer", kind="flag"),
+        about="Looks at the room's files, their place and their disk, at every letter, at leases, clock and backlog,"
+        " writes and reads a record of its own, and says which durability is in force and what that means. Works on a"
+        " room that does not open, and makes none where there is none.",
+        examples=(
+            ("postroom doctor", "how is it"),
+            ("postroom doctor --repair", "and mend it"),
+            ("postroom doctor --full --json", "all of it, for a program"),
+        ),
+        json=(
+            ("healthy", "no warning and no error is left"),
+            ("worst", "of what is left: ok, note, warning or error"),
+            ("durability", "power or process; null when the settings cannot be read"),
+            ("findings", "each with check, level, what, hint (what to do about it), repaired"),
+        ),
+        exits=((1, "warnings are left"), (70, "errors are left")),
+    ),
+    "stats": Command(
+        "stats",
+        "the room in numbers, or your own mailbox",
+        _WHOLE,
+        about="With --as or POSTROOM_AGENT, your own mailbox; without, or with --all, the room.",
+        examples=(("postroom stats", "the room"), ("postroom stats --as researcher", "one mailbox")),
+        json=(
+            (
+                "room",
+                "letters, deliveries, states (how many deliveries in each), unread (by priority), oldest_unread_at,"
+                " agents (registered), quarantined, mailboxes (each as below; those with open or dead mail); null for a"
+                " mailbox",
+            ),
+            (
+                "mailbox",
+                "mailbox (its name), unread (by priority), total_unread, seen, claimed, queued, dead, backlog,"
+                " oldest_unread_at, oldest_claimed_at; null for the room",
+            ),
+        ),
+    ),
+    "top": Command(
+        "top",
+        "watch the flow, the backlog and slow agents",
+        Option("--every", help="look so often, such as 5s; 1s by default", kind="seconds", metavar="SPAN"),
+        Option("--sort", help="what stands first: the largest backlog, the oldest open letter, the slowest", kind="word",
+               choices=("backlog", "oldest", "slow"), default="backlog"),
+        Option("--once", help="one look, then end", kind="flag"),
+        about="On a terminal it stays until q or Ctrl-C; elsewhere it is one look. A first look knows no rates yet."
+        " With --json, one document on each line, until it is stopped. Counts, and reads no letters: cheap in a room"
+        " with a million of them.",
+        examples=(("postroom top --once", "one look"), ("postroom top --once --json --sort slow", "for a program")),
+        json=(
+            ("at", "when"),
+            ("seconds", "since the last look; 0 in the first, which has no rates"),
+            ("sent, settled, died", "since the last look"),
+            ("sent_per_second, settled_per_second", "likewise"),
+            ("backlog", "what somebody still has to do"),
+            ("median_to_done", "seconds from delivery to done, of what was settled since the last look; or null"),
+            (
+                "agents",
+                "each with mailbox, unread, backlog, claimed, dead, settled, oldest_unread, oldest_claimed,"
+                " median_to_done; the ages in seconds, or null",
+            ),
+        ),
+    ),
+    "trace": Command(
+        "trace",
+        "the life of one letter: where it is, what happened, what came of it",
+        Option("ID", help="the letter's id", required=True, complete="letters"),
+        _WHOLE,
+        about="With --as or POSTROOM_AGENT, what that agent may see: its own letters whole, of others its own part."
+        " Without, or with --all, everything.",
+        examples=(("postroom trace m-2", "all of it"), ("postroom trace m-2 --as coder", "as its sender sees it")),
+        json=(
+            ("letter", "the letter; see [letters](#letters)"),
+            ("number", "of its acceptance"),
+            (
+                "stops",
+                "one for each recipient: mailbox, kind, state, attempts, delivered_at, read_at, acked_at, dead_at,"
+                " due_at, archived_at, expires_at, holder, reason, history",
+            ),
+            ("replies, relays, bounces", "the letters about it; relays passed it on"),
+        ),
+        exits=((67, "there is no such letter, or it is not yours"),),
+    ),
+}  # fmt: skip

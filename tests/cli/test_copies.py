@@ -1,0 +1,239 @@
+"""Backup, restore, export and import as commands: with progress, without leavings, and with clear refusals."""
+
+from __future__ import annotations
+
+import random
+import resource
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.cli.shell import PATIENCE, PROGRAM, Desk
+from tests.cli.terminal import Terminal, show
+
+
+@pytest.fixture
+def busy(desk: Desk) -> Desk:
+    with desk.room() as room:
+        room.mailbox("ann").send("bob", "x" * 100_000, id="m-1")
+        for _ in range(20):
+            room.mailbox("ann").send("bob", "y" * 20_000)
+    return desk
+
+
+def files(desk: Desk) -> set[str]:
+    return {path.name for path in desk.home.iterdir()}
+
+
+# -- backup and restore
+
+
+def test_a_backup_is_put_back(busy: Desk) -> None:
+    made = busy.json("backup", "copy.db")
+    assert (made["path"], made["letters"], made["kept"]) == (str(busy.home / "copy.db"), 21, None)
+    assert made["bytes"] == (busy.home / "copy.db").stat().st_size
+    busy.json("send", "bob", "--as", "ann", "--body", "after")
+    back = busy.json("restore", "copy.db", "--force")
+    assert (back["letters"], Path(back["kept"]).name) == (21, "room.db.before-restore")
+    assert busy.json("counts", "--as", "bob")["total"] == 21
+    assert "Copied 21 letters" in busy.run("backup", "other.db").out
+    assert "Restored 21 letters" in busy.run("restore", "copy.db", "--room", "new.db").out
+    assert busy.json("counts", "--as", "bob", "--room", "new.db")["total"] == 21
+
+
+def test_what_is_there_is_not_replaced_by_chance(busy: Desk) -> None:
+    busy.json("backup", "copy.db")
+    for words, code, field in (
+        (["backup", "copy.db"], 73, "FILE"),
+        (["export", "copy.db"], 73, "FILE"),
+        (["restore", "copy.db"], 69, "store"),
+    ):
+        refused = busy.run(*words, "--json")
+        assert (refused.code, refused.error["field"]) == (code, field)
+        assert "--force" in refused.error["hint"]
+    assert busy.run("backup", "copy.db", "--force").code == 0
+
+
+def test_a_place_that_cannot_be_is_told(busy: Desk) -> None:
+    (busy.home / "folder").mkdir()
+    before = files(busy)
+    for command in ("backup", "export"):
+        for target, force in (
+            ("folder", []),
+            ("folder", ["--force"]),
+            ("no/such/folder/x", []),
+            ("room.db/x", []),
+        ):
+            refused = busy.run(command, target, *force, "--json")
+            assert (refused.code, refused.error["field"]) == (73, "FILE"), (command, target, refused)
+    itself = busy.run("backup", "room.db", "--force", "--json")
+    assert (itself.code, itself.error["field"]) == (73, "FILE")
+    assert busy.run("backup", "a\0b".replace("\0", "\n") + "/x").code == 73
+    assert files(busy) == before
+    assert busy.json("counts", "--as", "bob")["total"] == 21
+
+
+def test_what_is_no_backup_is_refused_and_the_room_stays(busy: Desk) -> None:
+    busy.json("backup", "copy.db")
+    (busy.home / "text").write_bytes(b"not a backup" * 1000)
+    (busy.home / "torn.db").write_bytes((busy.home / "copy.db").read_bytes()[:50_000])
+    (busy.home / "empty").touch()
+    shutil.copy(busy.home / "copy.db", busy.home / "newer.db")
+    database = apsw.Connection(str(busy.home / "newer.db"))
+    database.pragma("user_version", 99)
+    database.close()
+    for source, code, name in (
+        ("nothing", 66, "NoInput"), (".", 66, "NoInput"), ("text", 65, "Invalid"), ("empty", 65, "Invalid"),
+        ("torn.db", 70, "Damaged"), ("newer.db", 78, "SchemaTooNew"), ("room.db", 65, "Invalid"),
+    ):  # fmt: skip
+        refused = busy.run("restore", source, "--force", "--json")
+        assert (refused.code, refused.error["name"], refused.error["field"]) == (code, name, "FILE"), source
+    assert busy.json("counts", "--as", "bob")["total"] == 21
+
+
+def test_a_room_that_somebody_waits_in_is_not_replaced_and_the_process_is_named(busy: Desk) -> None:
+    busy.json("backup", "copy.db")
+    waiting = busy.start("wait", "--as", "carol", "--timeout", "60")
+    while not list(busy.home.glob("room.db.bells/carol*")):
+        assert waiting.poll() is None
+    refused = busy.run("restore", "copy.db", "--force", "--json")
+    waiting.send_signal(signal.SIGINT)
+    waiting.communicate(timeout=PATIENCE)
+    assert (refused.code, refused.error["name"], refused.error["temporary"]) == (75, "StoreBusy", True)
+    assert str(waiting.pid) in refused.error["message"]
+    assert busy.run("restore", "copy.db", "--force").code == 0
+
+
+def test_a_room_in_memory_has_no_file_to_restore(busy: Desk) -> None:
+    busy.json("backup", "copy.db")
+    assert busy.run("restore", "copy.db", "--room", "memory:").code == 78
+
+
+# -- a full disk
+
+
+def limited(desk: Desk, size: int, *words: str) -> subprocess.CompletedProcess[bytes]:
+    """Run it where no file can grow beyond this."""
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    return subprocess.run(
+        [*PROGRAM, *words], env=desk.environment, cwd=desk.home, capture_output=True, timeout=PATIENCE, check=False,
+        preexec_fn=limit,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["backup", "export"])
+def test_a_full_disk_leaves_nothing_behind(busy: Desk, command: str) -> None:
+    busy.json("doctor", "--repair")
+    before = files(busy)
+    done = limited(busy, 200_000, command, "copy")
+    assert (done.returncode, b"Traceback" in done.stderr) == (74, False), done
+    assert b"cannot be written" in done.stderr or b"full" in done.stderr
+    assert files(busy) == before
+    assert busy.json("counts", "--as", "bob")["total"] == 21
+    (busy.home / "copy").write_text("precious", encoding="ascii")
+    assert limited(busy, 200_000, command, "copy", "--force").returncode == 74
+    assert (busy.home / "copy").read_text(encoding="ascii") == "precious"
+
+
+def test_a_full_disk_leaves_the_room_as_it_was(busy: Desk) -> None:
+    busy.json("backup", "copy.db")
+    before = files(busy)
+    done = limited(busy, 200_000, "restore", "copy.db", "--force")
+    assert (done.returncode, b"Traceback" in done.stderr) == (74, False), done
+    assert {name for name in files(busy) - before if not name.startswith("room.db")} == set()
+    assert not [name for name in files(busy) if name.endswith(".part")]
+    assert busy.json("counts", "--as", "bob")["total"] == 21
+
+
+# -- progress
+
+
+def test_every_long_command_shows_how_far_it_is(busy: Desk) -> None:
+    with busy.room() as room:
+        for letter in room.mailbox("bob").check(20):
+            letter.ack(archive=False)
+    for words, said in (
+        (["export", "a.jsonl"], "exporting ["),
+        (["import", "a.jsonl", "--room", "other.db"], "importing ["),
+        (["backup", "a.db"], "backing up ["),
+        (["restore", "a.db", "--room", "third.db"], "restoring ["),
+        (["doctor"], "examining ["),
+        (["archive", "--older-than", "0"], "archiving ["),
+        (["purge", "--older-than", "0"], "purging ["),
+        (["janitor", "--room", "other.db", "--set", "archive_after=0", "--set", "retain_for=0.001"], "sweeping ["),
+    ):
+        for columns in (80, 30):
+            again = ["--force"] if columns == 30 and words[0] in {"export", "backup", "restore"} else []
+            if columns == 30 and words[0] in {"import", "archive", "purge", "janitor"}:
+                continue
+            _, shown = show(busy, *words, *again, columns=columns)
+            assert said in shown, (words, shown)
+            for line in shown.replace("\x1b[K", "").split("\r"):
+                if said in line:
+                    assert len(line) < columns, line
+    assert "\r" not in busy.run("export", "b.jsonl").err
+
+
+# -- Ctrl-C
+
+
+def moments(count: int) -> Iterator[float]:
+    """Spread over a short command, none the same."""
+    dice = random.Random(7)
+    for step in range(count):
+        yield 0.05 + 0.025 * step + dice.random() * 0.02
+
+
+@pytest.mark.parametrize("command", ["export", "backup", "doctor", "import", "restore"])
+def test_ctrl_c_at_any_moment_leaves_nothing_half_written(busy: Desk, command: str) -> None:
+    busy.json("export", "whole.jsonl")
+    busy.json("backup", "whole.db")
+    before = files(busy)
+    words = {
+        "export": ["export", "out"], "backup": ["backup", "out"], "doctor": ["doctor"],
+        "import": ["import", "whole.jsonl", "--room", "out.db"], "restore": ["restore", "whole.db", "--room", "out.db"],
+    }[command]  # fmt: skip
+    ends = set()
+    for moment in moments(10):
+        terminal = Terminal(busy, *words)
+        terminal.let_run(moment)
+        terminal.interrupt()
+        code, shown = terminal.finish()
+        ends.add(code)
+        assert "in _run" not in shown, shown
+        assert terminal.after == terminal.before
+        left = {name for name in files(busy) - before if not name.startswith(("room.db", "out.db"))}
+        assert left <= {"out"}
+        assert not [name for name in left | files(busy) if name.endswith(".part") or name.startswith(".out")]
+        if (busy.home / "out").exists():
+            check_whole(busy, command)
+            (busy.home / "out").unlink()
+        if command == "restore":
+            for path in busy.home.glob("out.db*"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert ends <= {0, 130, 1, -signal.SIGINT} | ({69} if command == "import" else set())  # 69: it was done before
+    assert 130 in ends
+    if command == "import":  # the same again goes on where it stopped
+        assert busy.run(*words).code in {0, 69}
+        assert busy.json("counts", "--as", "bob", "--room", "out.db")["total"] == 21
+    assert busy.json("counts", "--as", "bob")["total"] == 21
+
+
+def check_whole(desk: Desk, command: str) -> None:
+    """What has its name is all there."""
+    if command == "export":
+        whole = (desk.home / "whole.jsonl").read_bytes().count(b"\n")
+        assert (desk.home / "out").read_bytes().count(b"\n") == whole
+    else:
+        assert desk.json("restore", "out", "--room", "check.db", "--force")["letters"] == 21
+        for path in desk.home.glob("check.db*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()

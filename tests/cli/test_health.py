@@ -1,0 +1,178 @@
+"""The doctor, the numbers and the life of a letter, as commands."""
+
+from __future__ import annotations
+
+import re
+import stat
+
+import apsw
+import pytest
+
+from tests.cli.shell import Desk
+from tests.cli.terminal import show
+
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture
+def busy(desk: Desk) -> Desk:
+    with desk.room() as room:
+        room.mailbox("ann").send(["bob", "carol"], "x", id="m-1", subject="Hi", priority="high")
+        room.mailbox("bob").reply("m-1", "y", id="m-2")
+        room.mailbox("carol").read("m-1").reject("not mine")
+        room.mailbox("dan").register()
+    return desk
+
+
+# -- doctor
+
+
+def test_a_healthy_room_ends_with_0_and_says_what_durability_means(busy: Desk) -> None:
+    busy.home.chmod(0o700)
+    told = busy.json("doctor", "--full")
+    assert (told["healthy"], told["worst"], told["durability"]) == (True, "note", "power")
+    checks = {found["check"]: found for found in told["findings"]}
+    assert {
+        "versions",
+        "permissions",
+        "integrity",
+        "letters",
+        "write and read",
+        "leases",
+        "clock",
+    } <= checks.keys()
+    assert "survives" in checks["durability"]["what"]
+    assert set(told["findings"][0]) == {"check", "level", "what", "hint", "repaired"}
+    shown = busy.run("doctor")
+    assert (0, "") == (shown.code, shown.err)
+    assert "The room is healthy." in shown.out
+    weaker = busy.json("doctor", "--set", "durability=process")
+    assert (weaker["durability"], weaker["healthy"]) == ("process", True)
+
+
+def test_findings_are_grouped_and_the_worst_comes_last(busy: Desk) -> None:
+    (busy.home / "room.db").chmod(0o644)
+    code, shown = show(busy, "doctor")
+    assert code == 1
+    assert "\x1b[32m✓" in shown and "\x1b[33m!" in shown
+    plain = ESCAPES.sub("", shown)
+    assert plain.index("Fine") < plain.index("Worth knowing") < plain.index("Warnings")
+    assert "→ postroom doctor --repair closes them" in plain
+    assert plain.rstrip().endswith("1 warning left.\npostroom doctor --repair mends what is safe.")
+
+
+def test_what_is_safe_is_repaired_and_then_all_is_well(busy: Desk) -> None:
+    (busy.home / "room.db").chmod(0o644)
+    assert busy.run("doctor").code == 1
+    mended = busy.run("doctor", "--repair")
+    assert (mended.code, "## Mended" in mended.out) == (0, True)
+    assert stat.S_IMODE((busy.home / "room.db").stat().st_mode) == 0o600
+    assert busy.run("doctor").code == 0
+
+
+def test_errors_that_are_left_end_with_70(busy: Desk) -> None:
+    damage(busy, "m-2")
+    shown = busy.run("doctor")
+    assert (shown.code, "1 error left" in shown.out) == (70, True)
+    damage(busy, "m-1")
+    broken = busy.run("doctor", "--json")
+    assert (broken.code, broken.json["worst"], broken.json["healthy"]) == (70, "error", False)
+    (found,) = [f for f in broken.json["findings"] if f["level"] == "error"]
+    assert (found["check"], found["hint"]) == ("letters", "postroom doctor --repair sets them aside")
+
+
+def damage(desk: Desk, id: str) -> None:
+    database = apsw.Connection(str(desk.home / "room.db"))
+    database.execute("UPDATE letters SET sum = sum + 1 WHERE id = ?", (id,))
+    database.close()
+
+
+def test_a_room_that_does_not_open_is_examined_all_the_same(desk: Desk) -> None:
+    (desk.home / "room.db").write_bytes(b"not a room" * 1000)
+    told = desk.run("doctor", "--json")
+    assert (told.code, told.err, told.json["worst"]) == (70, "", "error")
+    assert {"room", "permissions", "space"} <= {found["check"] for found in told.json["findings"]}
+
+
+def test_where_there_is_no_room_none_is_made(desk: Desk) -> None:
+    told = desk.run("doctor")
+    assert (told.code, "there is no room" in told.out) == (0, True)
+    assert not (desk.home / "room.db").exists()
+
+
+def test_a_wrong_setting_is_a_finding(desk: Desk) -> None:
+    told = desk.run("doctor", "--set", "lease=soon", "--json")
+    assert (told.code, told.json["durability"]) == (70, None)
+    assert told.json["findings"][0]["check"] == "settings"
+
+
+def test_the_doctor_shows_how_far_it_is(busy: Desk) -> None:
+    assert "examining [" in show(busy, "doctor")[1]
+    assert "examining" not in show(busy, "doctor", "--json")[1]
+
+
+# -- stats
+
+
+def test_the_owner_sees_the_room_in_numbers(busy: Desk) -> None:
+    told = busy.json("stats")
+    room = told["room"]
+    assert (told["mailbox"], room["letters"], room["deliveries"], room["agents"]) == (None, 3, 4, 1)
+    assert (room["states"]["dead"], room["unread"]["high"], room["quarantined"]) == (1, 2, 0)
+    assert [(box["mailbox"], box["backlog"], box["dead"]) for box in room["mailboxes"]] == [
+        ("ann", 2, 0), ("bob", 1, 0), ("carol", 0, 1),
+    ]  # fmt: skip
+    shown = busy.run("stats")
+    assert "- Letters: 3" in shown.out and "| bob | 1 | 1 |" in shown.out
+
+
+def test_an_agent_sees_its_own_mailbox_unless_it_asks_for_all(busy: Desk) -> None:
+    told = busy.json("stats", "--as", "bob")
+    assert (told["room"], told["mailbox"]["mailbox"], told["mailbox"]["total_unread"]) == (None, "bob", 1)
+    assert told["mailbox"]["unread"]["high"] == 1
+    assert busy.run("stats", POSTROOM_AGENT="carol").out.startswith("- Mailbox: carol\n")
+    assert busy.json("stats", "--as", "bob", "--all")["mailbox"] is None
+    assert busy.json("stats", "--as", "nobody-yet")["mailbox"]["backlog"] == 0
+
+
+# -- trace
+
+
+def test_the_life_of_a_letter(busy: Desk) -> None:
+    told = busy.json("trace", "m-1")
+    assert (told["letter"]["id"], told["letter"]["priority"], told["number"]) == ("m-1", "high", 1)
+    assert [(s["mailbox"], s["state"], s["reason"]) for s in told["stops"]] == [
+        ("bob", "unread", None), ("carol", "dead", "not mine"),
+    ]  # fmt: skip
+    assert [letter["id"] for letter in told["replies"]] == ["m-2"]
+    assert (len(told["bounces"]), told["relays"]) == (1, [])
+    shown = busy.run("trace", "m-1").out
+    for word in ("- Subject: Hi", "not mine", "| m-2 | answer | bob |", "| bounce |"):
+        assert word in shown
+
+
+def test_an_agent_sees_its_own_part_alone(busy: Desk) -> None:
+    assert [stop["mailbox"] for stop in busy.json("trace", "m-1", "--as", "bob")["stops"]] == ["bob"]
+    assert len(busy.json("trace", "m-1", "--as", "ann")["stops"]) == 2
+    refused = busy.run("trace", "m-1", "--as", "stranger", "--json")
+    assert (refused.code, refused.error["field"]) == (67, "id")
+    assert busy.run("trace", "m-9").code == 67
+    assert len(busy.json("trace", "m-1", "--as", "bob", "--all")["stops"]) == 2
+
+
+def test_a_token_is_never_shown(busy: Desk) -> None:
+    with busy.room() as room:
+        held = room.mailbox("bob").claim()
+        assert held and held.delivery.lease
+        token = held.delivery.lease.token
+        for command in (["trace", "m-1"], ["trace", "m-1", "--as", "bob"], ["stats"], ["top", "--once"]):
+            assert token not in busy.run(*command, "--json").out
+
+
+def test_tries_are_told(busy: Desk) -> None:
+    with busy.room() as room:
+        work = room.mailbox("bob").claim()
+        assert work
+        work.fail("no luck")
+    shown = busy.run("trace", "m-1").out
+    assert "| MAILBOX | TRY | HOLDER | REASON |" in shown and "no luck" in shown

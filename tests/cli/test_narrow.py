@@ -1,0 +1,105 @@
+"""Tables fit the terminal they are shown on: columns get narrower, then the least important are left out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from postroom.cli.answers import Screen
+from postroom.cli.escape import width, wrapped
+from postroom.cli.tables import table
+from postroom.clock import SystemClock
+from tests.cli.shell import Desk
+from tests.cli.terminal import show
+
+COLUMNS = (40, 60, 80, 200)
+ESCAPES = re.compile(r"\x1b\[[0-9;]*[a-zA-Z]")
+HEADINGS = re.compile(r"[A-Z]+( +[A-Z]+)* *")
+
+
+@pytest.fixture
+def busy(desk: Desk) -> Desk:
+    with desk.room() as room:
+        ann = room.mailbox("ann-of-the-long-name")
+        ann.register(scopes=["sorting", "releases"], capabilities=["python", "rust"], description="日本語 " * 20)
+        sent = ann.send("bob-of-the-long-name", "some words " * 30, subject="日本語" * 30, priority="urgent")
+        bob = room.mailbox("bob-of-the-long-name")
+        bob.reply(sent.id, "an answer " * 20)
+        work = bob.claim()
+        assert work
+        work.fail("a reason " * 30)
+        (desk.home / "id").write_text(sent.id, encoding="ascii")
+        bob.send("ann-of-the-long-name", "dead")
+        ann.check()[0].reject("reason " * 30)
+    (desk.home / "room.db").chmod(0o644)  # something for the doctor to say
+    return desk
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_no_table_is_wider_than_the_terminal(busy: Desk, columns: int) -> None:
+    id = (busy.home / "id").read_text(encoding="ascii")
+    commands = (
+        ["check", "--all", "--peek", "--as", "bob-of-the-long-name"], ["agents"], ["stats"], ["top", "--once"],
+        ["threads", "--as", "ann-of-the-long-name"], ["conversations", "--as", "ann-of-the-long-name"],
+        ["trace", id], ["dead", "--as", "ann-of-the-long-name"], ["counts", "--as", "bob-of-the-long-name"],
+        ["changes", "0-0"], ["doctor"],
+    )  # fmt: skip
+    for command in commands:
+        _, shown = show(busy, *command, columns=columns)
+        lines = ESCAPES.sub("", shown).splitlines()
+        for number in [n for n, line in enumerate(lines) if HEADINGS.fullmatch(line)]:
+            for line in lines[number:]:
+                if not line or line.startswith("  "):  # the table's end, or a hint
+                    break
+                assert width(line) <= columns, (command, line)
+        if command == ["doctor"]:
+            assert max(map(width, lines)) <= columns
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_an_id_is_shown_whole(busy: Desk, columns: int) -> None:
+    """What one cannot copy is of no use."""
+    id = (busy.home / "id").read_text(encoding="ascii")
+    _, shown = show(
+        busy, "check", "--all", "--peek", "--as", "bob-of-the-long-name", columns=columns, NO_COLOR="1"
+    )
+    heading, row, *_ = shown.splitlines()
+    assert row.split()[0] == id
+    assert heading.split()[-1] == "ABOUT"
+    assert ("PRIORITY" in heading) == (columns >= 80)
+
+
+def screen(columns: int) -> Screen:
+    return Screen(json=False, tables=True, colour=False, width=columns, now=SystemClock().now().wall)
+
+
+@pytest.mark.parametrize("columns", range(8, 120, 3))
+def test_a_table_of_any_width_fits(columns: int) -> None:
+    rows = [("name", "x" * 70, "12", "日本語" * 20, "last " * 30), ("", "", "", "", "")]
+    titles = ("FIRST", "SECOND", "THIRD", "FOURTH", "LAST")
+    lines = table(screen(columns), titles, rows, drop=("THIRD", "FOURTH")).splitlines()
+    assert max(map(width, lines)) <= columns
+    assert lines[0].startswith("FIRST")
+
+
+def test_columns_are_left_out_in_their_order() -> None:
+    rows = [("a" * 10, "b" * 10, "c" * 10, "d" * 10)]
+    shown = [
+        table(screen(n), ("A", "B", "C", "D"), rows, drop=("C", "B")).split()[:-1] for n in (46, 45, 33, 21, 9)
+    ]
+    assert [[word for word in words if len(word) == 1] for words in shown] == [
+        ["A", "B", "C", "D"], ["A", "B", "D"], ["A", "D"], ["A"], ["A"],
+    ]  # fmt: skip
+
+
+def test_a_wide_terminal_shows_the_last_column_whole() -> None:
+    assert "z" * 120 in table(screen(200), ("A", "Z"), [("a", "z" * 120)])
+
+
+def test_text_is_wrapped_at_blanks() -> None:
+    assert wrapped("one two three", 7) == ["one two", "three"]
+    assert wrapped("onetwothree x", 4) == ["onet", "woth", "ree", "x"]
+    assert wrapped("日本語", 2) == ["日", "本", "語"]
+    assert wrapped("日", 1) == ["日"]
+    assert wrapped("", 5) == [""]
