@@ -181,7 +181,7 @@ def test_the_script_says_something(expected: list[Any]) -> None:
         "UnknownMessage", "LookAlike", "Invalid", "UnknownMessage", "IllegalMove", "Invalid", "Missing", "Invalid",
         "Invalid", "UnknownMessage", "NotAllowed", "NameTaken", "UnknownMessage", "LookAlike",
     ]  # fmt: skip
-    assert len(expected) == 78
+    assert len(expected) == 86
 
 
 @pytest.mark.parametrize("name", [name for name in SURFACES if name != "library"])
