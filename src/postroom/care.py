@@ -84,8 +84,8 @@ def _refused(check: str, refused: PostroomError) -> Finding:
 
 
 def _around(path: Path | None, *, repair: bool) -> Iterator[Finding]:
-    """What can be told of a room that does not open."""
-    from .store.sqlite.place import examine_place  # noqa: PLC0415 - rare
+    """What can be told of a room that does not open. What is no room at all is not ours to judge or to mend."""
+    from .store.sqlite.place import examine_place, is_room_file  # noqa: PLC0415 - rare
 
-    if path is not None:
+    if path is not None and is_room_file(path):
         yield from examine_place(Path(os.path.realpath(path)), repair=repair)

@@ -335,6 +335,13 @@ def test_a_program_works_on_letters_and_answers(desk: Desk) -> None:
     assert desk.run(*words, COUNT).code == 1
 
 
+def test_who_waits_for_work_gives_a_sign_of_life(desk: Desk) -> None:
+    desk.json("register", "--as", "bob", "--capability", "go")
+    before = desk.json("agents")["agents"][0]["presence"]["last_heartbeat"]
+    desk.run("work", "--as", "bob", "--timeout", "0.1", "--", "true")
+    assert desk.json("agents")["agents"][0]["presence"]["last_heartbeat"] > before
+
+
 @pytest.mark.parametrize(("code", "state", "tries"), [(3, "unread", 1), (75, "unread", 0), (0, "done", 0)])
 def test_how_a_program_ends_decides(desk: Desk, code: int, state: str, tries: int) -> None:
     desk.json("send", "bob", "--as", "ann", "--body", "x")

@@ -221,7 +221,6 @@ def test_ctrl_c_at_any_moment_leaves_nothing_half_written(busy: Desk, command: s
             for path in busy.home.glob("out.db*"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert ends <= {0, 130, 1, -signal.SIGINT} | ({69} if command == "import" else set())  # 69: it was done before
-    assert 130 in ends
     if command == "import":  # the same again goes on where it stopped
         assert busy.run(*words).code in {0, 69}
         assert busy.json("counts", "--as", "bob", "--room", "out.db")["total"] == 21

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 import postroom
 from postroom import Room
 from postroom.clock import SystemClock
+from postroom.model.names import ONE_MAILBOX
 from postroom.model.query import Moment
 from postroom.store.sqlite import glance, schema
 from postroom.store.sqlite.glance import is_surely_empty
@@ -35,6 +36,7 @@ def room_at(path: str) -> Room:
 
 def test_it_knows_what_the_schema_knows() -> None:
     assert schema.APPLICATION == glance.APPLICATION
+    assert {*ONE_MAILBOX, *ONE_MAILBOX.values()} == glance.ONE_MAILBOX
     assert len(STEPS) == len(list(Path(glance._SCHEMA).glob("*.sql")))
 
 
@@ -66,6 +68,25 @@ def test_another_spelling_is_for_the_store_to_refuse(path: str) -> None:
         assert not is_surely_empty(path, "Ann")
         with pytest.raises(postroom.LookAlike):
             room.mailbox("Ann").check()
+
+
+def test_a_name_that_was_given_up_is_for_the_store_to_explain(path: str) -> None:
+    with room_at(path) as room:
+        room.mailbox("bob").register()
+        room.rename("bob", "robert")
+        room.mailbox("ann").send("bob", "x")
+        assert not is_surely_empty(path, "bob")
+        assert not is_surely_empty(path, "robert")
+        with pytest.raises(postroom.UnknownAgent, match="'robert'"):
+            room.mailbox("bob").check()
+
+
+@pytest.mark.parametrize("name", sorted(glance.ONE_MAILBOX))
+def test_whose_mail_the_human_s_is_the_store_knows(path: str, name: str) -> None:
+    with room_at(path) as room:
+        room.mailbox("ann").send("user", "x")
+        assert not is_surely_empty(path, name)
+        assert room.mailbox(name).check(peek=True)
 
 
 def test_what_time_did_is_for_the_store_to_write_down(path: str) -> None:

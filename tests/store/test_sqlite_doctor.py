@@ -168,7 +168,7 @@ def test_a_file_that_is_no_room_is_told_and_left_alone(path: Path, content: byte
     path.write_bytes(content)
     diagnosis = postroom.doctor(path, repair=True)
     assert worst(diagnosis, "room").level is Level.ERROR
-    assert of(diagnosis, "permissions")  # what can be told is told
+    assert not of(diagnosis, "permissions")  # it is not ours
     assert path.read_bytes() == content
 
 
@@ -353,3 +353,12 @@ def test_mail_goes_on_after_every_repair(path: Path) -> None:
         assert texts(room.mailbox("carol").check()) == ["after"]
         assert len(room.mailbox("bob").check(None)) == 198
         assert room.stats().states[postroom.State.UNREAD] == 199
+
+
+def test_what_is_no_room_is_left_as_it_is(tmp_path: Path) -> None:
+    stranger = tmp_path / "notes.txt"
+    stranger.write_text("hello\n")
+    stranger.chmod(0o644)
+    diagnosis = postroom.doctor(stranger, repair=True)
+    assert [finding.check for finding in diagnosis.findings] == ["room"]
+    assert (stranger.stat().st_mode & 0o777, stranger.read_text()) == (0o644, "hello\n")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
-from ..errors import LeaseLost
+from ..errors import LeaseLost, UnknownAgent
 from ..letter import Work
 from ..model.codec import encode
 from ..whereabouts import environment
@@ -16,6 +18,7 @@ from .context import Context
 from .exits import NOTHING, Usage
 from .reading import FOR_EVER, filters_of
 
+BEAT = 20.0  # seconds between two signs of life
 AGAIN = 75  # a program that ends so wants the same letter again, and no try counted
 MOST_OF_ENVIRONMENT = 100_000  # bytes of a variable that every system takes
 
@@ -25,14 +28,30 @@ def work(context: Context) -> Iterator[Answer]:
     lease = context.get("lease", context.settings.lease)
     timeout = context.get("timeout", FOR_EVER)
     context.try_out(lambda box: box.claim(lease=lease, **filters_of(context)))
-    claimed = context.mailbox.claim(lease=lease, timeout=timeout, **filters_of(context))
+    claimed = _next(context, lease, timeout)
     if claimed is None:
         yield Answer(context.name, {"letter": None, "exit": None, "receipts": []}, views.worked, code=NOTHING)
     while claimed is not None:
         yield _work_on(context, claimed, lease)
         if not context.get("loop"):
             return
-        claimed = context.mailbox.claim(lease=lease, timeout=timeout, **filters_of(context))
+        claimed = _next(context, lease, timeout)
+
+
+def _next(context: Context, lease: float, timeout: float) -> Work | None:
+    """The next letter. Who waits for work is there: a sign of life now and then says so."""
+    end = time.monotonic() + timeout
+    while True:
+        _beat(context)
+        left = max(0.0, end - time.monotonic())
+        claimed: Work | None = context.mailbox.claim(lease=lease, timeout=min(left, BEAT), **filters_of(context))
+        if claimed is not None or left <= BEAT:
+            return claimed
+
+
+def _beat(context: Context) -> None:
+    with suppress(UnknownAgent):  # it never registered: nobody counts on it
+        context.mailbox.heartbeat(active=True)
 
 
 def _work_on(context: Context, claimed: Work, lease: float) -> Answer:
@@ -65,6 +84,7 @@ def _run(context: Context, claimed: Work, lease: float) -> tuple[int, str]:
             except subprocess.TimeoutExpired:
                 text = None  # it is on its way already
                 claimed.renew(lease)
+                _beat(context)
     except BaseException:
         process.kill()
         process.wait()

@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from ..errors import NotAllowed, QuotaFull, UnknownAgent
+from ..model.card import Card
+from ..model.codec import convert
 from ..model.delivery import State
 from ..model.guard import OPEN_DOOR, Guard, guard_from
 from ..model.message import Message, Recipient, is_any, same_name
@@ -140,16 +142,29 @@ def _choose(office: Office, post: Post, wanted: Collection[str], taken: Collecti
         refusal = QuotaFull(f"the inbox of {candidate.name!r} is full, and so is everybody's", field="to")
     if refusal is not None:
         raise refusal
+    raise _nobody(office, wanted, taken)
+
+
+def _nobody(office: Office, wanted: Collection[str], taken: Collection[str]) -> UnknownAgent:
+    """Nobody can, or nobody who can has been heard from lately."""
     skill = " and ".join(wanted)
-    raise UnknownAgent(
-        f"nobody else here can do {skill!a} now", field="to", hint="register agents with this capability"
-    )
+    cards = [convert(record.value, Card) for record in office.store.records(CARD)]
+    away = [card.id for card in cards if _can(card, wanted) and fold(card.id) not in taken]
+    if not away:
+        hint = "register agents with this capability"
+        return UnknownAgent(f"nobody else here can do {skill!a} now", field="to", hint=hint)
+    who = ", ".join(away[:FEW])
+    return UnknownAgent(f"who can do {skill!a} is offline: {who}", field="to", hint="a heartbeat brings them back")
+
+
+def _can(card: Card, wanted: Collection[str]) -> bool:
+    return set(wanted) <= set(card.capabilities)
 
 
 def _candidates(office: Office, wanted: Collection[str], taken: Collection[str]) -> list[Candidate]:
     moment = office.now()
     agents = [agent_of(office, record, moment) for record in office.store.records(CARD)]
-    able = [a for a in agents if set(wanted) <= set(a.card.capabilities) and fold(a.card.id) not in taken]
+    able = [agent for agent in agents if _can(agent.card, wanted) and fold(agent.card.id) not in taken]
     return [
         Candidate(
             name=agent.card.id,

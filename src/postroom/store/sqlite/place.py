@@ -10,13 +10,25 @@ from pathlib import Path
 
 from ...model.health import Finding, error, note, ok, warning
 from . import ground
+from .schema import APPLICATION
 
 OTHERS = 0o077  # the bits that let other users in
 VOLATILE = frozenset({"tmpfs", "ramfs"})
 LITTLE_SPACE = 100 * 1024 * 1024  # bytes
 NO_SPACE = 10 * 1024 * 1024
 MANY_BELLS = 10_000
+_MARK_AT, _HEAD = 68, 72  # where a SQLite file says whose it is
 FILES = ("", "-wal", "-shm", ".lock", ".bells")  # what a room is made of: these ends after its own name
+
+
+def is_room_file(path: Path) -> bool:
+    """Does the file say that it is a room? Only for one that nobody in this process has open."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    return head.startswith(b"SQLite format 3\0") and head[_MARK_AT:_HEAD] == APPLICATION.to_bytes(4, "big")
 
 
 def examine_place(path: Path, *, repair: bool) -> Iterator[Finding]:
