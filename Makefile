@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 run: $(READY)  ## set everything up and watch agents exchange letters
 	@$(BIN)/python -m postroom.demo
 
-demo: $(READY)  ## a minute's tour, agent by agent
+demo: $(READY)  ## the same, and a worker killed in the middle, and a letter nobody can handle
 	@$(BIN)/python -m postroom.demo --slow
 
 test: $(READY) shells  ## lint, types, house rules, tests with coverage; prints where the time went
@@ -60,6 +60,7 @@ clean:
 
 # Some systems split venv's pip off; then the outer pip fills the environment.
 $(READY): requirements.lock pyproject.toml
+	@echo "setting up $(VENV): half a minute"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m venv --without-pip $(VENV)
 	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
 	 else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; \

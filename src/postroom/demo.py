@@ -187,16 +187,16 @@ def fresh_room() -> postroom.Room:
     return postroom.open(f"sqlite:{path}")
 
 
-def farewell(room: postroom.Room) -> None:
+def farewell(room: postroom.Room, *, more: bool) -> None:
     letters = sum(conversation.turns for conversation in room.conversations())
-    print(f"\n{letters} letters are on disk in {room.settings.store}.")
-    program = Path(sys.executable).with_name("postroom")
-    shown = program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program
-    print("Type next:\n")
-    print(f"  {shown} threads --everyone --room {room.settings.store}")
-    print(f"  {shown} send you --as me --body hello")
-    print(f"  {shown} check --as you\n")
-    print("and read docs/ten-minutes.md. `make demo` shows a crash and a dead letter too.")
+    path = room.settings.store.removeprefix("sqlite:")
+    print(f"\n{letters} letters are on disk in\n{path}.\n\nType next:\n")
+    print(f'  export PATH="{Path(sys.executable).parent}:$PATH"')
+    print(f"  postroom search after:1d --everyone --room {path}")
+    print("  postroom send you --as me --body hello")
+    print("  postroom check --as you\n")
+    also = " `make demo` shows a crash and a dead letter too." if more else ""
+    print(f"and read docs/ten-minutes.md.{also}")
 
 
 def show(scenes: Sequence[Callable[[postroom.Room], None]]) -> None:
@@ -204,7 +204,7 @@ def show(scenes: Sequence[Callable[[postroom.Room], None]]) -> None:
     with fresh_room() as room:
         for scene in scenes:
             scene(room)
-        farewell(room)
+        farewell(room, more=len(scenes) == 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -88,7 +88,12 @@ def damage(desk: Desk, id: str) -> None:
 
 
 def test_a_room_that_does_not_open_is_examined_all_the_same(desk: Desk) -> None:
-    (desk.home / "room.db").write_bytes(b"not a room" * 1000)
+    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    desk.json("backup", "copy.db")  # whole, in one file
+    head = (desk.home / "copy.db").read_bytes()[:100]
+    for path in desk.home.glob("room.db*"):
+        path.unlink() if path.is_file() else path.rmdir()
+    (desk.home / "room.db").write_bytes(head + b"no tables any more" * 1000)
     told = desk.run("doctor", "--json")
     assert (told.code, told.err, told.json["worst"]) == (70, "", "error")
     assert {"room", "permissions", "space"} <= {found["check"] for found in told.json["findings"]}
