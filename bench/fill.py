@@ -24,7 +24,7 @@ from postroom.model.message import Message, Priority, Recipient
 from postroom.model.parts import text
 from postroom.store.sqlite.rows import Row, delivery_row, letter_row
 from postroom.store.sqlite.schema import STEPS
-from postroom.store.sqlite.writing import INSERT_CHANGE, INSERT_DELIVERY, INSERT_LETTER
+from postroom.store.sqlite.writing import INSERT_DELIVERY, INSERT_LETTER, INSERT_MOVED
 
 from .measure import LETTER
 
@@ -66,7 +66,7 @@ def fill(path: Path, letters: int) -> None:
             database.executemany(INSERT_LETTER, (letter for letter, _ in rows))
             database.executemany(INSERT_DELIVERY, (delivery for _, delivery in rows))
     with database:
-        database.executemany(INSERT_CHANGE, _changes(letters))
+        database.executemany(INSERT_MOVED, _changes(letters))
     database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     database.close()
 
@@ -97,7 +97,7 @@ def _changes(letters: int) -> Iterator[Row]:
     for place in range(max(0, letters - KEPT_CHANGES // 2), letters):
         for later, state in ((1, 2), (2, 3)):
             number = 3 * place + 1
-            yield number + later, "moved", number, place % MAILBOXES + 1, state, None, None
+            yield number + later, number, place % MAILBOXES + 1, state
 
 
 def _cache() -> Path:

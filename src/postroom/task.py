@@ -115,8 +115,8 @@ class Task(TaskView):
         return self._move(TaskState.INPUT_REQUIRED, question, **fields)
 
     def answer(self, body: Any, **fields: Unpack[Fields]) -> Receipt:
-        """Answer the receiver's question; the work goes on."""
-        return self._move(TaskState.WORKING, body, **fields)
+        """Answer the receiver's question; the work goes on. Only its giver can."""
+        return self._move(TaskState.WORKING, body, answers=True, **fields)
 
     def cancel(self, reason: str | None = None, **fields: Unpack[Fields]) -> Receipt:
         """Take it back. Only its giver can."""
@@ -139,7 +139,14 @@ class Task(TaskView):
         return self._letter._found.delivery.lease if self._letter is not None and held else None
 
     def _move(
-        self, after: TaskState, body: Any, *, reason: Any = None, ack: bool = True, **fields: Unpack[Fields]
+        self,
+        after: TaskState,
+        body: Any,
+        *,
+        reason: Any = None,
+        ack: bool = True,
+        answers: bool = False,
+        **fields: Unpack[Fields],
     ) -> Receipt:
         box = self._mailbox
         moved = task_moves.move(
@@ -152,6 +159,7 @@ class Task(TaskView):
             reason=reason,
             lease=self._lease,
             ack=ack,
+            answers=answers,
             fields=fields,
         )
         self._update(moved)

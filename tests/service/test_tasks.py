@@ -19,6 +19,7 @@ from postroom import (
     Mailbox,
     NotAllowed,
     PostroomError,
+    Refused,
     Room,
     State,
     Task,
@@ -485,3 +486,18 @@ def test_a_third_agent_sees_nothing_of_a_task(house: House, ann: Mailbox) -> Non
     assert errors[0] == errors[1]
     with pytest.raises(NotAllowed):
         house.room(agent_principal("eve")).mailbox("bob").tasks()
+
+
+def test_only_the_giver_answers_and_only_what_was_asked(room: Room) -> None:
+    id = room.mailbox("ann").give_task("bob", "Sort it").id
+    theirs, ours = room.mailbox("bob").task(id), room.mailbox("ann").task(id)
+    theirs.accept()
+    for task in (theirs, ours):
+        with pytest.raises(Refused):
+            task.answer("x")
+    theirs.start()
+    theirs.ask("Which order?")
+    with pytest.raises(NotAllowed, match="only the giver"):
+        theirs.answer("x")
+    ours.answer("Ascending")
+    assert theirs.refresh() == TaskState.WORKING

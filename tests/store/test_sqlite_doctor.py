@@ -362,3 +362,12 @@ def test_what_is_no_room_is_left_as_it_is(tmp_path: Path) -> None:
     diagnosis = postroom.doctor(stranger, repair=True)
     assert [finding.check for finding in diagnosis.findings] == ["room"]
     assert (stranger.stat().st_mode & 0o777, stranger.read_text()) == (0o644, "hello\n")
+
+
+def test_a_doctor_who_may_only_look_sets_no_letter_aside(path: Path) -> None:
+    damage(path, "UPDATE letters SET sum = sum + 1")
+    diagnosis = postroom.doctor(path)
+    assert worst(diagnosis, "letters").level is Level.ERROR
+    assert "not looked at" in worst(diagnosis, "clock").what
+    with postroom.open(path) as room:
+        assert room.quarantined() == []

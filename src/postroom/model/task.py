@@ -123,6 +123,16 @@ def check_mover(task: Standing, agent: str, after: TaskState) -> None:
         raise NotAllowed(f"only the {allowed[0]} of a task can make it {after}", field="id")
 
 
+def check_answer(task: Standing, agent: str) -> None:
+    """Refuse an answer where nobody asked, and the receiver's to its own question."""
+    if task.state is not TaskState.INPUT_REQUIRED:
+        raise IllegalMove(f"nobody asked anything: the task is {task.state}", field="id")
+    if "giver" not in task.roles_of(agent):
+        raise NotAllowed(
+            "only the giver of a task can answer", field="id", hint="start() goes on without an answer"
+        )
+
+
 def open_task(letter: Message) -> Standing | None:
     """The task this letter opens: one of kind `task`, with a pending note, to one agent. Others may get a copy."""
     note = letter.task

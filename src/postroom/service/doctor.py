@@ -17,7 +17,7 @@ from .. import __version__
 from ..errors import PostroomError
 from ..model.card import Warmth
 from ..model.delivery import State
-from ..model.health import Diagnosis, Finding, Progress, error, note, ok, warning
+from ..model.health import Diagnosis, Finding, Level, Progress, error, note, ok, warning
 from ..model.query import LetterQuery, Query
 from ..model.record import Record
 from ..store.base import Put
@@ -60,7 +60,11 @@ def doctor(
     except PostroomError as broken:
         findings.append(error("store", broken.message, broken.hint or ""))
     total = reached[1] + len(CHECKS)
+    unsound = any(finding.check == "letters" and finding.level is Level.ERROR for finding in findings)
     for place, (name, check) in enumerate(CHECKS.items(), start=reached[1] + 1):
+        if unsound and not repair and name in READ_LETTERS:  # whoever reads a damaged letter sets it aside
+            findings.append(note(name, "not looked at while letters are damaged", "repair=True sets them aside"))
+            continue
         try:
             findings += check(office, caller, repair)
         except PostroomError as broken:  # a check that cannot be made is a finding too
@@ -175,6 +179,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 Check = Callable[[Office, Principal, bool], Iterator[Finding]]
+READ_LETTERS = frozenset({"leases", "clock"})
 CHECKS: dict[str, Check] = {
     "write and read": _write_and_read,
     "leases": _leases,

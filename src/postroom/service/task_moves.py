@@ -22,7 +22,7 @@ from ..model.delivery import Delivery, Lease, State
 from ..model.message import TaskNote
 from ..model.query import Moment
 from ..model.record import CARD
-from ..model.task import TASK_UPDATE, Standing, TaskState, check_move, check_mover
+from ..model.task import TASK_UPDATE, Standing, TaskState, check_answer, check_move, check_mover
 from ..model.values import check_text
 from ..policy.admission import Judge, check_admission, lacking, refusal
 from ..store.base import Move, Post, Posted, Write
@@ -61,10 +61,11 @@ def move(
     reason: Any = None,
     lease: Lease | None = None,
     ack: bool = True,
+    answers: bool = False,
     fields: Mapping[str, Any],
 ) -> Moved:
     """One step, told to the other party. The opening letter is acknowledged in the same commit: when the task is
-    taken on (unless `ack` says no) or over.
+    taken on (unless `ack` says no) or over. A step that `answers` is the giver's, to a question.
     """
     authorize(caller, "task", mailbox)
     check_own_fields(fields, OWN_FIELDS)
@@ -80,6 +81,8 @@ def move(
         if was_sent(office, post.message):
             return [post]
         current = _check_step(office, mailbox, letter, after)
+        if answers:
+            check_answer(current, mailbox)
         if after is TaskState.ACCEPTED:
             _check_admission(office, current, moment)
         settled.extend(_settle(office, current, mailbox, after, lease, moment, ack=ack))
