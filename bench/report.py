@@ -160,8 +160,8 @@ on the disk the working tree is on.
 
 ## Where a goal is missed, and why
 
-- A send is about 350,000 instructions (counted with callgrind): more than half of them Python, a fifth SQLite.
-  It takes some 115 µs where only the process must survive it. Right after a sync the same steps take 1.6 times
+- A send is about 290,000 instructions (counted with callgrind): more than half of them Python, a quarter SQLite.
+  It takes some 85 µs where only the process must survive it. Right after a sync the same steps take 1.6 times
   as long, each of them alike, because the processor comes back from sleep. That, and not the disk, is what
   stands between the measured ratio and 2.
 - Eight processes on two processors are bound by the same work. Both processors are busy all the time, and each
@@ -173,7 +173,7 @@ on the disk the working tree is on.
   send in 512 adds 512 letters and takes some 16 ms longer; all told that is a tenth to a fifth of a send. An index
   without positions would take half of it, and phrases would have to be looked for letter by letter.
 - Tried without gain: pages of 1 and 2 KiB, a blocking lock, spinning before sleeping, waking the next writer
-  early.
+  early, a second line in which most writers rest while a few take turns, one sync for all who wait for one.
 
 ## What it does not show
 

@@ -203,7 +203,7 @@ def test_ctrl_c_at_any_moment_leaves_nothing_half_written(busy: Desk, command: s
         "import": ["import", "whole.jsonl", "--room", "out.db"], "restore": ["restore", "whole.db", "--room", "out.db"],
     }[command]  # fmt: skip
     ends = set()
-    for moment in moments(10):
+    for moment in moments(5):
         terminal = Terminal(busy, *words)
         terminal.let_run(moment)
         terminal.interrupt()

@@ -31,7 +31,7 @@ def recipes(page: Path) -> dict[str, str]:
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> dict[str, str]:
     """The environment of a user with an empty home, in a folder of their own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("POSTROOM_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("POSTROOM_", "COVERAGE"))}
     home = {
         "HOME": str(tmp_path),
         "XDG_DATA_HOME": str(tmp_path / "data"),
