@@ -5,15 +5,15 @@ from __future__ import annotations
 from .answers import Screen
 from .escape import ago, body_lines, one_line
 from .tables import facts, hint, painted, table
-from .views import Data, receipt
+from .views import Data, sent
 
 _STATES = {"open": "yellow", "answered": "green", "urgent": "red", "high": "yellow"}
 
 
 def escalated(screen: Screen, data: Data) -> str:
     if data["repeated"]:
-        return receipt(screen, data)
-    return f"{receipt(screen, data)}Escalation: {data['escalation_id']}\n"
+        return sent(screen, data)
+    return f"{sent(screen, data)}Escalation: {data['escalation_id']}\n"
 
 
 def escalations(screen: Screen, data: Data) -> str:
@@ -59,4 +59,4 @@ def waiting(screen: Screen, data: Data) -> str:
         typed = entry["answer"]
         lines.append(f"    {painted(screen, typed, 'cyan')}" if screen.tables else f"    `{typed}`")
     more = f"And {data['more']} more.\n" if data["more"] else ""
-    return "".join(f"{line}\n" for line in lines) + more + hint(screen, "postroom read ID shows a letter whole")
+    return "".join(f"{line}\n" for line in lines) + more + hint(screen, "read ID", "shows a letter whole")

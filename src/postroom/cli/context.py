@@ -132,6 +132,8 @@ class Context:
             colour=wish == "always" or (wish == "auto" and terminal and not plain),
             width=_columns() if terminal else 100,
             now=SystemClock().now().wall,
+            caller=said if (said := self.get("as", "")) != variable("POSTROOM_AGENT") else "",
+            room=self.get("room", ""),
         )
 
     def keep_draft(self, error: PostroomError) -> None:

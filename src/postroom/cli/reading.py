@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from ..letter import Letter
@@ -29,7 +30,8 @@ def run_check(context: Context) -> Answer:
         **filters_of(context),
     )
     data = {"mailbox": context.me, "letters": [plain_letter(letter) for letter in found]}
-    return Answer(context.name, data, views.inbox, letters=tuple(letter.message for letter in found))
+    view = partial(views.inbox, states=bool(context.get("all")))
+    return Answer(context.name, data, view, letters=tuple(letter.message for letter in found))
 
 
 def run_read(context: Context) -> Answer:

@@ -29,7 +29,7 @@ def tasks(screen: Screen, data: Data) -> str:
         for task in data["tasks"]
     ]
     shown = table(screen, ("ID", "STATE", "FROM", "FOR", "MOVED", "DUE", "ABOUT"), rows, _STATES)
-    return shown + hint(screen, "postroom tasks show ID tells all about one")
+    return shown + hint(screen, "tasks show ID", "tells all about one")
 
 
 def task(screen: Screen, data: Data) -> str:
@@ -39,7 +39,7 @@ def task(screen: Screen, data: Data) -> str:
 def given(screen: Screen, data: Data) -> str:
     if data["repeated"]:
         return receipt(screen, data)
-    return receipt(screen, data) + hint(screen, f"postroom tasks show {data['id']} tells how it stands")
+    return receipt(screen, data) + hint(screen, f"tasks show {data['id']}", "tells how it stands")
 
 
 def moved(screen: Screen, data: Data) -> str:
