@@ -21,7 +21,7 @@ from ..whereabouts import variable
 from .answers import Screen
 from .exits import Misconfigured, NoInput, Usage
 from .light import Uninterrupted
-from .parse import Call
+from .parse import Call, meant
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class Context:
         try:
             return chosen_settings(self.get("room"), dict(self.get("set", ())))
         except Invalid as wrong:
-            raise Misconfigured(wrong.message, field=wrong.field, hint=wrong.hint) from None
+            raise _wrong_setting(wrong) from None
 
     @cached_property
     def is_new_room(self) -> bool:
@@ -108,12 +108,17 @@ class Context:
         else nobody has sent anything yet, and it is as good as empty.
         """
         if self.is_new_room and self.call.command is not None and self.call.command.looks:
-            if "room" in self.values:
-                raise NoInput("there is no room", field="--room", hint="postroom send makes one, so does init")
+            self.check_named_room()
             return self._room_in_memory()
         with Uninterrupted():
             from ..store.sqlite import store  # noqa: F401, PLC0415 - loaded here, so that opening loads nothing more
         return open_room(self.settings.store, **dict(self.get("set", ())))
+
+    def check_named_room(self) -> None:
+        """A room that was named by hand, and is not there, was a typing error."""
+        if "room" in self.values and self.is_new_room:
+            what = f"there is no room at {self.get('room')}"
+            raise NoInput(what, field="--room", hint="postroom send makes one, so does init")
 
     def _room_in_memory(self) -> Room:
         """An empty room with these settings, which nobody else sees."""
@@ -146,6 +151,16 @@ class Context:
         if self.draft is not None:
             self.draft.unlink(missing_ok=True)
             os.rmdir(self.draft.parent)  # noqa: PTH106 - ours, and empty now
+
+
+def _wrong_setting(wrong: Invalid) -> Misconfigured:
+    """In the words of whoever typed it."""
+    what, name, hint = wrong.message, wrong.field or "", wrong.hint
+    if name and name not in Settings.__struct_fields__:
+        hint = meant(name, Settings.__struct_fields__) or hint
+    for kind, words in (("float", "is not a number of seconds"), ("int", "is not a whole number")):
+        what = words if what == f"Expected `{kind}`, got `str`" else what
+    return Misconfigured(what, field=wrong.field, hint=hint)
 
 
 def _columns() -> int:

@@ -92,6 +92,8 @@ def run_handoff(context: Context) -> Answer:
         if said:
             raise Usage("is either a file or options", field="--from-file")
         said = _object(context, context.get("from_file"), "--from-file")
+    elif "done" not in context.values:
+        raise Usage("is missing", field="--done", hint="what was done; or the whole handoff by --from-file")
     try:
         handoff = msgspec.convert(said, Handoff)
     except msgspec.ValidationError as broken:
