@@ -22,6 +22,7 @@ from .answers import Screen
 from .exits import Misconfigured, NoInput, Usage
 from .light import Uninterrupted
 from .parse import Call, meant
+from .width import columns
 
 T = TypeVar("T")
 
@@ -135,7 +136,7 @@ class Context:
             json=bool(self.get("json")),
             tables=terminal or wish == "always",
             colour=wish == "always" or (wish == "auto" and terminal and not plain),
-            width=_columns() if terminal else 100,
+            width=columns(sys.stdout) if terminal else 100,
             now=SystemClock().now().wall,
             caller=said if (said := self.get("as", "")) != variable("POSTROOM_AGENT") else "",
             room=self.get("room", ""),
@@ -161,14 +162,3 @@ def _wrong_setting(wrong: Invalid) -> Misconfigured:
     for kind, words in (("float", "is not a number of seconds"), ("int", "is not a whole number")):
         what = words if what == f"Expected `{kind}`, got `str`" else what
     return Misconfigured(what, field=wrong.field, hint=hint)
-
-
-def _columns() -> int:
-    """As wide as the terminal is; a person's COLUMNS beats what it says of itself."""
-    said = variable("COLUMNS")
-    if said.isascii() and said.isdecimal() and len(said) < 5:
-        return max(int(said), 40)
-    try:
-        return max(os.get_terminal_size(sys.stdout.fileno()).columns, 40)
-    except OSError:
-        return 80

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .answers import Screen
 from .escape import ago
 from .tables import facts, hint, table
@@ -13,7 +15,8 @@ _STATES = {
 }  # fmt: skip
 
 
-def tasks(screen: Screen, data: Data) -> str:
+def tasks(texts: Mapping[str, str], screen: Screen, data: Data) -> str:
+    """The texts stand for subjects where there are none."""
     if not data["tasks"]:
         return "No tasks.\n"
     rows = [
@@ -24,7 +27,7 @@ def tasks(screen: Screen, data: Data) -> str:
             task["receiver"],
             ago(task["moved_at"], screen.now),
             ago(task["deadline"], screen.now),
-            task["subject"] or task["reason"] or "",
+            task["subject"] or texts[task["id"]] or task["reason"] or "",
         )
         for task in data["tasks"]
     ]
