@@ -1,4 +1,4 @@
-"""How wide a terminal is."""
+"""How wide a terminal is, for what is written to it: answers, help, errors."""
 
 from __future__ import annotations
 
