@@ -178,3 +178,40 @@ def test_no_words_and_no_bytes_bring_it_out_of_its_shape(desk: Desk, words: list
     if done.code not in {0, 1}:
         assert done.out == ""
         assert done.err
+
+
+def said(desk: Desk, *words: str) -> list[str]:
+    """What a person is told on standard error."""
+    done = desk.run(*words)
+    assert (done.out, done.code > 1) == ("", True), done
+    return done.err.splitlines()
+
+
+def test_errors_say_what_to_do(desk: Desk) -> None:
+    desk.json("send", "bob", "--as", "ann", "--body", "x", "--letter-id", "m-1")
+    desk.json("claim", "--as", "bob", "--lease", "10m")
+    advice = "  give the --token that claim showed, or wait until its lease ends"
+    for command in (("ack", "m-1"), ("fail", "m-1", "--reason", "x"), ("release", "m-1")):
+        assert said(desk, *command, "--as", "bob")[1] == advice
+    assert said(desk, "templates", "nosuch")[0] == "postroom: command: there is no 'templates nosuch'"
+    assert said(desk, "handoff", "bob", "--as", "ann")[0] == "postroom: --done: is missing"
+    assert said(desk, "check", "--as", "bob", "--all", "--set", "leese=3")[1] == "  did you mean 'lease'?"
+    wrong = said(desk, "check", "--as", "bob", "--all", "--set", "lease=abc")
+    assert wrong[0] == "postroom: lease: is not a number of seconds"
+    wrong = said(desk, "check", "--as", "bob", "--all", "--set", "hops=abc")
+    assert wrong[0] == "postroom: hops: is not a whole number"
+
+
+def test_whoever_sent_a_letter_is_told_where_to_see_it(desk: Desk) -> None:
+    desk.json("send", "bob", "--as", "ann", "--body", "x", "--letter-id", "m-1")
+    assert said(desk, "read", "m-1", "--as", "ann")[1:] == [
+        "  you sent it: postroom thread m-1 --as ann, or postroom trace m-1 --as ann"
+    ]
+    assert said(desk, "read", "m-1", "--as", "carol")[1:] == []
+
+
+def test_the_doctor_of_a_room_that_is_not_there(desk: Desk) -> None:
+    for command in (("doctor",), ("check", "--as", "ann")):
+        done = desk.run(*command, "--room", "typo.db")
+        assert (done.code, done.out) == (66, "")
+        assert done.err.startswith("postroom: --room: there is no room at typo.db\n")

@@ -22,7 +22,7 @@ def test_a_letter_is_sent_checked_read_answered_and_done(desk: Desk) -> None:
     answer = desk.json("reply", sent["id"], "--as", "bob", "--body", "good day")
     assert (answer["thread"], answer["letter"]["subject"]) == (sent["id"], "Re: Greeting")
     (moved,) = desk.json("ack", sent["id"], "--as", "bob")["letters"]
-    assert moved == {"id": sent["id"], "state": "done", "attempts": 0, "reason": None}
+    assert moved == {"id": sent["id"], "state": "done", "attempts": 0, "reason": None, "due_at": None}
     assert desk.json("check", "--as", "bob", "--all")["letters"] == []
     assert [letter["text"] for letter in desk.json("thread", sent["id"], "--as", "ann")["letters"]] == [
         "hello",
@@ -141,7 +141,9 @@ def test_a_claim_in_one_process_is_settled_in_another(desk: Desk) -> None:
     failed = desk.run(
         "fail", two["id"], "--as", "bob", "--reason", "no luck", "--json", POSTROOM_TOKEN=two["token"]
     )
-    assert failed.json["letters"] == [{"id": two["id"], "state": "unread", "attempts": 1, "reason": "no luck"}]
+    (later,) = failed.json["letters"]
+    assert later.pop("due_at") > two["created_at"]
+    assert later == {"id": two["id"], "state": "unread", "attempts": 1, "reason": "no luck"}
     batch = desk.json("claim", "--as", "bob", "--count", "5")["letters"]
     assert [letter["text"] for letter in batch] == ["three", "four"]
     ids = [letter["id"] for letter in batch]

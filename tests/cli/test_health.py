@@ -180,4 +180,4 @@ def test_tries_are_told(busy: Desk) -> None:
         assert work
         work.fail("no luck")
     shown = busy.run("trace", "m-1").out
-    assert "| MAILBOX | TRY | HOLDER | REASON |" in shown and "no luck" in shown
+    assert "| MAILBOX | WHEN | HOLDER | REASON |" in shown and "no luck" in shown

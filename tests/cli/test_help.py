@@ -10,6 +10,7 @@ import pytest
 import postroom
 from postroom.cli.table import FILE_OF, GROUPS, HIDDEN, row
 from tests.cli.shell import Desk
+from tests.cli.terminal import show
 
 HOME = Path(__file__).parent.parent.parent
 COMMANDS = [name for name in FILE_OF if name not in HIDDEN]
@@ -30,6 +31,33 @@ def test_the_overview_names_every_command(desk: Desk) -> None:
             assert f"\n  {name} " in shown.out
     assert desk.run().out == desk.run("--help").out == shown.out
     assert "__complete" not in shown.out
+    assert "\n  tasks complete    " in shown.out
+    for variable in ("POSTROOM_AGENT", "POSTROOM_STORE", "POSTROOM_TOKEN", "POSTROOM_LEASE"):
+        assert variable in shown.out.partition("\nENVIRONMENT\n")[2]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_help_fits_the_terminal(desk: Desk, columns: int) -> None:
+    for command in (["help"], ["help", "send"], ["help", "tasks"], ["help", "doctor"]):
+        _, shown = show(desk, *command, columns=columns)
+        text = shown.partition("\nEXAMPLES\n")[0]
+        assert max(map(len, text.splitlines())) <= min(columns, 92), text
+
+
+@pytest.mark.parametrize("name", ["tasks", "dead", "templates", "agents"])
+def test_help_lists_what_may_follow(desk: Desk, name: str) -> None:
+    listed = desk.run("help", name).out.partition("\nCOMMANDS\n")[2].partition("\n\n")[0]
+    names = [full for full in COMMANDS if full.startswith(f"{name} ")]
+    assert all(line.strip().startswith(f"{full}  ") for line, full in zip(listed.split("\n"), names, strict=True))
+    assert "\nCOMMANDS\n" not in desk.run("help", "send").out
+
+
+def test_json_and_defaults_are_told(desk: Desk) -> None:
+    shown = desk.run("help", "send").out
+    for name in ("task", "callback", "context", "metadata", "extra", "data"):
+        assert f"\n  --{name} JSON" in shown
+    words = " ".join(shown.split())
+    assert "how urgent; else normal" in words and "By default message" in words
 
 
 @pytest.mark.parametrize("name", COMMANDS)

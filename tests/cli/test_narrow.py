@@ -103,3 +103,18 @@ def test_text_is_wrapped_at_blanks() -> None:
     assert wrapped("日本語", 2) == ["日", "本", "語"]
     assert wrapped("日", 1) == ["日"]
     assert wrapped("", 5) == [""]
+
+
+def test_errors_and_what_waits_are_folded(desk: Desk) -> None:
+    desk.json("send", "human", "--as", "ann", "--letter-id", "m-1", "-s", "subject " * 9, "--body", "words " * 30)
+    code, shown = show(desk, "waiting", columns=50, NO_COLOR="1")
+    text = [line for line in shown.splitlines() if line.startswith("    │ ")]
+    assert (code, len(text) > 3, max(map(width, text)) <= 50) == (0, True, True)
+    assert " ".join(line.removeprefix("    │ ") for line in text) == " ".join(["words"] * 30)
+    code, shown = show(desk, "tasks", "nosuch", columns=50, NO_COLOR="1")
+    assert (code, max(map(width, shown.splitlines())) <= 50, "complete" in shown) == (64, True, True)
+
+
+def test_tasks_without_a_subject_show_their_text(desk: Desk) -> None:
+    desk.json("tasks", "give", "bob", "--as", "ann", "--body", "Sort it.\nSoon.")
+    assert "Sort it. |" in desk.run("tasks", "--as", "bob").out

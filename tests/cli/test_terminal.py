@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,69 @@ def test_an_inbox_is_a_table_in_colour_with_a_hint(desk: Desk) -> None:
     assert code == 0
     assert "\x1b[1mID" in shown and "\x1b[31murgent" in shown
     plain = ESCAPES.sub("", shown).splitlines()
-    assert plain[0].split() == ["ID", "AGE", "FROM", "PRIORITY", "STATE", "ABOUT"]
+    assert plain[0].split() == ["ID", "AGE", "FROM", "PRIORITY", "ABOUT"]
     assert plain[1].split()[0] == "m-1" and plain[1].endswith("first line")
-    assert "postroom read ID shows one" in plain[2]
+    assert plain[2:] == [
+        "  postroom read ID --as bob  # shows one",
+        "  postroom ack ID --as bob  # is done with it",
+    ]
+    _, whole = show(desk, "check", "--all", "--as", "bob", "--peek", NO_COLOR="1")
+    assert whole.splitlines()[0].split() == ["ID", "AGE", "FROM", "PRIORITY", "STATE", "ABOUT"]
+
+
+def hints(shown: str) -> list[str]:
+    return [line for line in ESCAPES.sub("", shown).splitlines() if line.startswith("  postroom ")]
+
+
+def test_hints_can_be_pasted(desk: Desk) -> None:
+    ann, other = ("--as", "ann"), ("--room", "a room.db")
+    _, shown = show(desk, "send", "bob", *ann, *other, "--letter-id", "m-1", "--body", "x")
+    assert hints(shown) == ["  postroom wait --thread m-1 --as ann --room 'a room.db'  # waits for the answer"]
+    _, shown = show(desk, "read", "m-1", *other, POSTROOM_AGENT="bob")
+    assert hints(shown)[0] == "  postroom reply m-1 --room 'a room.db'  # answers it"
+    _, shown = show(desk, "read", "m-1", "--as", "bob", *other, POSTROOM_AGENT="bob")
+    assert hints(shown)[1] == "  postroom ack m-1 --room 'a room.db'  # is done with it"
+    _, shown = show(desk, "read", "m-1", "--as", "bob", *other, POSTROOM_AGENT="ann")
+    done = desk.type(hints(shown)[1])
+    assert (done.code, done.err, "done" in done.out) == (0, "", True)
+
+
+def test_what_was_claimed_together_is_done_together(desk: Desk) -> None:
+    for id in ("m-1", "m-2", "m-3"):
+        desk.json("send", "bob", "--as", "ann", "--body", "x", "--letter-id", id)
+    _, shown = show(desk, "claim", "-n", "3", "--as", "bob")
+    (hint,) = hints(shown)
+    assert hint.startswith("  postroom ack m-1 m-2 m-3 --token ") and hint.endswith(" --as bob")
+    assert desk.type(hint).code == 0
+    assert desk.json("check", "--all", "--as", "bob")["letters"] == []
+
+
+def test_what_wants_no_answer_says_nothing_of_one(desk: Desk) -> None:
+    desk.json("register", "--as", "bob", "--scope", "team")
+    desk.json("send", "bob", "--as", "ann", "--body", "x", "--letter-id", "m-1")
+    for command in (
+        ("reply", "m-1", "--as", "bob", "--body", "y"),
+        ("broadcast", "team", "--as", "ann", "--body", "y"),
+        ("handoff", "bob", "--as", "ann", "--done", "all"),
+    ):
+        code, shown = show(desk, *command)
+        assert (code, hints(shown), shown.startswith("Sent ")) == (0, [], True), shown
+
+
+def test_new_names_are_told_in_one_line(desk: Desk) -> None:
+    done = desk.run("send", "bob", "carol", "human", "--as", "ann", "--letter-id", "m-1", "--body", "x")
+    assert done.out == "Sent m-1 to bob, carol, human.\nNew here: bob, carol (a typing error?)\n"
+    assert "New here" not in desk.run("send", "human", "--as", "ann", "--body", "x").out
+
+
+def test_times_for_people(desk: Desk) -> None:
+    done = desk.run("send", "bob", "--as", "ann", "--letter-id", "m-1", "--body", "x", "--at", "10m")
+    assert done.out.startswith("Sent m-1 to bob; arrives in 10 min.\n")
+    desk.json("send", "bob", "--as", "ann", "--letter-id", "m-2", "--body", "x")
+    _, shown = show(desk, "read", "m-2", "--as", "bob", NO_COLOR="1")
+    assert re.search(r"Sent  +just now \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)\n", shown)
+    worked = desk.run("work", "--as", "bob", "--set", "backoff_first=100", "--", "false")
+    assert re.search(r"\nm-2: next try in \d+ (s|min)\.\n", worked.out), worked
 
 
 def test_without_colour_where_nobody_wants_any(desk: Desk) -> None:
@@ -102,7 +163,8 @@ def test_a_dead_letter_shows_why(desk: Desk) -> None:
     assert "dead" in show(desk, "reject", sent, "--as", "bob", "--reason", "too hard")[1]
     _, shown = show(desk, "dead", "show", sent, "--as", "bob")
     assert shown.count("too hard") == 2
-    assert "postroom dead revive" in shown
+    assert f"postroom dead revive {sent} --as bob  # gives it another chance" in shown
+    assert "WHEN" in shown and "TRY" not in shown
 
 
 # -- an editor
@@ -171,6 +233,8 @@ def test_widths_cuts_and_ages() -> None:
     now = SystemClock().now().wall
     told = [ago(now.replace(microsecond=0).isoformat(), now), ago(None, now)]
     assert told == ["just now", ""]
+    spans = [ago(now + timedelta(seconds=seconds), now) for seconds in (7170, 599.9, 80.6, -5410, -100_000)]
+    assert spans == ["in 2 h", "in 10 min", "in 81 s", "2 h ago", "28 h ago"]
     assert [one_line("a\nb\tc"), body_lines("a\n\x1bb")] == ["a\\nb c", ["│ a", "│ \\u{1b}b"]]
     assert one_line("\ud800") == "\\ud800"
 

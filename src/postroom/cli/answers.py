@@ -23,12 +23,24 @@ SCHEMA = 1  # of every JSON document; grows when a field changes its meaning or 
 class Screen:
     """Where the answer is shown."""
 
-    def __init__(self, *, json: bool, tables: bool, colour: bool, width: int, now: datetime) -> None:
+    def __init__(
+        self,
+        *,
+        json: bool,
+        tables: bool,
+        colour: bool,
+        width: int,
+        now: datetime,
+        caller: str = "",
+        room: str = "",
+    ) -> None:
         self.json = json
         self.tables = tables  # a terminal; else Markdown, for a file, a pipe or a prompt
         self.colour = colour
         self.width = width
         self.now = now
+        self.caller = caller  # who calls, when the next command must say it again
+        self.room = room  # likewise, the room
 
 
 class Answer:
@@ -91,7 +103,14 @@ def plain_delivery(delivery: Delivery) -> dict[str, Any]:
 def plain_move(letter: Letter) -> dict[str, Any]:
     """What became of a letter that was settled."""
     held = letter.delivery
-    return {"id": letter.id, "state": str(held.state), "attempts": held.attempts, "reason": held.reason}
+    due = to_plain(held.due_at)
+    return {
+        "id": letter.id,
+        "state": str(held.state),
+        "attempts": held.attempts,
+        "reason": held.reason,
+        "due_at": due,
+    }
 
 
 def plain_receipt(receipt: Receipt) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from . import asking_views as views
 from .answers import Answer, plain_receipt
 from .context import Context
 from .sending import content_of, fields_of
+from .tables import again
+from .views import HUMAN
 from .waiting import waiting_for
-
-HUMAN = "human"  # who asks what waits, when nobody is named
 
 
 def run_escalate(context: Context) -> Answer:
@@ -45,9 +45,11 @@ def run_resolve(context: Context) -> Answer:
 
 
 def run_waiting(context: Context) -> Answer:
-    context.default_me(HUMAN)
+    context.default_me(HUMAN)  # who asks, when nobody is named
     found = waiting_for(context.mailbox)
     shown = found[: context.get("limit", 20)]
+    for entry in shown:
+        entry["answer"] += again(context.screen, entry["answer"])
     data = {"mailbox": context.mailbox.name, "waiting": shown, "more": len(found) - len(shown)}
     return Answer(context.name, data, views.waiting)
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from .answers import Screen
-from .escape import ago, body_lines, one_line
+from .escape import BAR, ago, body_lines, one_line, wrapped
 from .tables import facts, hint, painted, table
-from .views import Data, receipt
+from .views import Data, sent
 
 _STATES = {"open": "yellow", "answered": "green", "urgent": "red", "high": "yellow"}
 
 
 def escalated(screen: Screen, data: Data) -> str:
     if data["repeated"]:
-        return receipt(screen, data)
-    return f"{receipt(screen, data)}Escalation: {data['escalation_id']}\n"
+        return sent(screen, data)
+    return f"{sent(screen, data)}Escalation: {data['escalation_id']}\n"
 
 
 def escalations(screen: Screen, data: Data) -> str:
@@ -54,9 +54,19 @@ def waiting(screen: Screen, data: Data) -> str:
     for entry in data["waiting"]:
         about = f": {one_line(entry['subject'])}" if entry["subject"] else ""
         head = f"{ago(entry['since'], screen.now)}, {entry['what']} from {entry['from']}{about}"
-        lines.append(painted(screen, head, "bold") if screen.tables else f"- {head}")
-        lines += [f"    {line}" for line in body_lines(entry["text"]) if entry["text"]]
+        folded = wrapped(head, screen.width) if screen.tables else [f"- {head}"]
+        lines += [painted(screen, line, "bold") if screen.tables else line for line in folded]
+        lines += [f"    {line}" for line in _said(screen, entry["text"])]
         typed = entry["answer"]
         lines.append(f"    {painted(screen, typed, 'cyan')}" if screen.tables else f"    `{typed}`")
     more = f"And {data['more']} more.\n" if data["more"] else ""
-    return "".join(f"{line}\n" for line in lines) + more + hint(screen, "postroom read ID shows a letter whole")
+    return "".join(f"{line}\n" for line in lines) + more + hint(screen, "read ID", "shows a letter whole")
+
+
+def _said(screen: Screen, text: str) -> list[str]:
+    """A text behind its bar; on a terminal it is folded, and the bar goes on."""
+    lines = body_lines(text) if text else []
+    if not screen.tables:
+        return lines
+    room = screen.width - len(BAR) - 4
+    return [f"{BAR}{piece}" for line in lines for piece in wrapped(line.removeprefix(BAR), room)]

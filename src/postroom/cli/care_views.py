@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from shlex import quote
 from typing import Any
 
 from .answers import Screen
-from .escape import ago, cut, one_line, wrapped
+from .escape import ago, cut, moment, one_line, wrapped
 from .tables import facts, hint, painted, table
 
 Data = Mapping[str, Any]
@@ -171,7 +172,7 @@ def trace(screen: Screen, data: Data) -> str:
     head = [
         ("Id", letter["id"]),
         ("From", letter["sender"]),
-        ("Sent", f"{ago(letter['created_at'], screen.now)} ({letter['created_at']})"),
+        ("Sent", f"{ago(letter['created_at'], screen.now)} ({moment(letter['created_at'])})"),
         ("Subject", letter["subject"]),
         ("Number", str(data["number"])),
     ]
@@ -201,7 +202,7 @@ def _tries(screen: Screen, data: Data) -> str:
         for stop in data["stops"]
         for attempt in stop["history"]
     ]
-    return "\n" + table(screen, ("MAILBOX", "TRY", "HOLDER", "REASON"), tries, drop=("HOLDER",)) if tries else ""
+    return "\n" + table(screen, ("MAILBOX", "WHEN", "HOLDER", "REASON"), tries, drop=("HOLDER",)) if tries else ""
 
 
 def _about_it(screen: Screen, data: Data) -> str:
@@ -219,7 +220,7 @@ def _about_it(screen: Screen, data: Data) -> str:
 
 def backed_up(screen: Screen, data: Data) -> str:
     return f"Copied {_amount(data)} to {one_line(data['path'])}\n" + hint(
-        screen, f"postroom restore {one_line(data['path'])} puts it back"
+        screen, f"restore {quote(data['path'])}", "puts it back"
     )
 
 

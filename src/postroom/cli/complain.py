@@ -44,12 +44,24 @@ def _for_people(error: PostroomError) -> str:
 
     bold, plain = ("\033[1;31m", "\033[0m") if _is_colourful() else ("", "")
     where = f"{error.field}: " if error.field else ""
-    lines = [f"{bold}postroom:{plain} {visible(where + error.message)}"]
+    lines = [f"postroom: {visible(where + error.message)}"]
     if error.hint:
         lines.append(f"  {visible(error.hint)}")
     if error.key:
         lines.append(f"  to send the same letter again: --key {visible(error.key)}")
-    return "\n".join(line.replace("\n", " ") for line in lines)
+    text = "\n".join(folded for line in lines for folded in _folded(line.replace("\n", " ")))
+    return f"{bold}postroom:{plain}{text.removeprefix('postroom:')}"
+
+
+def _folded(line: str) -> list[str]:
+    """To the terminal's width. What has no blanks stays whole: it may be a path, or something to type."""
+    if not sys.stderr.isatty():
+        return [line]
+    from textwrap import wrap  # noqa: PLC0415 - only for mistakes
+
+    from .width import columns  # noqa: PLC0415
+
+    return wrap(line, columns(sys.stderr), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _is_colourful() -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from ..errors import PostroomError
 from ..mailbox import Mailbox
 from ..whereabouts import environment, own_room, project_room, variable
-from .table import FILE_OF, HIDDEN, everywhere, row
+from .table import FILE_OF, HIDDEN, below, everywhere, row
 from .table.shape import Option
 
 FILES = "\t"  # alone on a line: the shell completes files itself
@@ -68,7 +68,7 @@ def candidates(words: Sequence[str]) -> list[str]:
     name, rest = _command(before)
     if not name:
         return _starting(last, _first_words(rest))
-    subcommands = [full.split(" ", 1)[1] for full in FILE_OF if full.startswith(f"{name} ")]
+    subcommands = below(name)
     command = row(name)
     options = {name: option for option in (*command.options, *everywhere()) for name in option.names}
     awaited = options.get(before[-1]) if before else None

@@ -21,7 +21,8 @@ from ..whereabouts import variable
 from .answers import Screen
 from .exits import Misconfigured, NoInput, Usage
 from .light import Uninterrupted
-from .parse import Call
+from .parse import Call, meant
+from .width import columns
 
 T = TypeVar("T")
 
@@ -86,7 +87,7 @@ class Context:
         try:
             return chosen_settings(self.get("room"), dict(self.get("set", ())))
         except Invalid as wrong:
-            raise Misconfigured(wrong.message, field=wrong.field, hint=wrong.hint) from None
+            raise _wrong_setting(wrong) from None
 
     @cached_property
     def is_new_room(self) -> bool:
@@ -108,12 +109,17 @@ class Context:
         else nobody has sent anything yet, and it is as good as empty.
         """
         if self.is_new_room and self.call.command is not None and self.call.command.looks:
-            if "room" in self.values:
-                raise NoInput("there is no room", field="--room", hint="postroom send makes one, so does init")
+            self.check_named_room()
             return self._room_in_memory()
         with Uninterrupted():
             from ..store.sqlite import store  # noqa: F401, PLC0415 - loaded here, so that opening loads nothing more
         return open_room(self.settings.store, **dict(self.get("set", ())))
+
+    def check_named_room(self) -> None:
+        """A room that was named by hand, and is not there, was a typing error."""
+        if "room" in self.values and self.is_new_room:
+            what = f"there is no room at {self.get('room')}"
+            raise NoInput(what, field="--room", hint="postroom send makes one, so does init")
 
     def _room_in_memory(self) -> Room:
         """An empty room with these settings, which nobody else sees."""
@@ -130,8 +136,10 @@ class Context:
             json=bool(self.get("json")),
             tables=terminal or wish == "always",
             colour=wish == "always" or (wish == "auto" and terminal and not plain),
-            width=_columns() if terminal else 100,
+            width=columns(sys.stdout) if terminal else 100,
             now=SystemClock().now().wall,
+            caller=said if (said := self.get("as", "")) != variable("POSTROOM_AGENT") else "",
+            room=self.get("room", ""),
         )
 
     def keep_draft(self, error: PostroomError) -> None:
@@ -146,12 +154,11 @@ class Context:
             os.rmdir(self.draft.parent)  # noqa: PTH106 - ours, and empty now
 
 
-def _columns() -> int:
-    """As wide as the terminal is; a person's COLUMNS beats what it says of itself."""
-    said = variable("COLUMNS")
-    if said.isascii() and said.isdecimal() and len(said) < 5:
-        return max(int(said), 40)
-    try:
-        return max(os.get_terminal_size(sys.stdout.fileno()).columns, 40)
-    except OSError:
-        return 80
+def _wrong_setting(wrong: Invalid) -> Misconfigured:
+    """In the words of whoever typed it."""
+    what, name, hint = wrong.message, wrong.field or "", wrong.hint
+    if name and name not in Settings.__struct_fields__:
+        hint = meant(name, Settings.__struct_fields__) or hint
+    for kind, words in (("float", "is not a number of seconds"), ("int", "is not a whole number")):
+        what = words if what == f"Expected `{kind}`, got `str`" else what
+    return Misconfigured(what, field=wrong.field, hint=hint)

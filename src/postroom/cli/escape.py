@@ -77,11 +77,16 @@ def ago(time: datetime | str | None, now: datetime) -> str:
     past, span = seconds >= 0, abs(seconds)
     for unit, size, most in (("s", 1, 90), ("min", 60, 90), ("h", 3600, 36), ("d", 86400, 1_000_000)):
         if span < size * most:
-            count = int(span / size)
+            count = round(span / size)
             if unit == "s" and count < 5 and past:
                 return "just now"
             return f"{count} {unit} ago" if past else f"in {count} {unit}"
     return when.date().isoformat()
+
+
+def moment(time: str) -> str:
+    """A time as people write it, to the second."""
+    return datetime.fromisoformat(time).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def _columns(character: str) -> int:

@@ -49,7 +49,7 @@ def _results(terms: Sequence[Term], screen: Screen, data: Mapping[str, Any]) -> 
     shown = table(
         screen, ("ID", "AGE", "FROM", "TO", "SUBJECT", "TEXT"), rows, mark=lambda cell: wanted.marked(screen, cell)
     )
-    return shown + hint(screen, "postroom thread ID shows what was said around it")
+    return shown + hint(screen, "thread ID", "shows what was said around it")
 
 
 class Wanted:

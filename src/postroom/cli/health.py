@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import asdict
 
 from ..care import doctor
-from ..errors import Invalid
+from ..errors import BadStore, Invalid
 from ..model.codec import to_plain
 from ..model.health import Diagnosis, Finding, Level
 from ..model.stats import Stats, Tally
@@ -18,6 +19,7 @@ from ..whereabouts import variable
 from . import care_views as views
 from .answers import Answer, plain_message, sayable
 from .context import Context
+from .exits import Misconfigured
 from .progress import Progress
 
 _ENDS = {Level.WARNING: 1, Level.ERROR: 70}
@@ -33,6 +35,8 @@ _IN_A_SHELL = {
 
 
 def run_doctor(context: Context) -> Answer:
+    with suppress(Misconfigured, BadStore):  # the doctor has more to say of those
+        context.check_named_room()
     said = {"store": context.get("room"), **dict(context.get("set", ()))}
     with Progress("examining", quiet=context.screen.json) as progress:
         found = doctor(

@@ -2,53 +2,63 @@
 
 from __future__ import annotations
 
-from textwrap import fill
+from collections.abc import Sequence
+from textwrap import fill, wrap
 
 from .exits import MEANINGS
-from .table import GROUPS, everywhere, row
+from .table import FILE_OF, GROUPS, below, everywhere, row
 from .table.shape import Command, Option
 
-WIDTH = 92
+WIDEST = 92
 _SHORT = 24  # columns for the names of options
+_NARROW = 64  # where so few columns are left, what is said stands below its name
+_ENVIRONMENT = (
+    ("POSTROOM_AGENT", "who you are, where --as does not say it"),
+    ("POSTROOM_STORE", "which room, where --room does not say it"),
+    ("POSTROOM_TOKEN", "the proof of a claim, where --token does not say it; work sets it for its program"),
+    ("POSTROOM_SETTING", "any setting, such as POSTROOM_LEASE=120; postroom room --settings shows all"),
+    ("NO_COLOR", "no colours"),
+)
 
 
-def overview() -> str:
+def overview(width: int) -> str:
     lines = [
-        "postroom - durable mail for agents, with no server",
+        *_folded("postroom - durable mail for agents, with no server", width, ""),
         "",
         "USAGE",
         "  postroom COMMAND [ARGUMENTS] [OPTIONS]",
         "",
     ]
     for title, (_, names) in GROUPS.items():
-        lines += [title.upper(), *(f"  {name:<14} {row(name).summary}" for name in names), ""]
-    lines += ["OPTIONS OF EVERY COMMAND", *_options(everywhere()), ""]
-    lines += ["EXIT CODES", *(f"  {code:<4} {meaning}" for code, meaning in MEANINGS), ""]
-    lines += ["postroom help COMMAND explains one. Begin with: postroom send NAME --as ME --body TEXT"]
+        lines += [title.upper(), *_commands(names, width), ""]
+    lines += ["OPTIONS OF EVERY COMMAND", *_options(everywhere(), width), ""]
+    lines += ["ENVIRONMENT", *(_entry(name, what, width) for name, what in _ENVIRONMENT), ""]
+    lines += ["EXIT CODES", *_exits(MEANINGS, width), ""]
+    lines += _folded(
+        "postroom help COMMAND explains one. Begin with: postroom send NAME --as ME --body TEXT", width, ""
+    )
     return "\n".join(lines) + "\n"
 
 
-def manual(command: Command) -> str:
+def manual(command: Command, width: int) -> str:
     """The page of one command."""
     places = [option for option in command.options if option.is_place]
     options = [option for option in command.options if not option.is_place]
-    lines = ["NAME", f"  postroom {command.name} - {command.summary}", "", "USAGE", f"  {usage(command)}", ""]
+    lines = ["NAME", *_folded(f"postroom {command.name} - {command.summary}", width), ""]
+    lines += ["USAGE", *_folded(usage(command), width), ""]
     if command.about:
-        lines += ["DESCRIPTION", fill(command.about, WIDTH, initial_indent="  ", subsequent_indent="  "), ""]
+        lines += ["DESCRIPTION", *_folded(command.about, width), ""]
+    if following := [f"{command.name} {word}" for word in below(command.name)]:
+        lines += ["COMMANDS", *_commands(following, width), ""]
     if places:
-        lines += ["ARGUMENTS", *_options(places), ""]
+        lines += ["ARGUMENTS", *_options(places, width), ""]
     if options:
-        lines += ["OPTIONS", *_options(options), ""]
-    lines += ["OPTIONS OF EVERY COMMAND", *_options(everywhere()), ""]
+        lines += ["OPTIONS", *_options(options, width), ""]
+    lines += ["OPTIONS OF EVERY COMMAND", *_options(everywhere(), width), ""]
     if command.json:
-        lines += ["JSON", *(_entry(field, what) for field, what in command.json), ""]
+        lines += ["JSON", *(_entry(field, what, width) for field, what in command.json), ""]
     if command.exits:
-        lines += [
-            "EXIT CODES",
-            *(f"  {code:<4} {meaning}" for code, meaning in command.exits),
-            "  and those of postroom help",
-            "",
-        ]
+        lines += ["EXIT CODES", *_exits(command.exits, width), "  and those of postroom help", ""]
     if command.examples:
         lines += ["EXAMPLES", *(f"  {line}\n      {what}" for line, what in command.examples), ""]
     return "\n".join(lines)
@@ -82,12 +92,31 @@ def told(option: Option) -> str:
     return f"{option.help} (may be repeated)" if option.many and not option.is_place else option.help
 
 
-def _options(options: tuple[Option, ...] | list[Option]) -> list[str]:
-    return [_entry(named(option), told(option)) for option in options]
+def _commands(names: Sequence[str], width: int) -> list[str]:
+    room = max(map(len, FILE_OF))
+    return [_entry(name, row(name).summary, width, room) for name in names]
 
 
-def _entry(name: str, what: str) -> str:
+def _options(options: Sequence[Option], width: int) -> list[str]:
+    return [_entry(named(option), told(option), width) for option in options]
+
+
+def _exits(exits: Sequence[tuple[int, str]], width: int) -> list[str]:
+    return [_hanging(f"  {code:<4} ", meaning, width) for code, meaning in exits]
+
+
+def _entry(name: str, what: str, width: int, room: int = _SHORT) -> str:
+    """A name and what is said of it, beside it or below."""
     what = what.replace("[letters](#letters)", "letters").replace("[letter](#letters)", "letter")
-    indent = " " * (_SHORT + 4)
-    text = fill(what, WIDTH, initial_indent=indent, subsequent_indent=indent)
-    return f"  {name:<{_SHORT}}  {text.lstrip()}" if len(name) <= _SHORT else f"  {name}\n{text}"
+    if len(name) > room or width < _NARROW:
+        indent = " " * (room + 4 if width >= _NARROW else 6)
+        return f"  {name}\n{_hanging(indent, what, width)}"
+    return _hanging(f"  {name:<{room}}  ", what, width)
+
+
+def _hanging(first: str, what: str, width: int) -> str:
+    return fill(what, width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False)
+
+
+def _folded(text: str, width: int, indent: str = "  ") -> list[str]:
+    return wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)

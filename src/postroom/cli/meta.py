@@ -6,18 +6,19 @@ from typing import Any
 
 from .. import __version__
 from . import views
-from .answers import Answer
+from .answers import Answer, Screen
 from .context import Context
 from .exits import Usage
-from .manual import manual, overview
+from .manual import WIDEST, manual, overview
 from .parse import Call
 from .table import FILE_OF, GROUPS, HIDDEN, row
 from .table.shape import Command
 
 
-def explain(call: Call) -> Answer:
+def explain(call: Call, screen: Screen) -> Answer:
     """What --help answers: the manual of a command, or the overview."""
-    text = manual(call.command) if call.command else overview()
+    width = min(screen.width, WIDEST)
+    text = manual(call.command, width) if call.command else overview(width)
     rows = [call.command] if call.command else _all()
     return Answer("help", {"commands": [_plain(command) for command in rows], "text": text}, views.plain)
 
@@ -25,10 +26,10 @@ def explain(call: Call) -> Answer:
 def run_help(context: Context) -> Answer:
     name = " ".join(context.get("command", ()))
     if not name:
-        return explain(Call(None))
+        return explain(Call(None), context.screen)
     if name not in FILE_OF:
         raise Usage(f"there is no command {name!a}", field="COMMAND", hint="postroom help lists them")
-    return explain(Call(row(name)))
+    return explain(Call(row(name)), context.screen)
 
 
 def run_version(context: Context) -> Answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .exits import Usage
-from .table import FILE_OF, everywhere, row
+from .table import FILE_OF, below, everywhere, row
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ def _split_command(words: list[str], options: dict[str, Option]) -> tuple[str, l
     if following and f"{name} {following[0]}" in FILE_OF:
         return f"{name} {following[0]}", words[:at] + words[at + 2 :]
     if name not in FILE_OF:
-        raise Usage(
-            f"there is no command {name!a}", field="command", hint=_meant(name, FILE_OF) or "postroom help"
-        )
+        raise Usage(f"there is no command {name!a}", field="command", hint=meant(name, FILE_OF) or "postroom help")
     return name, words[:at] + words[at + 1 :]
 
 
@@ -84,7 +82,8 @@ def _sort(words: list[str], options: dict[str, Option], call: Call) -> list[str]
         if not word.startswith("-") or word == "-":
             left.append(word)
             continue
-        option, value = _option(word, options)
+        in_program = bool(left) and call.name == "work"
+        option, value = _option(word, options, "put -- before the program" if in_program else "")
         if option.kind == "flag":
             if value is not None:
                 raise Usage("takes no value", field=word.partition("=")[0])
@@ -99,14 +98,14 @@ def _sort(words: list[str], options: dict[str, Option], call: Call) -> list[str]
     return left
 
 
-def _option(word: str, options: dict[str, Option]) -> tuple[Option, str | None]:
+def _option(word: str, options: dict[str, Option], hint: str) -> tuple[Option, str | None]:
     name, equals, value = word.partition("=")
     if name in options:
         return options[name], value if equals else None
     short = word[:2]
     if not word.startswith("--") and short in options and options[short].kind != "flag":
         return options[short], word[2:]
-    raise Usage("there is no such option", field=name, hint=_meant(name, options) or "--help shows all")
+    raise Usage("there is no such option", field=name, hint=hint or meant(name, options) or "--help shows all")
 
 
 def _fill(places: list[Option], said: list[str], call: Call) -> None:
@@ -119,11 +118,19 @@ def _fill(places: list[Option], said: list[str], call: Call) -> None:
             _keep(place, word, call)
         if place.required and not taken:
             raise Usage("is missing", field=place.metavar, hint=place.help)
+    if said and (following := below(call.name)):
+        raise _no_subcommand(call.name, said[0], following)
     if said:
         raise Usage(f"{said[0]!a} is one word too many", field="arguments", hint="quote a text that has blanks")
     for option in call.command.options if call.command else ():
         if option.required and option.name not in call.values:
             raise Usage("is missing", field=option.names[0], hint=option.help)
+
+
+def _no_subcommand(name: str, word: str, following: list[str]) -> Usage:
+    if word in following:
+        return Usage(f"{word!a} stands directly behind {name}", field="command", hint=f"postroom {name} {word} …")
+    return Usage(f"there is no {f'{name} {word}'!a}", field="command", hint=f"{name} {', '.join(following)}")
 
 
 def _keep(option: Option, value: str, call: Call) -> None:
@@ -141,7 +148,8 @@ def _keep(option: Option, value: str, call: Call) -> None:
         call.values[option.name] = value
 
 
-def _meant(word: str, known: object) -> str | None:
+def meant(word: str, known: object) -> str | None:
+    """The nearest of what is known."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
 
     close = get_close_matches(word, [str(name) for name in known], 1)  # type: ignore[attr-defined]

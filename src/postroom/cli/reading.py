@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
+from ..errors import UnknownMessage
 from ..letter import Letter
+from ..model.message import same_name
 from . import views
 from .answers import Answer, plain_letter
 from .context import Context
 from .exits import NOTHING
+from .tables import again
 
 _WANTED = {"kinds": "kind", "sender": "from"}
 _SAME = ("min_priority", "thread", "thread_tag", "tag", "scope")
@@ -29,13 +33,21 @@ def run_check(context: Context) -> Answer:
         **filters_of(context),
     )
     data = {"mailbox": context.me, "letters": [plain_letter(letter) for letter in found]}
-    return Answer(context.name, data, views.inbox, letters=tuple(letter.message for letter in found))
+    view = partial(views.inbox, states=bool(context.get("all")))
+    return Answer(context.name, data, view, letters=tuple(letter.message for letter in found))
 
 
 def run_read(context: Context) -> Answer:
     if context.get("markdown"):
         context.screen.tables = False
-    letter = context.mailbox.read(context.get("id"))
+    id, box = context.get("id"), context.mailbox
+    try:
+        letter = box.read(id)
+    except UnknownMessage as missing:
+        if any(message.id == id and same_name(message.sender, box.name) for message in box.thread(id)):
+            said = f"{id}{again(context.screen, '')}"
+            missing.hint = f"you sent it: postroom thread {said}, or postroom trace {said}"
+        raise
     return Answer(context.name, {"letter": plain_letter(letter)}, views.letter, letters=(letter.message,))
 
 

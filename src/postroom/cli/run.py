@@ -22,7 +22,7 @@ def run(call: Call) -> int:
     if call.command is None or "help" in call.values:
         from .meta import explain  # noqa: PLC0415 - rare
 
-        return _print(explain(call), context.screen)
+        return _print(explain(call, context.screen), context.screen)
     with Uninterrupted():
         module = __import__(f"{__package__}.{FILE_OF[call.name]}", fromlist=["COMMANDS"])
     function = getattr(module, f"run_{call.command.function}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -90,6 +92,8 @@ def run_handoff(context: Context) -> Answer:
         if said:
             raise Usage("is either a file or options", field="--from-file")
         said = _object(context, context.get("from_file"), "--from-file")
+    elif "done" not in context.values:
+        raise Usage("is missing", field="--done", hint="what was done; or the whole handoff by --from-file")
     try:
         handoff = msgspec.convert(said, Handoff)
     except msgspec.ValidationError as broken:
@@ -156,4 +160,11 @@ def _read(context: Context, text: str, field: str) -> dict[str, Any]:
 
 def answer(context: Context, receipt: Receipt) -> Answer:
     data: Mapping[str, Any] = plain_receipt(receipt)
-    return Answer(context.name, data, views.receipt)
+    view = views.sent if context.name in {"send", "forward"} else views.receipt
+    return Answer(context.name, data, partial(view, due=_due(context)))
+
+
+def _due(context: Context) -> datetime | None:
+    """When it arrives, if that was said."""
+    at: datetime | float | None = context.get("at")
+    return at if isinstance(at, datetime | None) else context.screen.now + timedelta(seconds=at)

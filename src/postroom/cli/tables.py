@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from shlex import quote
 
 from .answers import Screen
 from .escape import cell, cut, one_line, width
@@ -17,9 +18,20 @@ def painted(screen: Screen, text: str, colour: str) -> str:
     return f"\033[{_COLOURS[colour]}m{text}\033[0m" if screen.colour and colour else text
 
 
-def hint(screen: Screen, text: str) -> str:
-    """What to type next: for people only."""
-    return painted(screen, f"  {text}", "dim") + "\n" if screen.tables else ""
+def hint(screen: Screen, command: str, what: str = "") -> str:
+    """What to type next, whole, so that it can be pasted; and what it does. For people only."""
+    if not screen.tables:
+        return ""
+    why = f"  # {what}" if what else ""
+    return painted(screen, f"  postroom {one_line(command)}{again(screen, command)}{why}", "dim") + "\n"
+
+
+def again(screen: Screen, command: str) -> str:
+    """The caller and the room, as they were said: the next command needs them too."""
+    said = (("--as", screen.caller), ("--room", screen.room))
+    return "".join(
+        f" {name} {quote(one_line(value))}" for name, value in said if value and f"{name} " not in command
+    )
 
 
 def table(

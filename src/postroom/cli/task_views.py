@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .answers import Screen
 from .escape import ago
 from .tables import facts, hint, table
@@ -13,7 +15,8 @@ _STATES = {
 }  # fmt: skip
 
 
-def tasks(screen: Screen, data: Data) -> str:
+def tasks(texts: Mapping[str, str], screen: Screen, data: Data) -> str:
+    """The texts stand for subjects where there are none."""
     if not data["tasks"]:
         return "No tasks.\n"
     rows = [
@@ -24,12 +27,12 @@ def tasks(screen: Screen, data: Data) -> str:
             task["receiver"],
             ago(task["moved_at"], screen.now),
             ago(task["deadline"], screen.now),
-            task["subject"] or task["reason"] or "",
+            task["subject"] or texts[task["id"]] or task["reason"] or "",
         )
         for task in data["tasks"]
     ]
     shown = table(screen, ("ID", "STATE", "FROM", "FOR", "MOVED", "DUE", "ABOUT"), rows, _STATES)
-    return shown + hint(screen, "postroom tasks show ID tells all about one")
+    return shown + hint(screen, "tasks show ID", "tells all about one")
 
 
 def task(screen: Screen, data: Data) -> str:
@@ -39,7 +42,7 @@ def task(screen: Screen, data: Data) -> str:
 def given(screen: Screen, data: Data) -> str:
     if data["repeated"]:
         return receipt(screen, data)
-    return receipt(screen, data) + hint(screen, f"postroom tasks show {data['id']} tells how it stands")
+    return receipt(screen, data) + hint(screen, f"tasks show {data['id']}", "tells how it stands")
 
 
 def moved(screen: Screen, data: Data) -> str:

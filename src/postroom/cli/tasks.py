@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msgspec.structs import asdict
@@ -28,7 +29,14 @@ def run_tasks(context: Context) -> Answer:
             raise Usage("is either --open or --state", field="--state")
         states = [str(state) for state, after in MOVES.items() if after]
     found = context.mailbox.tasks(context.get("role", "any"), states=states, **context.given("limit"))
-    return Answer(context.name, {"tasks": [plain_task(task) for task in found]}, views.tasks)
+    texts = {} if context.screen.json else {task.id: _text(context, task) for task in found if not task.subject}
+    return Answer(context.name, {"tasks": [plain_task(task) for task in found]}, partial(views.tasks, texts))
+
+
+def _text(context: Context, task: Task) -> str:
+    """The first line of the letter that opened it."""
+    letters = context.mailbox.thread(task.thread)
+    return next((m.text.strip().partition("\n")[0] for m in letters if m.id == task.id), "")
 
 
 def run_tasks_show(context: Context) -> Answer:

@@ -46,7 +46,7 @@ def _plain(template: Template) -> dict[str, Any]:
 
 def _list(screen: Screen, data: Mapping[str, Any]) -> str:
     if not data["templates"]:
-        return "No templates yet.\n" + hint(screen, "postroom templates save NAME --body 'Please look at {file}.'")
+        return "No templates yet.\n" + hint(screen, "templates save NAME --body 'Please look at {file}.'")
     rows = [(t["name"], t["kind"], t["priority"], ", ".join(t["places"]), t["subject"]) for t in data["templates"]]
     return table(screen, ("NAME", "KIND", "PRIORITY", "PLACES", "SUBJECT"), rows)
 

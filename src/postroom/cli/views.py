@@ -4,37 +4,44 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from ..model.codec import encode
 from ..service.present import markdown as fenced
 from .answers import Screen
-from .escape import ago, body_lines, one_line
+from .escape import ago, body_lines, moment, one_line
 from .glance import NO_DIGEST, NO_MAIL
 from .tables import facts, hint, table
 
 Data = Mapping[str, Any]
+HUMAN = "human"  # known before it has written anything
 _URGENT = {"urgent": "red", "high": "yellow", "low": "dim"}
 _STATES = {"dead": "red", "claimed": "cyan", "done": "green"}
 
 # -- letters
 
 
-def inbox(screen: Screen, data: Data) -> str:
-    """A list of letters, and what to do with them."""
+def inbox(screen: Screen, data: Data, *, states: bool = False) -> str:
+    """A list of letters, and what to do with them. Where all are unread, none needs to say so."""
     if not data["letters"]:
         return NO_MAIL.replace("{0}", data["mailbox"])
-    return letters(screen, data) + hint(screen, "postroom read ID shows one, postroom ack ID is done with it")
+    return letters(screen, data, states=states) + _next(
+        screen, "ID", ("read", "shows one"), ("ack", "is done with it")
+    )
 
 
-def letters(screen: Screen, data: Data) -> str:
+def letters(screen: Screen, data: Data, *, states: bool = True) -> str:
     if not data["letters"]:
         return "No letters.\n"
     if not screen.tables:
         return _fenced(data)
     rows = [_letter_row(screen, letter) for letter in data["letters"]]
     titles = ("ID", "AGE", "FROM", "PRIORITY", "STATE", "ABOUT")
-    return table(screen, titles, rows, _URGENT | _STATES, drop=("PRIORITY", "STATE", "AGE", "FROM"))
+    kept = [place for place, title in enumerate(titles) if states or title != "STATE"]
+    drop = ("PRIORITY", *(("STATE",) if states else ()), "AGE", "FROM")
+    shown = [[row[place] for place in kept] for row in rows]
+    return table(screen, [titles[place] for place in kept], shown, _URGENT | _STATES, drop=drop)
 
 
 def _letter_row(screen: Screen, letter: Data) -> list[str]:
@@ -57,10 +64,13 @@ def letter(screen: Screen, data: Data) -> str:
         return "Nothing came.\n"
     if not screen.tables:
         return _fenced(data)
-    return _whole(screen, data["letter"]) + hint(
-        screen,
-        f"postroom reply {data['letter']['id']} answers it, postroom ack {data['letter']['id']} is done with it",
-    )
+    id = data["letter"]["id"]
+    return _whole(screen, data["letter"]) + _next(screen, id, ("reply", "answers it"), ("ack", "is done with it"))
+
+
+def _next(screen: Screen, id: str, *verbs: tuple[str, str]) -> str:
+    """What may be done with a letter."""
+    return "".join(hint(screen, f"{verb} {id}", what) for verb, what in verbs)
 
 
 def thread(screen: Screen, data: Data) -> str:
@@ -79,18 +89,18 @@ def work(screen: Screen, data: Data) -> str:
     for letter, accepted in zip(data["letters"], data["accepted"], strict=True):
         shown = _whole(screen, letter) if screen.tables else _fenced({"accepted": (accepted,)})
         lease = [("Token", letter["token"]), ("Lease", f"{letter['lease_seconds']:g} s from now")]
-        done = f"postroom ack {letter['id']} --token {letter['token']}"
-        entries.append(shown + facts(screen, lease) + hint(screen, done))
-    return "\n".join(entries)
+        entries.append(shown + facts(screen, lease))
+    ids, token = " ".join(letter["id"] for letter in data["letters"]), data["letters"][0]["token"]
+    return "\n".join(entries) + hint(screen, f"ack {ids} --token {token}")
 
 
 def dead_letter(screen: Screen, data: Data) -> str:
     letter = data["letter"]
     tries = [(ago(t["at"], screen.now), t["holder"], t["reason"]) for t in letter["delivery"]["history"]]
-    history = "\n" + table(screen, ("TRY", "HOLDER", "REASON"), tries) if tries else ""
+    history = "\n" + table(screen, ("WHEN", "HOLDER", "REASON"), tries) if tries else ""
     shown = _whole(screen, letter) if screen.tables else _fenced(data)
     why = facts(screen, [("Reason", letter["delivery"]["reason"] or "")])
-    return shown + why + history + hint(screen, f"postroom dead revive {letter['id']} gives it another chance")
+    return shown + why + history + hint(screen, f"dead revive {letter['id']}", "gives it another chance")
 
 
 def _whole(screen: Screen, letter: Data) -> str:
@@ -101,7 +111,7 @@ def _whole(screen: Screen, letter: Data) -> str:
         ("Id", letter["id"]),
         ("From", letter["sender"]),
         ("To", to),
-        ("Sent", f"{ago(letter['created_at'], screen.now)} ({letter['created_at']})"),
+        ("Sent", f"{ago(letter['created_at'], screen.now)} ({moment(letter['created_at'])})"),
         ("Subject", letter["subject"]),
         ("Kind", letter["kind"] if letter["kind"] != "message" else ""),
         ("Priority", letter["priority"] if letter["priority"] != "normal" else ""),
@@ -127,19 +137,24 @@ def _fenced(data: Data) -> str:
 # -- sending and settling
 
 
-def receipt(screen: Screen, data: Data) -> str:
+def receipt(screen: Screen, data: Data, due: datetime | None = None) -> str:
+    """That it was sent, and when it arrives if that is later."""
     letter = data["letter"]
     to = ", ".join(r["address"] for r in letter["recipients"])
     if data["repeated"]:
         return f"Sent before as {data['id']}; nothing was sent.\n"
-    unknown = [
-        f"Nobody called {name} has written or registered here. It has a mailbox now; or was it a typing error?\n"
-        for name in data["unknown"]
-    ]
-    if data["routed"]:
-        unknown.append(f"Chosen: {', '.join(data['routed'])}.\n")
-    waiting = hint(screen, f"postroom wait --thread {data['thread']} waits for the answer")
-    return f"Sent {data['id']} to {one_line(to)}.\n" + "".join(unknown) + waiting
+    later = f"; arrives {ago(due, screen.now)}" if due is not None and due > screen.now else ""
+    new = [name for name in data["unknown"] if name.lower() != HUMAN]
+    told = [f"Sent {data['id']} to {one_line(to)}{later}."]
+    told += [f"New here: {', '.join(new)} (a typing error?)"] if new else []
+    told += [f"Chosen: {', '.join(data['routed'])}."] if data["routed"] else []
+    return "".join(f"{line}\n" for line in told)
+
+
+def sent(screen: Screen, data: Data, due: datetime | None = None) -> str:
+    """Likewise, of a letter that wants an answer."""
+    waiting = hint(screen, f"wait --thread {data['thread']}", "waits for the answer")
+    return receipt(screen, data, due) + ("" if data["repeated"] else waiting)
 
 
 def receipts(screen: Screen, data: Data) -> str:
@@ -149,7 +164,12 @@ def receipts(screen: Screen, data: Data) -> str:
 def moved(screen: Screen, data: Data) -> str:
     rows = [(m["id"], m["state"], str(m["attempts"]), m["reason"] or "") for m in data["letters"]]
     sent = "".join(f"Sent {one['id']}.\n" for one in data.get("receipts", ()))
-    return table(screen, ("ID", "STATE", "TRIES", "REASON"), rows, _STATES) + sent
+    again = "".join(
+        f"{one_line(m['id'])}: next try {ago(m['due_at'], screen.now)}.\n"
+        for m in data["letters"]
+        if m["state"] == "unread" and m["due_at"] and datetime.fromisoformat(m["due_at"]) > screen.now
+    )
+    return table(screen, ("ID", "STATE", "TRIES", "REASON"), rows, _STATES) + again + sent
 
 
 def worked(screen: Screen, data: Data) -> str:
@@ -201,7 +221,7 @@ def turns(screen: Screen, data: Data) -> str:
 
 def agents(screen: Screen, data: Data) -> str:
     if not data["agents"]:
-        return "Nobody has registered yet.\n" + hint(screen, "postroom register --as NAME --scope TEAM")
+        return "Nobody has registered yet.\n" + hint(screen, "register --as NAME --scope TEAM")
     rows = [
         (
             a["card"]["id"],
@@ -283,4 +303,4 @@ def plain(_screen: Screen, data: Data) -> str:
 
 def made(screen: Screen, data: Data) -> str:
     what = "Made" if data["made"] else "There already is"
-    return f"{what} {one_line(data['path'])}\n" + hint(screen, "postroom send NAME --as ME --body TEXT")
+    return f"{what} {one_line(data['path'])}\n" + hint(screen, "send NAME --as ME --body TEXT")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..errors import LeaseLost
 from ..letter import Letter
 from ..mailbox import Mailbox
 from ..service.sending import Receipt
@@ -15,6 +16,8 @@ from .context import Context
 from .exits import NOTHING, Usage
 from .reading import filters_of
 from .text import STDIN, read_stdin
+
+_HOLDERS_ALONE = "give the --token that claim showed, or wait until its lease ends"
 
 
 def run_claim(context: Context) -> Answer:
@@ -64,9 +67,13 @@ def _settle(context: Context, step: Callable[[Mailbox, Sequence[Letter]], None],
     """
     ids, token, box = list(dict.fromkeys(context.get("id"))), _token(context), context.mailbox
     if not token and not bare:
-        raise Usage("is missing", field="--token", hint="postroom claim shows it")
+        raise Usage("is missing", field="--token", hint=_HOLDERS_ALONE)
     letters = [box.held(id, token) if token else box.read(id) for id in ids]
-    step(box, letters)
+    try:
+        step(box, letters)
+    except LeaseLost as held:
+        held.hint = held.hint if token else _HOLDERS_ALONE
+        raise
     return _moved(context, letters, ())
 
 

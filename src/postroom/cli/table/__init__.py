@@ -41,6 +41,11 @@ def row(name: str) -> Command:
     return rows[name]
 
 
+def below(name: str) -> list[str]:
+    """The second words of the commands that begin with this one."""
+    return [full.removeprefix(f"{name} ") for full in FILE_OF if full.startswith(f"{name} ")]
+
+
 def everywhere() -> tuple[Option, ...]:
     """The options that every command takes."""
     options: tuple[Option, ...] = _load("shape").EVERYWHERE

@@ -31,7 +31,7 @@ COMMANDS = {
         IDS,
         about="With all tries ahead of them; an expiry no longer counts. All or none.",
         examples=(("postroom dead revive m-6 --as tester", "another chance"),),
-        json=(("letters", "for each id: id, state, attempts and reason"),),
+        json=(("letters", "for each id: id, state, attempts, reason and due_at"),),
         looks=True,
     ),
     "dead purge": Command(

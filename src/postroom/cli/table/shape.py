@@ -34,12 +34,15 @@ class Option:
         self.name = long.lstrip("-").replace("-", "_").lower()  # under which its value is found
         self.help = help
         self.kind = kind
-        self.metavar = metavar or (names[0] if self.is_place else "|".join(choices) or self.name.upper())
+        self.metavar = metavar or (names[0] if self.is_place else "|".join(choices) or self._usual_metavar())
         self.many = many
         self.required = required
         self.default = default
         self.choices = choices
         self.complete = complete
+
+    def _usual_metavar(self) -> str:
+        return "JSON" if self.kind == "json" else self.name.upper()
 
     @property
     def is_place(self) -> bool:
@@ -114,8 +117,20 @@ FIELDS = (
     Option("-s", "--subject", help="one line", metavar="TEXT"),
     Option("--cc", help="a copy to this agent", many=True, metavar="NAME", complete="agents"),
     Option("--bcc", help="a copy nobody else sees", many=True, metavar="NAME", complete="agents"),
-    Option("-p", "--priority", help="how urgent", kind="word", choices=("low", "normal", "high", "urgent")),
-    Option("-k", "--kind", help="an open word, such as request or notification", metavar="WORD"),
+    Option(
+        "-p",
+        "--priority",
+        help="how urgent; else normal, or as in the template, or the letter it answers or passes on",
+        kind="word",
+        choices=("low", "normal", "high", "urgent"),
+    ),
+    Option(
+        "-k",
+        "--kind",
+        help="an open word, such as request. By default message; in a broadcast notification, in a handoff handoff, and as"
+        " it was in a letter that is passed on",
+        metavar="WORD",
+    ),
     Option("--at", help="deliver later: a span such as 10m, or a time", kind="when", metavar="WHEN"),
     Option("--expires", help="not offered after this: a span such as 2h, or a time", kind="when", metavar="WHEN"),
     Option("--tag", help="a label", many=True, metavar="LABEL"),

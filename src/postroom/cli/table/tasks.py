@@ -35,7 +35,8 @@ COMMANDS = {
         "tasks",
         "list the tasks you gave and were given",
         Option("--role", help="which side you are on", kind="word", choices=("any", "given", "received")),
-        Option("--state", help="only in this state", kind="word", choices=STATES, many=True),
+        Option("--state", help=f"only in this state: {', '.join(STATES)}", kind="word", metavar="STATE",
+               choices=STATES, many=True),
         Option("--open", help="only those that are not over", kind="flag"),
         LIMIT,
         about="Those that moved last come first; 50 unless --limit says otherwise. A task is opened by a letter, and each"

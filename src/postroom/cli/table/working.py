@@ -10,7 +10,9 @@ LEASE = Option(
     "--lease", help="how long, such as 60s or 1h; the setting lease by default", kind="seconds", metavar="SPAN"
 )
 LOST = (69, "the lease ran out, or another holds it")
-MOVED_JSON = (("letters", "for each id: id, state, attempts and reason"),)
+MOVED_JSON = (
+    ("letters", "for each id: id, state, attempts, reason and due_at (before that it is not offered again)"),
+)
 
 COMMANDS = {
     "claim": Command(
@@ -115,7 +117,7 @@ COMMANDS = {
         examples=(
             ("postroom work --as researcher --timeout 1s --reply -- wc -w", "answer with the number of words"),
         ),
-        json=(("letter", "id, state, attempts and reason"), ("exit", "how the program ended"),
+        json=(("letter", "id, state, attempts, reason and due_at"), ("exit", "how the program ended"),
               ("receipts", "of the answer; see send")),
         exits=(NOTHING, (69, "the lease was lost meanwhile")),
     ),
