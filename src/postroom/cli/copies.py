@@ -16,6 +16,8 @@ from ..care import restore
 from ..errors import BadStore, Conflict, Invalid, PostroomError, StoreFailing, TooLarge
 from ..model.codec import to_plain
 from ..model.health import BackupReport
+from ..store.opening import file_of
+from ..store.sqlite.place import belongs_to
 from . import views
 from .answers import Answer, sayable
 from .care_views import backed_up, restored
@@ -47,6 +49,11 @@ def _place(context: Context, name: str) -> Path:
     target = Path(name)
     if target.is_dir():
         raise CannotCreate(f"{name!a} is a folder", field="FILE", hint="name a file in it")
+    if target.exists() and not target.is_file():
+        raise CannotCreate(f"{name!a} is no plain file", field="FILE", hint="choose another name")
+    room = file_of(context.settings.store)
+    if room is not None and belongs_to(room, target):
+        raise CannotCreate(f"{name!a} is a file of the room itself", field="FILE", hint="choose another name")
     if os.path.lexists(target) and not context.get("force"):
         raise CannotCreate(f"{name!a} is there already", field="FILE", hint="--force replaces it")
     return target
