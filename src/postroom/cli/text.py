@@ -81,7 +81,7 @@ def _edited(context: Context) -> str:
     import tempfile  # noqa: PLC0415
 
     editor = variable("VISUAL") or variable("EDITOR")
-    if not editor or not sys.stdin.isatty():
+    if not editor or sys.stdin is None or not sys.stdin.isatty():
         raise Usage("there is no text", field="--body", hint="say it with --body, pipe it in, or set EDITOR")
     context.draft = Path(tempfile.mkdtemp(prefix="postroom-")) / "letter.md"
     context.draft.touch(mode=0o600)

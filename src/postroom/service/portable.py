@@ -31,6 +31,7 @@ from .compose import CHECKS, Draft, compose, seal
 from .given import check_count, told
 from .office import Office
 from .portable_records import alias_of, check_times, checked_record, record_kinds
+from .present import harmless_json
 
 FORMAT = 2
 OLDER = (1,)  # formats that are still understood: 1 had no names and no end
@@ -78,13 +79,17 @@ def export_room(office: Office, caller: Principal, progress: Progress | None = N
     tell(total, total)
 
 
+def _line(value: dict[str, Any]) -> bytes:
+    return harmless_json(encode(value))
+
+
 def _lines(office: Office) -> Iterator[bytes]:
     known = set(office.store.known())
     for name in office.store.mailboxes():
-        yield encode({"name": Name(name, name in known)})
+        yield _line({"name": Name(name, name in known)})
     for kind in record_kinds(office):
         for record in office.store.records(kind):
-            yield encode({"record": record})
+            yield _line({"record": record})
     after = 0
     while letters := office.store.letters(LetterQuery(after=after, limit=SLICE)):
         ids = tuple(letter.message.id for letter in letters)
@@ -93,7 +98,7 @@ def _lines(office: Office) -> Iterator[bytes]:
             held[found.message.id].append(replace(found.delivery, number=0, arrived=0))  # numbered anew elsewhere
         for letter in letters:
             if held[letter.message.id]:  # or it was deleted meanwhile
-                yield encode({"letter": letter.message, "deliveries": held[letter.message.id]})
+                yield _line({"letter": letter.message, "deliveries": held[letter.message.id]})
         after = letters[-1].number
 
 
