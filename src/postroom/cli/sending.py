@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from ..clock import SystemClock
 from ..errors import Invalid
 from ..mailbox import draft
 from ..model.handoff import Handoff
@@ -103,6 +105,10 @@ def run_handoff(context: Context) -> Answer:
 
 def fields_of(context: Context) -> dict[str, Any]:
     """What was said of the letter, under the library's names."""
+    at = context.get("at")
+    again = context.values.keys() & {"key", "letter_id"}  # the same letter once more, when its time may be past
+    if isinstance(at, datetime) and at < SystemClock().now().wall and not again:
+        raise Invalid(f"{at.isoformat()} is past", field="--at", hint="leave it out to send at once")
     return context.given(*_SAME, **_RENAMED)
 
 

@@ -60,7 +60,9 @@ def _bounded(file: BinaryIO, context: Context, field: str, most: int = 1) -> byt
     raw = file.read(largest + 1)
     if len(raw) > largest:
         raise TooLarge(
-            f"is over {largest} bytes", field=field, hint="enclose it with --file, or send a --reference"
+            f"is over {largest} bytes",
+            field=field,
+            hint="send a --reference to it, or raise the setting max_message_bytes",
         )
     return raw
 
