@@ -215,3 +215,24 @@ def test_the_doctor_of_a_room_that_is_not_there(desk: Desk) -> None:
         done = desk.run(*command, "--room", "typo.db")
         assert (done.code, done.out) == (66, "")
         assert done.err.startswith("postroom: --room: there is no room at typo.db\n")
+
+
+def test_a_room_in_memory_is_refused(desk: Desk) -> None:
+    for words in (("send", "bob", "--as", "ann", "--body", "x"), ("check", "--as", "ann"), ("stats",)):
+        refused = desk.run(*words, "--room", "memory:", "--json")
+        assert (refused.code, refused.error["field"]) == (78, "store"), refused
+        assert "gone when the command ends" in refused.error["message"]
+
+
+def test_a_time_that_is_past_is_told_unless_the_letter_may_have_been_sent_before(desk: Desk) -> None:
+    words = ("send", "bob", "--as", "ann", "--body", "x", "--at", "2020-01-01T00:00:00Z")
+    refused = desk.run(*words, "--json")
+    assert (refused.code, refused.error["field"]) == (65, "--at")
+    assert [desk.json(*words, "--key", "k")["repeated"] for _ in range(2)] == [False, True]
+
+
+def test_too_long_a_text_is_not_sent_to_where_it_is_too_long_too(desk: Desk) -> None:
+    refused = desk.run("send", "bob", "--as", "ann", "--json", stdin="x" * (1024 * 1024 + 2))
+    assert (refused.code, refused.error["field"]) == (65, "body")
+    assert "--reference" in refused.error["hint"]
+    assert "--file" not in refused.error["hint"]

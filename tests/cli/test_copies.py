@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 import shutil
@@ -75,6 +76,24 @@ def test_a_place_that_cannot_be_is_told(busy: Desk) -> None:
     assert (itself.code, itself.error["field"]) == (73, "FILE")
     assert busy.run("backup", "a\0b".replace("\0", "\n") + "/x").code == 73
     assert files(busy) == before
+    assert busy.json("counts", "--as", "bob")["total"] == 21
+
+
+@pytest.mark.parametrize("command", ["backup", "export"])
+def test_a_copy_never_takes_the_place_of_the_rooms_own_files_or_of_what_is_no_file(
+    busy: Desk, command: str
+) -> None:
+    os.mkfifo(busy.home / "pipe")
+    (busy.home / "link").symlink_to("room.db")
+    busy.json("search", "word", "--as", "bob")
+    busy.json("janitor")
+    before = files(busy)
+    own = ["", "-wal", "-shm", ".lock", ".bells", ".bells/bob", ".search", ".search-wal", ".search.lock"]
+    for target in ["pipe", "/dev/null", "link", *(f"room.db{end}" for end in own)]:
+        refused = busy.run(command, target, "--force", "--json")
+        assert (refused.code, refused.error["field"]) == (73, "FILE"), (target, refused)
+    assert files(busy) == before
+    assert (busy.home / "pipe").is_fifo()
     assert busy.json("counts", "--as", "bob")["total"] == 21
 
 

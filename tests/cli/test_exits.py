@@ -105,6 +105,21 @@ def test_a_full_disk_under_the_answer_is_told(desk: Desk) -> None:
     assert (74, b"postroom: No space left on device\n") == (done.returncode, done.stderr)
 
 
+def test_who_closed_our_output_hears_nothing_and_gets_the_right_code(desk: Desk) -> None:
+    send = "postroom send bob --as ann --body x"
+    for script, code in (
+        (f"{send} >&-", 0), (f"{send} --json >&- 2>&-", 0), (f"{send} <&- >&- 2>&-", 0), ("postroom check --peek --as bob >&-", 0),
+        ("postroom check --as nobody >&-", 0), ("postroom stats >&-", 0), ("postroom export >&-", 0),
+        ("postroom export out.jsonl 2>&-", 0), ("postroom read m-1 --as bob 2>&-", 67), ("postroom nothing 2>&- >&-", 64),
+        ("postroom check --as 'a b' --json 2>&-", 65), ("postroom top --once >&-", 0), ("postroom help >&-", 0),
+        ("EDITOR=true postroom send bob --as ann <&-", 64),
+    ):  # fmt: skip
+        done = desk.type(script)
+        assert (done.code, "Traceback" in done.err) == (code, False), (script, done)
+    assert desk.json("counts", "--as", "bob")["total"] == 3
+    assert desk.run("doctor").code in {0, 1}
+
+
 # -- Ctrl-C
 
 

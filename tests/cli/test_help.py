@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 from pathlib import Path
 
@@ -129,3 +130,33 @@ def test_every_example_runs_as_it_stands(prepared: Desk, name: str, line: str) -
         (prepared.home / "monday.db").unlink()
     done = prepared.type(line)
     assert (done.code, done.err) == (0, ""), done
+
+
+RUN_SIMPLY = [
+    "send carol --as ann --body x", "broadcast team --as ann --body x", "handoff carol --as ann --done x",
+    "register --as ann --scope team", "check --as bob --peek", "read m-1 --as bob", "counts --as bob",
+    "search x --as bob", "thread m-1 --as bob", "threads --as bob", "conversations --as bob", "dead --as bob", "digest --as bob", "agents",
+    "room", "changes", "janitor", "archive", "purge", "export out.jsonl", "backup out.db", "stats",
+    "trace m-1", "doctor", "top --once", "tasks --as bob", "templates", "escalations --as ann", "waiting --as bob",
+    "claim --as bob", "heartbeat --as ann", "block eve --as ann", "unblock eve --as ann", "help", "help send", "version",
+    "completion bash", "init", "forward m-1 dave --as bob", "reply m-1 --as bob --body y",
+    "escalate --as ann --reason blocked --body x --ladder ann --ladder carol",
+    "tasks give bob --as ann --body x", "templates save t --body x", "templates show t", "rename ann anna",
+]  # fmt: skip
+
+
+def test_json_holds_exactly_the_fields_that_the_table_names(desk: Desk) -> None:
+    desk.json("register", "--as", "bob", "--scope", "team")
+    desk.json("send", "bob", "--as", "ann", "--body", "x", "--letter-id", "m-1")
+    for words in (line.split() for line in RUN_SIMPLY):
+        done = desk.run(*words, "--json")
+        assert done.code in {0, 1}, (words, done)
+        told = json.loads(done.out)
+        fields = {name for names, _ in row(told["command"]).json for name in names.split(", ")}
+        assert told.keys() - {"schema", "command"} == fields - {"receipts"}, words  # those are of several letters
+
+
+def test_who_has_nobody_above_is_told_by_the_code_that_the_table_names(desk: Desk) -> None:
+    alone = desk.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x", "--ladder", "ann", "--json")
+    assert alone.code in dict(row("escalate").exits), alone
+    assert alone.error["field"] == "ladder"

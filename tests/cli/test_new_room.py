@@ -103,3 +103,19 @@ def test_a_folder_that_may_not_be_looked_into_is_not_an_empty_room(desk: Desk, t
         assert desk.run("check", "--as", "ann", POSTROOM_STORE=str(closed / "room.db")).code != 0
     finally:
         closed.chmod(0o700)
+
+
+@pytest.mark.parametrize("text", ["", "junk", "[]", "{}", '{"postroom": 99, "room": "x"}'])
+def test_an_import_of_what_is_no_export_makes_no_room(desk: Desk, text: str) -> None:
+    done = desk.run("import", "-", "--json", stdin=text)
+    assert (done.code, done.error["field"]) == (65, "line 1"), done
+    assert left_behind(desk) == []
+
+
+def test_an_import_that_is_refused_later_goes_on_with_the_whole_file(desk: Desk) -> None:
+    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    lines = desk.run("export").out.splitlines(keepends=True)
+    done = desk.run("import", "-", "--room", "other.db", "--json", stdin="".join(lines[:-1]))
+    assert (done.code, done.error["field"]) == (65, f"line {len(lines) - 1}"), done
+    assert desk.json("import", "-", "--room", "other.db", stdin="".join(lines))["letters"] == 1
+    assert desk.json("counts", "--as", "bob", "--room", "other.db")["total"] == 1

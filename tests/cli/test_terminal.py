@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from datetime import timedelta
@@ -242,3 +243,27 @@ def test_widths_cuts_and_ages() -> None:
 def test_markdown_tables_hold_any_text() -> None:
     screen = Screen(json=False, tables=False, colour=False, width=80, now=SystemClock().now().wall)
     assert table(screen, ("A", "B"), [("x|y", "a\nb\\")]) == "| A | B |\n| --- | --- |\n| x\\|y | a\\\\nb\\\\ |\n"
+
+
+HIDING = (
+    "\x7f\x85\x9b\xad\u061c\u200b\u200d\u202e\u2028\u2029\u2066\u2069\ufeff\U000e0041\U000e007f\ue000\U0010fffd"
+)
+
+
+def test_json_holds_nothing_that_hides_or_reorders_and_loses_nothing(desk: Desk) -> None:
+    text = f"Grüße 日本 😀 {HIDING}"
+    desk.json("send", "bob", "--as", "ann", "--body", text, "--data", json.dumps({HIDING: 1}))
+    refused = desk.run("read", HIDING, "--as", "bob", "--json")
+    assert refused.code in {65, 67}
+    for said in (
+        desk.run("check", "--as", "bob", "--peek", "--json").out, desk.run("export").out, refused.err,
+    ):  # fmt: skip
+        assert not [character for character in HIDING if character in said]
+        assert all(character.isprintable() for character in said.replace("\n", ""))
+    read = desk.json("check", "--as", "bob", "--peek")["letters"][0]
+    assert read["text"] == text
+    assert "Grüße 日本 😀" in desk.run("check", "--as", "bob", "--peek", "--json").out
+    desk.run("export", "room.jsonl")
+    desk.json("import", "room.jsonl", "--room", "other.db")
+    (same,) = desk.json("check", "--as", "bob", "--peek", "--room", "other.db")["letters"]
+    assert (same["text"], same["parts"]) == (text, read["parts"])

@@ -68,7 +68,7 @@ def test_a_room_comes_through_an_export_without_loss(room: Room, empty: House, c
     copy = empty.room()
     cursor = copy.cursor()
     imported = copy.load(line + b"\n" for line in lines)
-    assert imported.letters + imported.records + imported.names == len(lines) - 1
+    assert imported.letters + imported.records + imported.names == len(lines) - 2
     assert sorted_lines(copy)[1:] == sorted_lines(room)[1:]
     assert copy.mailboxes() == room.mailboxes()
     with pytest.raises(Resync):
@@ -127,6 +127,38 @@ def test_an_import_that_was_cut_off_goes_on_where_it_stopped(house: House, clock
     assert sorted_lines(copy)[1:] == sorted_lines(room)[1:]
     with pytest.raises(Conflict):
         copy.load(lines)
+
+
+def test_an_export_that_was_cut_off_is_refused_and_the_whole_one_goes_on(room: Room, clock: FakeClock) -> None:
+    fill(room, clock)
+    lines = list(room.export())
+    for kept in (1, 2, len(lines) // 2, len(lines) - 1):
+        copy = Room(MemoryStore("copy"), Settings(), clock=clock)
+        with pytest.raises(Invalid, match="cut off") as refused:
+            copy.load(lines[:kept])
+        assert refused.value.field == f"line {kept}"
+        with pytest.raises(Invalid):
+            copy.load(lines[:kept])
+        copy.load(lines)
+        assert sorted_lines(copy)[1:] == sorted_lines(room)[1:]
+
+
+def test_an_export_with_lines_lost_or_added_is_refused(room: Room, clock: FakeClock) -> None:
+    fill(room, clock)
+    lines = list(room.export())
+    for wrong, field in (
+        ([*lines[:3], *lines[4:]], f"line {len(lines) - 1}"),
+        ([*lines[:3], *lines[2:]], f"line {len(lines) + 1}"),
+        ([*lines, lines[3]], f"line {len(lines) + 1}"),
+        ([*lines, lines[-1]], f"line {len(lines) + 1}"),
+        ([*lines[:-1], b'{"end": false}'], f"line {len(lines)}"),
+        ([*lines[:-1], b'{"end": 1, "lines": %d}' % (len(lines) - 2)], f"line {len(lines)}"),
+    ):
+        copy = Room(MemoryStore("copy"), Settings(), clock=clock)
+        with pytest.raises(Invalid) as refused:
+            copy.load(wrong)
+        assert refused.value.field == field
+        copy.load(lines)  # it is still not finished, so the right one goes on
 
 
 def test_only_an_empty_room_is_filled(room: Room) -> None:
@@ -243,7 +275,8 @@ def test_numbers_of_another_room_mean_nothing_here(room: Room, clock: FakeClock)
     room.sweep()
     line = json.dumps({"letter": LETTER, "deliveries": [DELIVERY | {"number": 999, "arrived": 999}]}).encode()
     copy = Room(MemoryStore("copy"), Settings(), clock=clock)
-    copy.load([*room.export(), line])
+    head, *lines, _end = room.export()
+    copy.load([head.replace(b'"postroom":2', b'"postroom":1'), *lines, line])
     assert copy.mailbox("bob").wait(0, since=copy.cursor()) is None
 
 
@@ -270,6 +303,7 @@ def test_an_export_may_run_while_letters_go(house: House) -> None:
         letter.reject("no")
     room.mailbox("bob").purge(*(letter.id for letter in room.mailbox("bob").dead()))
     exported = [json.loads(line) for line in lines]
+    assert exported[-1] == {"end": True, "lines": len(exported) - 1}
     assert all(line["deliveries"] for line in exported if "letter" in line)
 
 

@@ -15,6 +15,7 @@ from ..letter import Letter, Work
 from ..model.codec import encode, to_plain
 from ..model.delivery import Delivery
 from ..model.message import Message
+from ..service.present import harmless_json
 from ..service.sending import Receipt
 
 SCHEMA = 1  # of every JSON document; grows when a field changes its meaning or goes
@@ -63,7 +64,8 @@ class Answer:
 
     def text(self, screen: Screen) -> str:
         if screen.json:
-            return encode({"schema": SCHEMA, "command": self.command, **self.data}).decode() + "\n"
+            said = encode({"schema": SCHEMA, "command": self.command, **self.data})
+            return harmless_json(said).decode() + "\n"
         return self.view(screen, {**self.data, "accepted": self.letters})
 
 

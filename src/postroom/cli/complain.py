@@ -15,8 +15,9 @@ def complain(error: PostroomError, words: Sequence[str]) -> int:
     """Say what is wrong, on standard error."""
     if "--json" in words:
         from ..model.codec import encode  # noqa: PLC0415 - not for a word to people
+        from ..service.present import harmless_json  # noqa: PLC0415
 
-        text = encode({"schema": 1, "error": as_plain(error)}).decode()
+        text = harmless_json(encode({"schema": 1, "error": as_plain(error)})).decode()
     else:
         text = _for_people(error)
     sys.stderr.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))

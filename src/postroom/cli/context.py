@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..clock import SystemClock
-from ..errors import Invalid, PostroomError
+from ..errors import BadStore, Invalid, PostroomError
 from ..mailbox import Mailbox
 from ..model.names import check_agent
 from ..room import Room, chosen_settings
@@ -85,9 +85,12 @@ class Context:
     def settings(self) -> Settings:
         """The settings in force; a wrong one is told before the room is opened."""
         try:
-            return chosen_settings(self.get("room"), dict(self.get("set", ())))
+            chosen = chosen_settings(self.get("room"), dict(self.get("set", ())))
         except Invalid as wrong:
             raise _wrong_setting(wrong) from None
+        if chosen.store.startswith("memory:"):
+            raise BadStore("a room in memory is gone when the command ends", field="store", hint="name a file")
+        return chosen
 
     @cached_property
     def is_new_room(self) -> bool:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import EDQUOT, EFBIG, EIO, ENOSPC
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +17,9 @@ from ..care import restore
 from ..errors import BadStore, Conflict, Invalid, PostroomError, StoreFailing, TooLarge
 from ..model.codec import to_plain
 from ..model.health import BackupReport
+from ..service.portable import Imported, check_head
+from ..store.opening import file_of
+from ..store.sqlite.place import belongs_to
 from . import views
 from .answers import Answer, sayable
 from .care_views import backed_up, restored
@@ -47,6 +51,11 @@ def _place(context: Context, name: str) -> Path:
     target = Path(name)
     if target.is_dir():
         raise CannotCreate(f"{name!a} is a folder", field="FILE", hint="name a file in it")
+    if target.exists() and not target.is_file():
+        raise CannotCreate(f"{name!a} is no plain file", field="FILE", hint="choose another name")
+    room = file_of(context.settings.store)
+    if room is not None and belongs_to(room, target):
+        raise CannotCreate(f"{name!a} is a file of the room itself", field="FILE", hint="choose another name")
     if os.path.lexists(target) and not context.get("force"):
         raise CannotCreate(f"{name!a} is there already", field="FILE", hint="--force replaces it")
     return target
@@ -87,15 +96,22 @@ def run_import(context: Context) -> Answer:
     if source == STDIN:
         if sys.stdin is None:
             raise NoInput("standard input is closed", field="FILE")
-        taken = context.room.load(_lines(sys.stdin.buffer, None, context))
+        taken = _load(context, _lines(sys.stdin.buffer, None, context))
     else:
         try:
             with open(source, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                taken = context.room.load(_lines(file, size, context))
+                taken = _load(context, _lines(file, size, context))
         except OSError as broken:
             raise NoInput(f"{source!a} cannot be read: {broken.strerror}", field="FILE") from None
     return Answer(context.name, to_plain(asdict(taken)), views.numbers)
+
+
+def _load(context: Context, lines: Iterator[bytes]) -> Imported:
+    """What does not even begin as an export makes no room."""
+    head = next(lines, b"")
+    check_head(context.settings, head)
+    return context.room.load(chain([head], lines))
 
 
 def _lines(file: BinaryIO, size: int | None, context: Context) -> Iterator[bytes]:

@@ -14,10 +14,26 @@ if TYPE_CHECKING:
 def entry() -> None:
     """What the installed program calls. It ends at once: nothing of ours needs closing, and time is short."""
     try:
+        _open_what_is_closed()
         code = main(sys.argv[1:])
     except KeyboardInterrupt:  # a second Ctrl-C, while the first was answered
         code = 130
     os._exit(code)
+
+
+def _open_what_is_closed() -> None:
+    """Whoever closed our output wants to hear nothing. Its number must be taken all the same, or the next file
+    that is opened, such as the room's, would get what is said.
+    """
+    if sys.stdin is not None and sys.stdout is not None and sys.stderr is not None:
+        return
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115 - for as long as we run
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def main(words: Sequence[str]) -> int:

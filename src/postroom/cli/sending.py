@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ..clock import SystemClock
 from ..errors import Invalid
 from ..mailbox import draft
 from ..model.handoff import Handoff
@@ -107,6 +108,10 @@ def run_handoff(context: Context) -> Answer:
 
 def fields_of(context: Context) -> dict[str, Any]:
     """What was said of the letter, under the library's names."""
+    at = context.get("at")
+    again = context.values.keys() & {"key", "letter_id"}  # the same letter once more, when its time may be past
+    if isinstance(at, datetime) and at < SystemClock().now().wall and not again:
+        raise Invalid(f"{at.isoformat()} is past", field="--at", hint="leave it out to send at once")
     return context.given(*_SAME, **_RENAMED)
 
 

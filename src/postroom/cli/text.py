@@ -60,7 +60,9 @@ def _bounded(file: BinaryIO, context: Context, field: str, most: int = 1) -> byt
     raw = file.read(largest + 1)
     if len(raw) > largest:
         raise TooLarge(
-            f"is over {largest} bytes", field=field, hint="enclose it with --file, or send a --reference"
+            f"is over {largest} bytes",
+            field=field,
+            hint="send a --reference to it, or raise the setting max_message_bytes",
         )
     return raw
 
@@ -81,7 +83,7 @@ def _edited(context: Context) -> str:
     import tempfile  # noqa: PLC0415
 
     editor = variable("VISUAL") or variable("EDITOR")
-    if not editor or not sys.stdin.isatty():
+    if not editor or sys.stdin is None or not sys.stdin.isatty():
         raise Usage("there is no text", field="--body", hint="say it with --body, pipe it in, or set EDITOR")
     context.draft = Path(tempfile.mkdtemp(prefix="postroom-")) / "letter.md"
     context.draft.touch(mode=0o600)

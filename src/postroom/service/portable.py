@@ -1,7 +1,8 @@
 """A whole room as JSON lines, out of any store and into any store, without loss.
 
 The first line says what it is; then names, then records, then letters with their deliveries, in order of
-acceptance. Numbers, revisions of records and cursors are a room's own and do not travel; letters that were set
+acceptance. The last line says that it is the last, and how many stand between: an export that was cut off is no
+export. Numbers, revisions of records and cursors are a room's own and do not travel; letters that were set
 aside as damaged stay behind.
 """
 
@@ -23,15 +24,17 @@ from ..model.names import ONE_MAILBOX, check_agent, check_id, fold
 from ..model.query import LetterQuery, Query
 from ..model.record import Record
 from ..model.values import check_time, read_json
+from ..policy.limits import Limits
 from ..store.base import Introduce, Post, Put, Write
 from .authorize import Principal, authorize
 from .compose import CHECKS, Draft, compose, seal
 from .given import check_count, told
 from .office import Office
 from .portable_records import alias_of, check_times, checked_record, record_kinds
+from .present import harmless_json
 
 FORMAT = 2
-OLDER = (1,)  # formats that are still understood: 1 had no names
+OLDER = (1,)  # formats that are still understood: 1 had no names and no end
 SLICE = 500
 IMPORT = "import"  # marks a room whose import is not finished
 
@@ -43,6 +46,14 @@ class Imported(Struct, frozen=True, kw_only=True):
     letters: int
     records: int
     names: int
+
+
+class Head(Struct, frozen=True, kw_only=True):
+    """What an export says first: its format, its room, and about how many lines follow; 0 if it does not say."""
+
+    postroom: int
+    room: str
+    lines: int
 
 
 class Name(Struct, frozen=True):
@@ -59,20 +70,26 @@ def export_room(office: Office, caller: Principal, progress: Progress | None = N
     total = len(office.store.mailboxes()) + office.store.count_letters(LetterQuery())
     total += sum(len(office.store.keys(kind)) for kind in record_kinds(office))
     yield encode({"postroom": FORMAT, "room": office.store.cursor().store, "lines": total})
+    done = 0  # counted, for the room may have changed since the head was written
     for done, line in enumerate(_lines(office), start=1):
         if done % SLICE == 0:
             tell(min(done, total), total)
         yield line
+    yield encode({"end": True, "lines": done})
     tell(total, total)
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return harmless_json(encode(value))
 
 
 def _lines(office: Office) -> Iterator[bytes]:
     known = set(office.store.known())
     for name in office.store.mailboxes():
-        yield encode({"name": Name(name, name in known)})
+        yield _line({"name": Name(name, name in known)})
     for kind in record_kinds(office):
         for record in office.store.records(kind):
-            yield encode({"record": record})
+            yield _line({"record": record})
     after = 0
     while letters := office.store.letters(LetterQuery(after=after, limit=SLICE)):
         ids = tuple(letter.message.id for letter in letters)
@@ -81,7 +98,7 @@ def _lines(office: Office) -> Iterator[bytes]:
             held[found.message.id].append(replace(found.delivery, number=0, arrived=0))  # numbered anew elsewhere
         for letter in letters:
             if held[letter.message.id]:  # or it was deleted meanwhile
-                yield encode({"letter": letter.message, "deliveries": held[letter.message.id]})
+                yield _line({"letter": letter.message, "deliveries": held[letter.message.id]})
         after = letters[-1].number
 
 
@@ -93,12 +110,13 @@ def import_room(
     if not isinstance(lines, Iterable):
         raise Invalid(f"must be lines, not {type(lines).__name__}", field="lines")
     tell, source = told(progress), iter(lines)
-    room, total = _header(office, next(source, b""))
+    head = check_head(office.limits, next(source, b""))
+    room, total = head.room, head.lines
     _begin(office, room)
     taken = {Post: 0, Put: 0, Introduce: 0}
     slice: list[Write] = []
-    for number, line in enumerate(source, start=1):
-        write = _write(office, line, f"line {number + 1}")
+    for number, value in _values(office.limits, source, has_end=head.postroom not in OLDER):
+        write = _write(office, value, f"line {number + 1}")
         if isinstance(write, Put) and office.store.records(write.record.kind, write.record.key):
             continue
         taken[type(write)] += 1
@@ -115,13 +133,39 @@ def import_room(
     return Imported(letters=taken[Post], records=taken[Put], names=taken[Introduce])
 
 
-def _header(office: Office, line: bytes | str) -> tuple[str, int]:
-    """The room it is an export of, and how many lines follow; 0 if it does not say."""
-    header = _read(office, line, "line 1")
-    if header.get("postroom") not in (FORMAT, *OLDER) or not isinstance(header.get("room"), str):
+def check_head(limits: Limits, line: bytes | str) -> Head:
+    """What the first line says; refused if it is not that of an export."""
+    said = _read(limits, line, "line 1")
+    if said.get("postroom") not in (FORMAT, *OLDER) or not isinstance(said.get("room"), str):
         raise Invalid("is not the head of an export", field="line 1", hint=f"format {FORMAT} is known here")
-    room: str = header["room"]
-    return room, check_count(header.get("lines", 0), "line 1", least=0)
+    lines = check_count(said.get("lines", 0), "line 1", least=0)
+    return Head(postroom=said["postroom"], room=said["room"], lines=lines)
+
+
+def _values(
+    limits: Limits, source: Iterator[bytes | str], *, has_end: bool
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The lines after the head, numbered from 1, up to the one that says it is the last."""
+    number = 0
+    for number, line in enumerate(source, start=1):
+        value = _read(limits, line, f"line {number + 1}")
+        if has_end and "end" in value:
+            _check_end(value, number - 1, source)
+            return
+        yield number, value
+    if has_end:
+        hint = "get the whole file; the same import then goes on where it stopped"
+        raise Invalid(
+            "the export is cut off after this line: its end is missing", field=f"line {number + 1}", hint=hint
+        )
+
+
+def _check_end(value: dict[str, Any], lines: int, source: Iterator[bytes | str]) -> None:
+    field = f"line {lines + 2}"
+    if value != {"end": True, "lines": lines} or value["end"] is not True:
+        raise Invalid(f"is the end of another export than these {lines} lines", field=field)
+    if next(source, None) is not None:
+        raise Invalid("stands after the end of the export", field=f"line {lines + 3}")
 
 
 def _begin(office: Office, room: str) -> None:
@@ -139,9 +183,8 @@ def _finish(office: Office) -> None:
     office.store.renew_epoch()
 
 
-def _write(office: Office, line: bytes | str, field: str) -> Post | Put | Introduce:
+def _write(office: Office, value: dict[str, Any], field: str) -> Post | Put | Introduce:
     """What a line asks for. Nothing gets in around the validator, not even from our own exports."""
-    value = _read(office, line, field)
     try:
         if "name" in value:
             name = convert(value["name"], Name)
@@ -214,11 +257,11 @@ def _without_old_lease(delivery: Delivery, boot: str) -> Delivery:
     return replace(delivery, lease=replace(lease, until=0.0))
 
 
-def _read(office: Office, line: bytes | str, field: str) -> dict[str, Any]:
-    largest = office.limits.max_message_bytes + 64 * 1024 * 1024  # a letter and its deliveries
+def _read(limits: Limits, line: bytes | str, field: str) -> dict[str, Any]:
+    largest = limits.max_message_bytes + 64 * 1024 * 1024  # a letter and its deliveries
     if not isinstance(line, (bytes, str)):
         raise Invalid(f"must be text or bytes, not {type(line).__name__}", field=field)
-    value = read_json(line, field, depth=office.limits.max_depth + 4, largest=largest)
+    value = read_json(line, field, depth=limits.max_depth + 4, largest=largest)
     if not isinstance(value, dict):
         raise Invalid("is not an object", field=field)
     return value

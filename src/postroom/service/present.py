@@ -39,6 +39,21 @@ def visible(text: str) -> str:
     return _hidden().sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
 
 
+def harmless_json(raw: bytes) -> bytes:
+    """JSON that says the same, with every character that hides, reorders or is not for printing as an escape."""
+    if raw.isascii() and b"\x7f" not in raw:
+        return raw
+    text = _hidden().sub(_json_escape, raw.decode())
+    if not text.isprintable():
+        text = "".join(letter if letter.isprintable() else _json_escape(letter) for letter in text)
+    return text.encode()
+
+
+def _json_escape(found: re.Match[str] | str) -> str:
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
 def one_line(text: str) -> str:
     return visible(" ".join(text.split()))
 

@@ -31,7 +31,7 @@ COMMANDS = {
              "by a ladder of your own"),
         ),
         json=(*RECEIPT_JSON, ("escalation_id", "what resolve takes")),
-        exits=((77, "nobody stands above you"),),
+        exits=((65, "nobody stands above you"),),
     ),
     "escalations": Command(
         "escalations",

@@ -52,7 +52,7 @@ COMMANDS = {
         examples=(("postroom janitor", "one round"),),
         json=(
             (
-                "lapsed, delivered, expired, buried, archived, purged, forgotten, trimmed",
+                "lapsed, delivered, expired, buried, archived, purged, forgotten, trimmed, climbed, overdue, indexed",
                 "what was done, as counts",
             ),
         ),

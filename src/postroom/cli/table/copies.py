@@ -23,10 +23,15 @@ COMMANDS = {
         "import",
         "fill an empty room from an export",
         Option("FILE", help="where from; - is standard input", required=True, complete="files"),
-        about="If it is cut off, the same import again goes on where it stopped.",
+        about="What does not begin as an export makes no room. If it is cut off, or a line is refused, what came before stays:"
+        " the same import again, of the whole or mended file, goes on where it stopped.",
         examples=(("postroom import --room other.db room.jsonl", "into a new room"),),
         json=(("letters", "how many"), ("records", "how many"), ("names", "how many")),
-        exits=((66, "there is no such file"), (69, "the room is not empty")),
+        exits=(
+            (65, "it is no export, or not a whole one"),
+            (66, "there is no such file"),
+            (69, "the room is not empty"),
+        ),
     ),
     "backup": Command(
         "backup",

@@ -10,7 +10,10 @@ COMMANDS = {
         "explain a command",
         Option("COMMAND", help="its name", many=True, complete="commands"),
         examples=(("postroom help send", "one of them"), ("postroom help", "all of them")),
-        json=(("commands", "each with name, summary, options and examples"),),
+        json=(
+            ("commands", "each with name, summary, about, options and examples"),
+            ("text", "the same, for people"),
+        ),
     ),
     "completion": Command(
         "completion",

@@ -18,7 +18,7 @@ import apsw
 from ...errors import BadStore, Conflict, StoreFailing
 from ...model.health import Progress
 from .ground import create, sync_path
-from .place import FILES
+from .place import belongs_to
 
 PAGES = 2048  # copied between two words about the progress: 8 MB
 
@@ -88,7 +88,9 @@ def _check_place(room: str, path: Path, *, overwrite: bool) -> None:
         raise BadStore(f"there is no folder {path.parent}", field="path")
     if path.is_dir():
         raise BadStore(f"{path} is a folder", field="path", hint="name a file in it")
-    if os.path.realpath(path) in {room + end for end in FILES}:
+    if path.exists() and not path.is_file():
+        raise BadStore(f"{path} is no plain file", field="path", hint="choose another name")
+    if belongs_to(Path(room), path):
         raise BadStore(f"{path} is a file of the room itself", field="path", hint="choose another name")
     if os.path.lexists(path) and not overwrite:
         raise _taken(path)

@@ -19,6 +19,13 @@ NO_SPACE = 10 * 1024 * 1024
 MANY_BELLS = 10_000
 _MARK_AT, _HEAD = 68, 72  # where a SQLite file says whose it is
 FILES = ("", "-wal", "-shm", ".lock", ".bells")  # what a room is made of: these ends after its own name
+SEARCH = ".search"  # so begin the ends of the index's files, which may be deleted at any time
+
+
+def belongs_to(room: Path, path: Path) -> bool:
+    """Is this one of the files that a room is made of? Nothing else may be written there."""
+    own, asked = os.path.realpath(room), os.path.realpath(path)
+    return asked in {own + end for end in FILES} or asked.startswith((f"{own}{SEARCH}", f"{own}.bells{os.sep}"))
 
 
 def is_room_file(path: Path) -> bool:
