@@ -150,16 +150,14 @@ class Writing:
 
     def _places(self, names: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
         """The numbers of these mailboxes, and which of them nobody has heard from."""
-        places, unknown = [], []
-        remembered = self._names.committed
+        held = list(map(self._names.committed.get, names))  # a broadcast asks for thousands
         alone = self._names.as_of == self._number  # else somebody may have got to be known since
-        for name in names:
-            held = remembered.get(name)  # a broadcast asks for thousands: those we know cost nothing
-            place, known = held if held is not None and (held[1] or alone) else self._mailbox(name, "to")
-            places.append(place)
-            if not known:
-                unknown.append(name)
-        return places, tuple(unknown)
+        found = [
+            one if one is not None and (one[1] or alone) else self._mailbox(name, "to")
+            for one, name in zip(held, names, strict=True)
+        ]
+        unknown = tuple([name for (_, known), name in zip(found, names, strict=True) if not known])
+        return [place for place, _ in found], unknown
 
     def _earlier(self, message: Message) -> Posted | None:
         """The letter this one repeats, if any; IdTaken when it says something else."""
