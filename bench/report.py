@@ -163,15 +163,15 @@ on the disk the working tree is on.
 - A send is about 290,000 instructions (counted with callgrind): more than half of them Python, a quarter SQLite.
   It takes some 85 µs where only the process must survive it. Right after a sync the same steps take 1.6 times
   as long, each of them alike, because the processor comes back from sleep. That, and not the disk, decides the
-  ratio to a raw write; and because a send that need not be synced does the same work, it is not three times as fast.
+  ratio to a raw write. A send that need not be synced does the same work, so it is not three times as fast.
 - Eight processes on two processors are bound by the same work. Both processors are busy all the time, and each
   send costs two to three times the processor time it costs alone. A plain file takes as many syncs from eight
   processes as from one, and more. The naive design has less to do per letter, and it lets one process keep the
   room for itself (see the line on the slowest and the fastest).
-- A broadcast is compared with one send, so it looks worse when a send gets faster. Most of it is SQLite, which
-  writes a thousand rows and their places in an index; less than a third is Python.
-- Of `postroom send`, more than half is Python loading msgspec and the house itself. Over several runs it took 4.5 to
-  5.8 times as long as `python -c pass`.
+- A broadcast is compared with one send, so it looks worse when a send gets faster. Three quarters of it are
+  SQLite, which writes a thousand rows and their places in an index.
+- Of `postroom send`, more than half is loading msgspec and the house itself. Over several runs it took 4.5 to 5.8
+  times as long as `python -c pass`.
 - To index a letter of 1 KiB takes some 30 µs of a processor: a third of it reading the letter, the rest FTS5. By
   medians a send does not notice, because it looks at the index once in 256 numbers. But where nobody sweeps, one
   send in 512 adds 512 letters and takes some 16 ms longer; all told that is a tenth to a fifth of a send. An index
