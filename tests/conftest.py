@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
+
+# Started in the background, a shell lets its programs ignore Ctrl-C, and theirs too; some tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONG = os.environ.get("POSTROOM_TEST_LONG") == "1"
 
