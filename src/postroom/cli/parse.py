@@ -7,7 +7,7 @@ from .table import FILE_OF, below, everywhere, row
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from .table.shape import Command, Option
@@ -148,9 +148,9 @@ def _keep(option: Option, value: str, call: Call) -> None:
         call.values[option.name] = value
 
 
-def meant(word: str, known: object) -> str | None:
+def meant(word: str, known: Iterable[object]) -> str | None:
     """The nearest of what is known."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
 
-    close = get_close_matches(word, [str(name) for name in known], 1)  # type: ignore[attr-defined]
+    close = get_close_matches(word, [str(name) for name in known], 1)
     return f"did you mean {close[0]!r}?" if close else None

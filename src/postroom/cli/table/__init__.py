@@ -4,6 +4,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from .shape import Command, Option
 
 # title of a group -> (its file, its commands in the order they are shown). A file of rows has a twin of the same
@@ -52,5 +54,5 @@ def everywhere() -> tuple[Option, ...]:
     return options
 
 
-def _load(file: str):  # type: ignore[no-untyped-def] # noqa: ANN202 - a module
+def _load(file: str) -> ModuleType:
     return __import__(f"{__name__}.{file}", fromlist=["COMMANDS"])  # importlib would weigh more than the row
