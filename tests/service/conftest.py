@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
-from tests.rooms import clock, house, kind, room
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.rooms import FakeClock, House, clock, house, kind, room
 
 __all__ = ["clock", "house", "kind", "room"]
+
+
+@pytest.fixture
+def empty(tmp_path: Path, clock: FakeClock, request: pytest.FixtureRequest) -> Iterator[House]:
+    """A second house, of the kind a test names."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    opened = House(request.param, folder, clock)
+    yield opened
+    opened.store.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -171,15 +171,6 @@ def everything(store: Store) -> dict[str, object]:
         "tally": store.tally(None),
         "counts": (store.count_letters(LetterQuery()), store.count_deliveries()),
     }
-
-
-@pytest.fixture
-def empty(tmp_path: Path, clock: FakeClock, request: pytest.FixtureRequest) -> Iterator[House]:
-    folder = tmp_path / "other"
-    folder.mkdir()
-    opened = House(request.param, folder, clock)
-    yield opened
-    opened.store.close()
 
 
 @pytest.mark.parametrize("empty", STORES, ids=lambda kind: f"to-{kind.name}", indirect=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,15 +49,6 @@ def sorted_lines(room: Room) -> list[Any]:
         value["deliveries"] = sorted(value.get("deliveries", ()), key=lambda d: d["mailbox"])
         found.append(value)
     return found
-
-
-@pytest.fixture
-def empty(tmp_path: Path, clock: FakeClock, request: pytest.FixtureRequest) -> Iterator[House]:
-    folder = tmp_path / "other"
-    folder.mkdir()
-    opened = House(request.param, folder, clock)
-    yield opened
-    opened.store.close()
 
 
 @pytest.mark.parametrize("empty", STORES, ids=lambda kind: f"to-{kind.name}", indirect=True)
