@@ -20,7 +20,7 @@ from postroom.model import delivery as moves
 from postroom.model.delivery import State
 from postroom.model.query import Query
 from postroom.store.base import Move, Plan, Post, Posted, Write
-from postroom.store.sqlite import turns
+from postroom.store.sqlite import futex, turns
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import BOOT, held, lease, letter, post
 
@@ -137,7 +137,7 @@ def send_rudely(folder: Path, name: str, line: Barrier, kind: type[SqliteStore])
     """The same, but only one of them asks again at once: the others are polite beyond reason."""
     if name != "worker0":
         turns.SHORTEST = turns.LONGEST = 0.02
-        turns.SYSCALL.clear()  # nobody is tapped
+        futex.SYSCALL.clear()  # nobody is tapped
     send_for_a_while(folder, name, line, kind)
 
 

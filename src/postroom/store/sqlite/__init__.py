@@ -2,12 +2,16 @@
 
     ground      may this file be used at all: owner, modes, kind of file system
     lock        the queue in which writers stand: flock, fair and bounded
+    futex       words on which processes sleep until another wakes them
     turns       a tap on the shoulder for whoever is next in that line
+    tray        letters of those who wait, for whoever is in to take along
+    parcels     what lies in the tray
     wal         the write-ahead log: pre-sized, synced by each writer, checkpointed under the lock
     connection  one thread's way in: connection, lock and log together
     schema      versions and migrations
     rows        rows ⇄ model
     writing     what each write does, inside a transaction
+    committing  one commit, from the line to the answer
     asking      what each question reads
     index       the index of words, in a file of its own
     index_words what stands in it, and how it is asked
@@ -22,5 +26,6 @@
     store       the protocol, put together
 
 The commit path: stand in line → BEGIN IMMEDIATE … COMMIT (WAL, synchronous=NORMAL) → leave the line →
-fdatasync the log → ring the bells → report success. Many writers sync at once; none waits for another's disk.
+fdatasync the log → ring the bells → report success. Who must wait lays its letter into the tray, and is told
+when another has written it and made it safe.
 """

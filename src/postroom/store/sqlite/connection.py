@@ -36,6 +36,7 @@ class Connection:
         try:
             with translated(path), self.lock:
                 ground.create(path)
+                self.lock.set_up_tray()
                 self.database = apsw.Connection(str(path), flags=_FLAGS)
                 self.names = Names()  # the numbers of this room's mailboxes, and of no other's
                 self._at = ground.FileAt(path)

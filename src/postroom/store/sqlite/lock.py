@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ...errors import StoreBusy
+from .tray import NoTray, Tray, open_tray
 from .turns import open_turns
 
 _PID_WIDTH = 20  # the holder's pid stands at the start of the file
@@ -29,10 +30,11 @@ class WriterLock:
     """One descriptor; not for two threads at once."""
 
     def __init__(self, path: Path, timeout: float) -> None:
-        self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        self._turns = open_turns(self._descriptor)
+        self.descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self._turns = open_turns(self.descriptor)
+        self.tray: Tray | NoTray = NoTray()
         _LOCKS.add(self)
-        self._timeout = timeout
+        self.timeout = timeout
         self.warned = False  # did a sync fail since the log was last made whole? Known once the lock is held
         self._name = str(os.getpid()).ljust(_PID_WIDTH).encode()
 
@@ -45,15 +47,43 @@ class WriterLock:
 
     def take(self) -> None:
         """Stand in line and get in. Whatever happens meanwhile, call `leave` afterwards."""
+        if not self.take_at_once():
+            self.stand_in_line()
+
+    def take_at_once(self) -> bool:
+        """Get in if nobody is. Whatever happens meanwhile, call `leave` afterwards."""
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._stand_in_line()
-        written = os.pread(self._descriptor, _PID_WIDTH + 1, 0)
+            return False
+        self._sign_in()
+        return True
+
+    def stand_in_line(self) -> bool:
+        """Wait, and get in. Whatever happens meanwhile, call `leave` afterwards."""
+        end = time.monotonic() + self.timeout
+        while True:
+            turn = self._turns.read()
+            self._turns.expect()  # before the try: whoever has the lock then will tap; and others may wait behind
+            if self.take_at_once():
+                return True
+            left = end - time.monotonic()
+            self.check_patience(left)
+            self._turns.wait(turn, left)
+
+    def check_patience(self, left: float) -> None:
+        """After standing in line: is there time left to stand there?"""
+        if left <= 0:
+            holder = os.pread(self.descriptor, _PID_WIDTH, 0).decode("ascii", "replace").strip() or "unknown"
+            held = f"the room is held by process {holder} for more than {self.timeout:g} s"
+            raise StoreBusy(held, hint="try again; if it hangs, look at that process")
+
+    def _sign_in(self) -> None:
+        written = os.pread(self.descriptor, _PID_WIDTH + 1, 0)
         self.warned = written[_WARNING_AT:] == b"!"
         if written[:_PID_WIDTH] != self._name:
             with suppress(OSError):  # on a full disk the name is missing, and nothing else
-                os.pwrite(self._descriptor, self._name, 0)
+                os.pwrite(self.descriptor, self._name, 0)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -63,40 +93,28 @@ class WriterLock:
     def leave(self) -> None:
         """Let the next one in. Harmless for one who is not in."""
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
         except BaseException:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
             raise
         self._turns.tap()
 
+    def set_up_tray(self) -> None:
+        """Under the lock: let others carry our letters, and carry theirs."""
+        self.tray = open_tray(self.descriptor)
+
     def warn(self) -> None:
-        os.pwrite(self._descriptor, b"!", _WARNING_AT)
+        os.pwrite(self.descriptor, b"!", _WARNING_AT)
 
     def clear_warning(self) -> None:
-        os.pwrite(self._descriptor, b" ", _WARNING_AT)
+        os.pwrite(self.descriptor, b" ", _WARNING_AT)
 
     def close(self) -> None:
-        if self._descriptor >= 0:  # once: by the second time the number may name a stranger's file
+        if self.descriptor >= 0:  # once: by the second time the number may name a stranger's file
             self._turns.close()
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def _stand_in_line(self) -> None:
-        end = time.monotonic() + self._timeout
-        while True:
-            turn = self._turns.read()
-            self._turns.expect()  # before the try: whoever has the lock then will tap; and others may wait behind
-            try:
-                return fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                left = end - time.monotonic()
-            if left <= 0:
-                raise StoreBusy(self._complaint(), hint="try again; if it hangs, look at that process")
-            self._turns.wait(turn, left)
-
-    def _complaint(self) -> str:
-        holder = os.pread(self._descriptor, _PID_WIDTH, 0).decode("ascii", "replace").strip() or "unknown"
-        return f"the room is held by process {holder} for more than {self._timeout:g} s"
+            self.tray.close()
+            os.close(self.descriptor)
+            self.descriptor = -1
 
 
 def _let_go() -> None:

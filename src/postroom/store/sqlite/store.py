@@ -19,12 +19,13 @@ from ...model.message import Priority
 from ...model.names import fold
 from ...model.query import Found, LetterQuery, Moment, Query
 from ...model.record import Record
-from ..base import Letter, Plan, Posted, Watch, Write, must_last, rung_by
+from ..base import Letter, Plan, Posted, Watch, Write, rung_by
 from ..bells import EVERYONE, MANY, DoorBells
 from . import asking, counting, ground, rows
+from .committing import commit, make_safe
 from .connection import Connection, translate, translated
 from .searching import Lookout, Search, catch_up
-from .writing import BY_KEY, NEXT_NUMBER, Writing, quarantine
+from .writing import BY_KEY, NEXT_NUMBER, quarantine
 
 if TYPE_CHECKING:
     from ...model.health import Finding, Progress
@@ -63,27 +64,19 @@ class SqliteStore:
             return ()
         here = self._here()
         try:
-            here.lock.take()
-            here.mend()
-            writes, posted = self._transact(here, writes)
-            if writes:
-                here.log.tend(here.lock)
+            done = commit(here, writes, durable=self._durable)
         except StoreFailing:
             self._drop(here)  # the next try finds the room anew
             raise
         except apsw.Error as error:
             raise translate(error, self.path) from error
-        finally:
-            here.lock.leave()
-        if not writes:
-            return ()
-        bells = self._grasp(rung_by(writes, posted))
+        bells = self._grasp(rung_by(done.writes, done.posted))
         try:
-            if self._durable and any(map(must_last, writes)):
-                here.log.sync(here.lock)
+            make_safe(here, done)
             self._bells.ring(bells)
         finally:
             self._bells.let_go(bells)
+        posted = done.posted
         if posted and posted[-1].number >= self._lookout.next_look:
             self._lookout.look(posted[-1].number, here.index, self._ask)
         return posted
@@ -95,23 +88,6 @@ class SqliteStore:
                 here.mend()
                 here.log.tend(here.lock)
             here.log.sync(here.lock)
-
-    def _transact(
-        self, here: Connection, writes: Sequence[Write] | Plan
-    ) -> tuple[Sequence[Write], tuple[Posted, ...]]:
-        database = here.database
-        try:
-            database.execute("BEGIN IMMEDIATE")
-            planned = writes() if callable(writes) else writes
-            writing = Writing(database, here.names)
-            posted = writing.apply(planned)
-            database.execute("COMMIT")
-        except BaseException:
-            if database.in_transaction:
-                database.execute("ROLLBACK")
-            raise
-        writing.remember()
-        return planned, posted
 
     def _grasp(self, mailboxes: set[str]) -> list[int]:
         """Before the sync, while the code is warm; they are rung after it."""

@@ -6,19 +6,16 @@ costs the next writer a few milliseconds. Without futexes (macOS) writers ask ag
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
-import platform
 import random
-import sys
 import time
-from typing import Any
 
-SYSCALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98}  # futex(2), by machine
-_WAIT, _WAKE = 0, 1
+from .futex import Futex, has_futex
+
 _AT = 24  # of the two words in the lock file: the turn, and whether anybody waits for it
 _SIZE = 32
+_TURN, _WAITING = 6, 7  # the same, counted in words
 NAP = 0.005  # seconds after which a sleeper asks by itself
 SHORTEST, LONGEST = 0.00002, 0.0003  # seconds between two tries, where nobody can be tapped
 
@@ -45,52 +42,41 @@ class Pauses:
 class Turns:
     """With futexes: the one who leaves wakes one who waits."""
 
-    def __init__(self, descriptor: int, syscall: Any, number: int) -> None:
+    def __init__(self, descriptor: int) -> None:
         self._memory = mmap.mmap(descriptor, _SIZE)
-        self._turn = ctypes.c_uint32.from_buffer(self._memory, _AT)
-        self._waiting = ctypes.c_uint32.from_buffer(self._memory, _AT + 4)
-        self._address = ctypes.addressof(self._turn)
-        self._syscall = syscall
-        self._number = number
+        self._words = memoryview(self._memory).cast("I")
+        self._futex = Futex(self._memory)
 
     def read(self) -> int:
         """Whose turn it is. Read it before the last try; sleep only if it has not changed since."""
-        return int(self._turn.value)
+        return self._words[_TURN]
 
     def wait(self, turn: int, seconds: float) -> None:
         """Sleep until somebody taps, but not for long."""
-        pause = _Timespec(0, int(min(seconds, NAP) * 1e9))
-        self._syscall(self._number, self._address, _WAIT, turn, ctypes.byref(pause), None, 0)
+        self._futex.wait(_AT, turn, min(seconds, NAP))
 
     def expect(self) -> None:
         """Say that somebody waits. Whoever leaves after this taps."""
-        self._waiting.value = 1
+        self._words[_WAITING] = 1
 
     def tap(self) -> None:
         """After leaving: wake one who waits, if anybody does."""
-        if self._waiting.value:
-            self._waiting.value = 0
-            self._turn.value += 1
-            self._syscall(self._number, self._address, _WAKE, 1, None, None, 0)
+        if self._words[_WAITING]:
+            self._words[_WAITING] = 0
+            self._words[_TURN] = (self._words[_TURN] + 1) & 0xFFFFFFFF
+            self._futex.wake(_AT)
 
     def close(self) -> None:
-        del self._turn, self._waiting
+        self._futex.close()
+        self._words.release()
         self._memory.close()
-
-
-class _Timespec(ctypes.Structure):
-    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
 
 
 def open_turns(descriptor: int) -> Turns | Pauses:
     """The turns kept in the lock file, or pauses where there can be none."""
-    number = SYSCALL.get(platform.machine()) if sys.platform == "linux" else None
-    if number is None or not _make_room(descriptor):
+    if not has_futex() or not _make_room(descriptor):
         return Pauses()
-    syscall = ctypes.CDLL(None, use_errno=True).syscall
-    syscall.argtypes = [ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32]
-    syscall.argtypes += [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32]
-    return Turns(descriptor, syscall, number)
+    return Turns(descriptor)
 
 
 def _make_room(descriptor: int) -> bool:

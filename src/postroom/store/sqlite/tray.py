@@ -1,0 +1,181 @@
+"""The tray at the door: whoever is in the room takes along the letters of those who wait.
+
+With many writers most time goes by in changing places, and each place costs a sync. So one who must wait lays its
+letter into the tray, in memory the writers share; who is in writes it in its own transaction, under its own sync.
+
+Only a shortcut, like the tap on the shoulder (`turns`). It is safe because a letter has an id, and the same letter
+twice is one letter: whose carrier was killed, or is too slow, goes in and posts it again. An answer counts only
+if it is whole (a checksum) and is to this very letter (a ticket; no two letters have the same).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import struct
+from binascii import crc32
+
+from .futex import Futex, has_futex
+
+SLOTS = 16  # who finds none free waits for its own turn
+SIZE = 8192  # of one; larger letters wait for their own turn
+
+# What a slot says. Its owner lays out and takes back; the rest is said by whoever is in the room, or was.
+EMPTY = 0
+WAITING, CALLED = 1, 2  # for a carrier, or for its owner's turn; each call changes one into the other
+TAKEN = 3  # somebody is writing it, or has written it and is making it safe
+ANSWERED = 4  # safe
+TURNED_BACK = 5  # its owner must come in person
+
+_STATES_AT = 64  # in the lock file: a word each
+_SLOTS_AT = 4096
+_END = _SLOTS_AT + SLOTS * SIZE
+_HEAD = struct.Struct("<II")  # length and checksum
+_OWNERS_AT = 1 << 32  # bytes that are locked and never written: whose slot is whose
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+class Tray:
+    """One connection's view of the tray, and its own slot in it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._memory = mmap.mmap(descriptor, _END)
+        self._states = memoryview(self._memory)[_STATES_AT : _STATES_AT + 4 * SLOTS].cast("I")
+        self._futex = Futex(self._memory)
+        self._slot = -1  # none yet: most never have to wait
+        self._next = 0  # where to look first for who comes next
+
+    # -- one's own letter
+
+    def lay(self, parcel: bytes) -> bool:
+        """Lay a letter out; False where there is no place for it."""
+        if len(parcel) > SIZE - _HEAD.size or not self._own_a_slot():
+            return False
+        self._write(self._slot, parcel)
+        self._states[self._slot] = WAITING
+        return True
+
+    def look(self) -> int:
+        """What became of it so far."""
+        state: int = self._states[self._slot]
+        return state
+
+    def answer(self) -> bytes | None:
+        return self._read(self._slot)
+
+    def wait(self, state: int, seconds: float) -> None:
+        """Sleep until that changes, but not for longer than this."""
+        self._futex.wait(_STATES_AT + 4 * self._slot, state, seconds)
+
+    def take_back(self) -> None:
+        self._states[self._slot] = EMPTY
+
+    # -- the letters of others, under the writers' lock
+
+    def take(self) -> list[tuple[int, bytes]]:
+        """All that wait: slot and parcel. Every one of them must be replied to."""
+        states = self._states.tolist()
+        if WAITING not in states and CALLED not in states:
+            return []
+        found = []
+        for slot, state in enumerate(states):
+            if state in {WAITING, CALLED} and self._has_owner(slot) and (parcel := self._read(slot)) is not None:
+                self._states[slot] = TAKEN
+                found.append((slot, parcel))
+        return found
+
+    def choose(self) -> int:
+        """Who comes next, of those whose letter was not taken along; -1 if there is nobody."""
+        states: list[int] = self._states.tolist()
+        if WAITING not in states and CALLED not in states:
+            return -1
+        order = [*range(self._next, SLOTS), *range(self._next)]  # another one each time
+        slot: int = next(place for place in order if states[place] in {WAITING, CALLED})
+        self._states[slot] = CALLED if states[slot] == WAITING else WAITING
+        self._next = slot + 1
+        return slot
+
+    # -- after leaving
+
+    def wake(self, slot: int) -> None:
+        self._futex.wake(_STATES_AT + 4 * slot)
+
+    def reply(self, slot: int, answer: bytes | None) -> None:
+        """To one whose letter was taken: it is safe; or, with no answer, its owner must come in person."""
+        if self._states[slot] == TAKEN:  # else its owner did not wait for us
+            if answer is not None:
+                self._write(slot, answer)
+            self._states[slot] = TURNED_BACK if answer is None else ANSWERED
+            self.wake(slot)
+
+    def close(self) -> None:
+        self._futex.close()
+        self._states.release()
+        self._memory.close()
+
+    def _own_a_slot(self) -> bool:
+        """The lock on a slot ends with its owner, however it ends."""
+        for slot in range(SLOTS) if self._slot < 0 else ():
+            try:
+                fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _lock_on(slot))
+            except OSError:
+                continue
+            self._slot = slot
+            break
+        return self._slot >= 0
+
+    def _has_owner(self, slot: int) -> bool:
+        """A letter whose sender is gone is not sent for it: nobody would know when."""
+        held = fcntl.fcntl(self._descriptor, fcntl.F_OFD_GETLK, _lock_on(slot))
+        return bool(_FLOCK.unpack(held)[0] != fcntl.F_UNLCK)
+
+    def _write(self, slot: int, body: bytes) -> None:
+        at = _SLOTS_AT + slot * SIZE
+        self._memory[at : at + _HEAD.size + len(body)] = _HEAD.pack(len(body), crc32(body)) + body
+
+    def _read(self, slot: int) -> bytes | None:
+        at = _SLOTS_AT + slot * SIZE
+        length, checksum = _HEAD.unpack_from(self._memory, at)
+        body = self._memory[at + _HEAD.size : at + _HEAD.size + min(length, SIZE - _HEAD.size)]
+        return body if crc32(body) == checksum else None
+
+
+class NoTray:
+    """Where nobody can be woken, or the disk has no place for a tray: everyone comes in person."""
+
+    def take(self) -> list[tuple[int, bytes]]:
+        return []
+
+    def choose(self) -> int:
+        return -1
+
+    def wake(self, slot: int) -> None:
+        pass
+
+    def reply(self, slot: int, answer: bytes | None) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def open_tray(descriptor: int) -> Tray | NoTray:
+    """The tray in this lock file. Called under the lock."""
+    if not has_futex() or not hasattr(fcntl, "F_OFD_SETLK") or not _make_room(descriptor):
+        return NoTray()
+    return Tray(descriptor)
+
+
+def _lock_on(slot: int) -> bytes:
+    return _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _OWNERS_AT + slot, 1, 0)
+
+
+def _make_room(descriptor: int) -> bool:
+    """Written, not only reserved: touching a hole on a full disk would kill the process."""
+    try:
+        size = os.lseek(descriptor, 0, os.SEEK_END)
+        return size >= _END or os.pwrite(descriptor, bytes(_END - size), size) == _END - size
+    except OSError:
+        return False

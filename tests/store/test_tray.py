@@ -1,0 +1,355 @@
+"""Letters that whoever is in the room takes along for those who wait: each is posted once, and told once safe."""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import PostroomError, QuotaFull, StoreFailing
+from postroom.model.delivery import State
+from postroom.model.query import Query
+from postroom.store.base import Post, Posted
+from postroom.store.sqlite import committing, ground, parcels, tray
+from postroom.store.sqlite.committing import Committed, make_safe
+from postroom.store.sqlite.store import SqliteStore
+from postroom.store.sqlite.tray import CALLED, SIZE, TAKEN, WAITING, NoTray, Tray
+from tests.letters import ids, letter, post
+from tests.store.helpers import opened
+
+SOON = 20.0
+
+
+@pytest.fixture
+def carrier(tmp_path: Path) -> Iterator[SqliteStore]:
+    with opened(tmp_path / "room.db") as store:
+        yield store
+
+
+class Sender:
+    """Somebody who sends while the room is held, and what it is told."""
+
+    def __init__(self, path: Path, write: Post) -> None:
+        self._path, self._write = path, write
+        self.posted: Sequence[Posted] = ()
+        self.error: Exception | None = None
+        self._is_there, self._may_send = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._send)
+        self._thread.start()
+        assert self._is_there.wait(SOON)
+
+    def send(self) -> None:
+        self._may_send.set()
+
+    def _send(self) -> None:
+        with opened(self._path) as store:
+            self._is_there.set()
+            self._may_send.wait(SOON)
+            try:
+                self.posted = store.commit([self._write])
+            except PostroomError as error:
+                self.error = error
+
+    def finish(self) -> Sequence[Posted]:
+        self._thread.join(SOON)
+        assert not self._thread.is_alive()
+        return self.posted
+
+    def is_told(self) -> bool:
+        return not self._thread.is_alive()
+
+
+def tray_of(store: SqliteStore) -> Tray:
+    held = store._here().lock.tray
+    assert isinstance(held, Tray)
+    return held
+
+
+def wait_until_laid(store: SqliteStore) -> None:
+    end = time.monotonic() + SOON
+    while not {WAITING, CALLED} & set(tray_of(store)._states.tolist()):
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def carry(store: SqliteStore, theirs: Post, *ours: Post) -> tuple[Sender, Committed]:
+    """Hold the room until somebody has laid its letter into the tray; then write, and leave."""
+    here, sender = store._here(), Sender(store.path, theirs)
+    with here.lock:
+        sender.send()
+        wait_until_laid(store)
+        here.mend()
+        return sender, committing._write(here, ours, durable=True)
+
+
+def inbox(store: SqliteStore, name: str = "bob") -> list[str]:
+    return ids(store, Query(mailbox=name, states=(State.UNREAD,), order="age"))
+
+
+def test_who_is_in_takes_along_the_letter_of_one_who_waits(carrier: SqliteStore) -> None:
+    sender, done = carry(carrier, post(letter("theirs")), post(letter("ours")))
+    assert done.must_sync
+    assert not sender.is_told()  # it is written, but not safe
+    make_safe(carrier._here(), done)
+    (posted,) = sender.finish()
+    assert (posted.message_id, posted.number, posted.repeated) == ("theirs", 2, False)
+    assert inbox(carrier) == ["ours", "theirs"]
+
+
+def test_one_who_only_looks_takes_letters_along_too(carrier: SqliteStore) -> None:
+    sender, done = carry(carrier, post(letter("theirs")))
+    make_safe(carrier._here(), done)
+    assert sender.finish()[0].number == 1
+    assert inbox(carrier) == ["theirs"]
+
+
+def test_what_is_not_known_of_a_recipient_is_told(carrier: SqliteStore) -> None:
+    sender, done = carry(carrier, post(letter("theirs", ["bob", "cleo"])))
+    make_safe(carrier._here(), done)
+    assert sender.finish()[0].unknown == ("bob", "cleo")
+
+
+def test_a_letter_whose_carrier_was_killed_is_there_once(
+    carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committing, "SLOW", 0.05)
+    sender, _never_answered = carry(carrier, post(letter("theirs")))
+    (posted,) = sender.finish()
+    assert (posted.message_id, posted.repeated) == ("theirs", False)
+    assert inbox(carrier) == ["theirs"]
+
+
+def test_a_letter_whose_carrier_was_killed_before_it_wrote_is_there_once(
+    carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committing, "SLOW", 0.05)
+    sender = Sender(carrier.path, post(letter("theirs")))
+    with carrier._here().lock:
+        sender.send()
+        wait_until_laid(carrier)
+        assert tray_of(carrier).take()
+    (posted,) = sender.finish()
+    assert (posted.number, posted.repeated) == (1, False)
+    assert inbox(carrier) == ["theirs"]
+
+
+def test_a_late_answer_to_an_earlier_letter_is_not_believed(
+    carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committing, "SLOW", 0.05)
+    other, _ticket = parcels.pack(post(letter("other")), durable=True)
+    late = parcels.unpack(other).answer(Posted(message_id="other", number=9))
+    sender = Sender(carrier.path, post(letter("theirs")))
+    with carrier._here().lock:
+        sender.send()
+        wait_until_laid(carrier)
+        ((slot, _),) = tray_of(carrier).take()
+        tray_of(carrier).reply(slot, late)
+    (posted,) = sender.finish()
+    assert posted.message_id == "theirs"
+    assert inbox(carrier) == ["theirs"]
+
+
+def test_a_refusal_is_heard_by_its_own_writer_and_stops_nobody(carrier: SqliteStore) -> None:
+    carrier.commit([post(letter("first"))])
+    full = post(letter("theirs"), quota=1)
+    sender, done = carry(carrier, full, post(letter("ours", ["cleo"])))
+    make_safe(carrier._here(), done)
+    assert sender.finish() == ()
+    assert isinstance(sender.error, QuotaFull)
+    assert inbox(carrier) == ["first"]
+    assert inbox(carrier, "cleo") == ["ours"]
+
+
+def test_when_the_carrier_is_refused_the_others_come_in_person(carrier: SqliteStore) -> None:
+    here = carrier._here()
+    carrier.commit([post(letter("first"))])
+    sender = Sender(carrier.path, post(letter("theirs")))
+    with here.lock:
+        sender.send()
+        wait_until_laid(carrier)
+        with pytest.raises(QuotaFull):
+            committing._write(here, [post(letter("ours"), quota=1)], durable=True)
+    assert sender.finish()[0].message_id == "theirs"
+    assert inbox(carrier) == ["first", "theirs"]
+
+
+def test_when_the_disk_fails_the_carrier_nobody_is_told_a_lie(
+    carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    sender, done = carry(carrier, post(letter("theirs")), post(letter("ours")))
+    with monkeypatch.context() as broken:
+        broken.setattr("postroom.store.sqlite.wal.sync_file", fail)
+        with pytest.raises(StoreFailing):
+            make_safe(carrier._here(), done)
+    (posted,) = sender.finish()  # it came in person, and made the log whole first
+    assert posted.message_id == "theirs"
+    assert not carrier._here().lock.warned
+    assert sorted(inbox(carrier)) == ["ours", "theirs"]
+
+
+def test_a_letter_whose_sender_is_gone_is_not_sent_for_it(carrier: SqliteStore) -> None:
+    """Its process was killed: nobody would know when the letter comes, be it after a week."""
+    parcel, _ticket = parcels.pack(post(letter("theirs")), durable=True)
+    descriptor = os.open(f"{carrier.path}.lock", os.O_RDWR)
+    gone = Tray(descriptor)
+    assert gone.lay(parcel)
+    gone.close()
+    os.close(descriptor)
+    carrier.commit([post(letter("ours"))])
+    assert inbox(carrier) == ["ours"]
+
+
+def test_what_another_version_laid_out_is_turned_back(carrier: SqliteStore) -> None:
+    descriptor = os.open(f"{carrier.path}.lock", os.O_RDWR)
+    other = Tray(descriptor)
+    assert other.lay(b"\x91\x02")
+    carrier.commit([post(letter("ours"))])
+    assert other.look() == tray.TURNED_BACK
+    assert inbox(carrier) == ["ours"]
+    other.close()
+    os.close(descriptor)
+
+
+def test_half_a_parcel_is_left_where_it_is(carrier: SqliteStore) -> None:
+    descriptor = os.open(f"{carrier.path}.lock", os.O_RDWR)
+    other = Tray(descriptor)
+    assert other.lay(b"whole")
+    other._memory[tray._SLOTS_AT + 8] = 0
+    carrier.commit([post(letter("ours"))])
+    assert other.look() in {WAITING, CALLED}
+    other.close()
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("body", ["x" * SIZE, "x"])
+def test_large_and_small_letters_arrive(carrier: SqliteStore, body: str) -> None:
+    here = carrier._here()
+    sender = Sender(carrier.path, post(letter("theirs", subject=body)))
+    with here.lock:
+        sender.send()
+        time.sleep(0.05)
+    assert sender.finish()[0].message_id == "theirs"
+
+
+def test_one_who_finds_no_place_in_the_tray_waits_its_turn(
+    carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tray, "SLOTS", 0)
+    sender = Sender(carrier.path, post(letter("theirs")))
+    with carrier._here().lock:
+        sender.send()
+        time.sleep(0.05)
+    assert sender.finish()[0].message_id == "theirs"
+
+
+def test_each_owns_another_slot(carrier: SqliteStore) -> None:
+    descriptors = [os.open(f"{carrier.path}.lock", os.O_RDWR) for _ in range(tray.SLOTS + 1)]
+    trays = [Tray(descriptor) for descriptor in descriptors]
+    assert [one.lay(b"x") for one in trays] == [True] * tray.SLOTS + [False]
+    assert sorted(one._slot for one in trays) == [-1, *range(tray.SLOTS)]
+    for one, descriptor in zip(trays, descriptors, strict=True):
+        one.close()
+        os.close(descriptor)
+
+
+def test_who_leaves_calls_one_after_the_other(carrier: SqliteStore) -> None:
+    descriptors = [os.open(f"{carrier.path}.lock", os.O_RDWR) for _ in range(3)]
+    trays = [Tray(descriptor) for descriptor in descriptors]
+    assert tray_of(carrier).choose() == -1
+    assert all(one.lay(b"x") for one in trays)
+    assert [tray_of(carrier).choose() for _ in range(4)] == [0, 1, 2, 0]
+    assert [one.look() for one in trays] == [WAITING, CALLED, CALLED]  # each call can be told from the last
+    for one, descriptor in zip(trays, descriptors, strict=True):
+        one.close()
+        os.close(descriptor)
+
+
+def test_without_futexes_there_is_no_tray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "s390x")
+    with opened(tmp_path / "room.db") as store:
+        assert isinstance(store._here().lock.tray, NoTray)
+        sender = Sender(store.path, post(letter("theirs")))
+        with store._here().lock:
+            sender.send()
+            time.sleep(0.05)
+        assert sender.finish()[0].message_id == "theirs"
+
+
+def test_on_a_disk_that_takes_nothing_there_is_no_tray(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    path.touch()
+    readable = os.open(path, os.O_RDONLY)
+    assert isinstance(tray.open_tray(readable), NoTray)
+    os.close(readable)
+
+
+def test_an_interrupted_sender_takes_its_letter_back(
+    carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with opened(carrier.path) as other, carrier._here().lock:
+        monkeypatch.setattr(tray.Tray, "wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            other.commit([post(letter("theirs"))])
+        assert tray_of(carrier).take() == []
+
+
+# -- the planted bugs: what these tests look for can be seen
+
+
+def test_a_carrier_that_answers_before_it_is_safe_would_be_seen(
+    carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    sync, reply = ground.sync_file, Tray.reply
+
+    def noted_sync(descriptor: int) -> None:
+        order.append("sync")
+        sync(descriptor)
+
+    def noted_reply(self: Tray, slot: int, answer: bytes | None) -> None:
+        order.append("answer")
+        reply(self, slot, answer)
+
+    monkeypatch.setattr("postroom.store.sqlite.wal.sync_file", noted_sync)
+    monkeypatch.setattr(Tray, "reply", noted_reply)
+    sender, done = carry(carrier, post(letter("theirs")))
+    make_safe(carrier._here(), done)
+    sender.finish()
+    assert order[-2:] == ["sync", "answer"]
+
+
+def test_a_carrier_that_only_says_it_wrote_is_found_out(
+    carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def boast(_writing: object, parcels: Sequence[tuple[int, parcels.Parcel]]) -> list[tuple[int, bytes]]:
+        return [(slot, parcel.answer(Posted(message_id="theirs", number=1))) for slot, parcel in parcels]
+
+    monkeypatch.setattr(committing, "_carry", boast)
+    sender, done = carry(carrier, post(letter("theirs")))
+    make_safe(carrier._here(), done)
+    assert sender.finish()
+    assert inbox(carrier) == []  # what every test above would have seen
+
+
+def test_a_slot_taken_and_never_answered_is_not_carried_again(carrier: SqliteStore) -> None:
+    descriptor = os.open(f"{carrier.path}.lock", os.O_RDWR)
+    other = Tray(descriptor)
+    parcel, _ticket = parcels.pack(post(letter("theirs")), durable=True)
+    assert other.lay(parcel)
+    assert tray_of(carrier).take()
+    assert other.look() == TAKEN
+    assert tray_of(carrier).take() == []
+    other.close()
+    os.close(descriptor)
