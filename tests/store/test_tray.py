@@ -1,4 +1,4 @@
-"""Letters that whoever is in the room takes along for those who wait: each is posted once, and told once safe."""
+"""What whoever is in the room takes along for those who wait: each is written once, and told once it is safe."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from postroom.errors import PostroomError, QuotaFull, StoreFailing
+import postroom
+from postroom.errors import PostroomError, QuotaFull, StaleRevision, StoreFailing
+from postroom.model import delivery as moves
 from postroom.model.delivery import State
 from postroom.model.query import Query
-from postroom.store.base import Post, Posted
+from postroom.store.base import Move, Post, Posted, Write
 from postroom.store.sqlite import committing, ground, parcels, tray
 from postroom.store.sqlite.committing import Committed, make_safe
 from postroom.store.sqlite.store import SqliteStore
 from postroom.store.sqlite.tray import CALLED, SIZE, TAKEN, WAITING, NoTray, Tray
-from tests.letters import ids, letter, post
+from tests.letters import NOW, ack, claim, held, ids, letter, post, send
 from tests.store.helpers import opened
 
 SOON = 20.0
@@ -34,7 +36,7 @@ def carrier(tmp_path: Path) -> Iterator[SqliteStore]:
 class Sender:
     """Somebody who sends while the room is held, and what it is told."""
 
-    def __init__(self, path: Path, write: Post) -> None:
+    def __init__(self, path: Path, write: Write) -> None:
         self._path, self._write = path, write
         self.posted: Sequence[Posted] = ()
         self.error: Exception | None = None
@@ -64,6 +66,12 @@ class Sender:
         return not self._thread.is_alive()
 
 
+def packed(write: Write) -> bytes:
+    made = parcels.pack([write], durable=True)
+    assert made is not None
+    return made[0]
+
+
 def tray_of(store: SqliteStore) -> Tray:
     held = store._here().lock.tray
     assert isinstance(held, Tray)
@@ -77,7 +85,7 @@ def wait_until_laid(store: SqliteStore) -> None:
         time.sleep(0.001)
 
 
-def carry(store: SqliteStore, theirs: Post, *ours: Post) -> tuple[Sender, Committed]:
+def carry(store: SqliteStore, theirs: Write, *ours: Post) -> tuple[Sender, Committed]:
     """Hold the room until somebody has laid its letter into the tray; then write, and leave."""
     here, sender = store._here(), Sender(store.path, theirs)
     with here.lock:
@@ -106,6 +114,76 @@ def test_one_who_only_looks_takes_letters_along_too(carrier: SqliteStore) -> Non
     make_safe(carrier._here(), done)
     assert sender.finish()[0].number == 1
     assert inbox(carrier) == ["theirs"]
+
+
+def acknowledged(store: SqliteStore) -> Move:
+    before = claim(store, send(store, "m1"))
+    return Move(before, moves.ack(before, NOW, archive=False), "ack")
+
+
+def test_an_acknowledgement_is_carried_too(carrier: SqliteStore) -> None:
+    sender, done = carry(carrier, acknowledged(carrier))
+    assert done.must_sync
+    make_safe(carrier._here(), done)
+    assert sender.finish() == ()
+    assert sender.error is None
+    assert held(carrier, "m1").state is State.DONE
+
+
+def test_an_acknowledgement_that_comes_too_late_is_refused_to_its_own_writer(carrier: SqliteStore) -> None:
+    theirs = acknowledged(carrier)
+    ack(carrier, held(carrier, "m1"))
+    sender, done = carry(carrier, theirs, post(letter("ours")))
+    make_safe(carrier._here(), done)
+    sender.finish()
+    assert isinstance(sender.error, StaleRevision)
+    assert inbox(carrier) == ["ours"]
+
+
+def test_an_acknowledgement_whose_carrier_was_killed_is_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committing, "SLOW", 0.05)
+    with postroom.open(tmp_path / "room.db") as room:
+        room.mailbox("ann").send("bob", "x")
+        work = room.mailbox("bob").claim()
+        assert work is not None
+        store = room._office.store
+        assert isinstance(store, SqliteStore)
+        is_there, may_ack = threading.Event(), threading.Event()
+
+        def ack_when_told() -> None:
+            store._here()
+            is_there.set()
+            may_ack.wait(SOON)
+            work.ack()
+
+        acking = threading.Thread(target=ack_when_told)
+        acking.start()
+        assert is_there.wait(SOON)
+        with store._here().lock:
+            may_ack.set()
+            wait_until_laid(store)
+            committing._write(store._here(), [], durable=True)  # and no answer
+        acking.join(SOON)
+        assert not acking.is_alive()
+        assert room.mailbox("bob").claim() is None
+        assert len(room.mailbox("bob").check()) == 0
+
+
+@pytest.mark.parametrize("action", ["claim", "retry", "release", "renew", "bury"])
+def test_what_must_not_be_said_twice_is_not_carried(carrier: SqliteStore, action: str) -> None:
+    before = send(carrier, "m1")
+    assert parcels.pack([Move(before, before, action)], durable=True) is None
+
+
+def test_a_long_batch_is_not_carried() -> None:
+    assert parcels.pack([post(letter(f"m{number}")) for number in range(4)], durable=True) is not None
+    assert parcels.pack([post(letter(f"m{number}")) for number in range(5)], durable=True) is None
+
+
+def test_a_letter_whose_recipient_must_be_chosen_is_not_carried() -> None:
+    assert parcels.pack([post(letter("m1"), routes=True)], durable=True) is None
 
 
 def test_what_is_not_known_of_a_recipient_is_told(carrier: SqliteStore) -> None:
@@ -142,8 +220,7 @@ def test_a_late_answer_to_an_earlier_letter_is_not_believed(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committing, "SLOW", 0.05)
-    other, _ticket = parcels.pack(post(letter("other")), durable=True)
-    late = parcels.unpack(other).answer(Posted(message_id="other", number=9))
+    late = parcels.unpack(packed(post(letter("other")))).answer([Posted(message_id="other", number=9)])
     sender = Sender(carrier.path, post(letter("theirs")))
     with carrier._here().lock:
         sender.send()
@@ -198,7 +275,7 @@ def test_when_the_disk_fails_the_carrier_nobody_is_told_a_lie(
 
 def test_a_letter_whose_sender_is_gone_is_not_sent_for_it(carrier: SqliteStore) -> None:
     """Its process was killed: nobody would know when the letter comes, be it after a week."""
-    parcel, _ticket = parcels.pack(post(letter("theirs")), durable=True)
+    parcel = packed(post(letter("theirs")))
     descriptor = os.open(f"{carrier.path}.lock", os.O_RDWR)
     gone = Tray(descriptor)
     assert gone.lay(parcel)
@@ -334,7 +411,7 @@ def test_a_carrier_that_only_says_it_wrote_is_found_out(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def boast(_writing: object, parcels: Sequence[tuple[int, parcels.Parcel]]) -> list[tuple[int, bytes]]:
-        return [(slot, parcel.answer(Posted(message_id="theirs", number=1))) for slot, parcel in parcels]
+        return [(slot, parcel.answer([Posted(message_id="theirs", number=1)])) for slot, parcel in parcels]
 
     monkeypatch.setattr(committing, "_carry", boast)
     sender, done = carry(carrier, post(letter("theirs")))
@@ -346,7 +423,7 @@ def test_a_carrier_that_only_says_it_wrote_is_found_out(
 def test_a_slot_taken_and_never_answered_is_not_carried_again(carrier: SqliteStore) -> None:
     descriptor = os.open(f"{carrier.path}.lock", os.O_RDWR)
     other = Tray(descriptor)
-    parcel, _ticket = parcels.pack(post(letter("theirs")), durable=True)
+    parcel = packed(post(letter("theirs")))
     assert other.lay(parcel)
     assert tray_of(carrier).take()
     assert other.look() == TAKEN

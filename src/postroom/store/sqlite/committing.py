@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import PostroomError
-from ..base import Plan, Post, Posted, Write, must_last
+from ..base import Plan, Posted, Write, must_last
 from .connection import Connection
 from .lock import WriterLock
 from .tray import ANSWERED, TAKEN, TURNED_BACK, NoTray, Tray
@@ -46,8 +46,8 @@ def commit(here: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -
         if not here.lock.take_at_once():
             laid = lay(here.lock.tray, writes, durable=durable)
             inside = here.lock.stand_in_line() if laid is None else laid.stand_in_line(here.lock)
-        if laid is not None and laid.posted and not callable(writes):
-            return Committed(writes, laid.posted)
+        if laid is not None and laid.posted is not None:
+            return Committed(laid.writes, laid.posted)
         here.mend()
         done = _write(here, writes, durable=durable)
         return done if laid is None else laid.corrected(done)
@@ -125,7 +125,7 @@ def _open(parcels: Sequence[tuple[int, bytes]]) -> list[tuple[int, Parcel]]:
 def _carry(writing: Writing, parcels: Sequence[tuple[int, Parcel]]) -> list[tuple[int, bytes]]:
     """The answers to those who laid them out, once all is safe."""
     try:
-        return [(slot, parcel.answer(writing.post(parcel.post()))) for slot, parcel in parcels]
+        return [(slot, parcel.answer(writing.apply(parcel.writes()))) for slot, parcel in parcels]
     except (PostroomError, apsw.Error) as refused:
         raise NotCarried from refused
 
@@ -139,23 +139,21 @@ def _turn_back(here: Connection, parcels: Sequence[tuple[int, bytes]]) -> None:
 
 
 def lay(tray: Tray | NoTray, writes: Sequence[Write] | Plan, *, durable: bool) -> Laid | None:
-    """Lay it into the tray, if it is a letter that others can carry, and if there is place for it."""
-    if isinstance(tray, NoTray) or callable(writes) or len(writes) != 1:
-        return None
-    (post,) = writes
-    if not isinstance(post, Post) or post.routes:
+    """Lay it into the tray, if it is something that others can carry, and if there is place for it."""
+    if isinstance(tray, NoTray) or callable(writes):
         return None
     from .parcels import pack  # noqa: PLC0415 - see above
 
-    parcel, ticket = pack(post, durable=durable)
-    return Laid(tray, ticket) if tray.lay(parcel) else None
+    packed = pack(writes, durable=durable)
+    return Laid(tray, writes, packed[1]) if packed is not None and tray.lay(packed[0]) else None
 
 
 class Laid:
-    """Our letter in the tray."""
+    """What we laid into the tray."""
 
-    def __init__(self, tray: Tray, ticket: bytes) -> None:
-        self.posted: tuple[Posted, ...] = ()
+    def __init__(self, tray: Tray, writes: Sequence[Write], ticket: bytes) -> None:
+        self.writes = writes
+        self.posted: tuple[Posted, ...] | None = None  # until it is answered
         self._tray = tray
         self._ticket = ticket
         self._was_taken = False
@@ -169,7 +167,7 @@ class Laid:
                 state = self._tray.look()
                 if state == ANSWERED and self._hear():
                     return False
-                if state in {ANSWERED, TURNED_BACK}:  # or answered, but to another letter
+                if state in {ANSWERED, TURNED_BACK}:  # or answered, but not to this
                     return lock.stand_in_line()
                 now = time.monotonic()
                 if state == TAKEN and not self._was_taken:
@@ -193,4 +191,4 @@ class Laid:
         answer = self._tray.answer()
         if answer is not None:
             self.posted = unpack_answer(answer, self._ticket)
-        return bool(self.posted)
+        return self.posted is not None

@@ -1,8 +1,13 @@
-"""A letter as it lies in the tray, and the answer to it. Loaded when somebody must wait for the first time."""
+"""What lies in the tray: letters and acknowledgements as a carrier needs them, and the answer to them.
+
+Only what may be said twice: if the carrier is killed, the owner says it again. Loaded when somebody must wait for
+the first time.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -11,15 +16,15 @@ from msgspec import Struct
 from ...errors import PostroomError
 from ...model.codec import decode_message, encode
 from ...model.delivery import Delivery
-from ..base import Post, Posted
+from ..base import Move, Post, Posted, Write, must_last
+
+_MOST = 4  # writes in one parcel; more are quicker in person
+_REPEATABLE = "ack"
 
 
-class Parcel(Struct, array_like=True, gc=False):
-    """All that a carrier needs. Change its shape's number whenever a carrier needs more."""
+class Enclosed(Struct, array_like=True, gc=False):
+    """A letter to be posted."""
 
-    shape: Literal[1]
-    ticket: bytes
-    durable: bool  # must it be synced before it is answered?
     encoded: bytes
     deliveries: tuple[Delivery, ...]
     copies: tuple[str, ...]
@@ -37,18 +42,35 @@ class Parcel(Struct, array_like=True, gc=False):
             admit=_come_yourself,
         )
 
-    def answer(self, posted: Posted) -> bytes:
-        return _pack(Answer(self.ticket, posted.message_id, posted.number, posted.repeated, posted.unknown))
+
+class Parcel(Struct, array_like=True, gc=False):
+    """All that a carrier needs. Change its shape's number whenever a carrier needs more."""
+
+    shape: Literal[1]
+    ticket: bytes
+    durable: bool  # must it be synced before it is answered?
+    letters: tuple[Enclosed, ...]
+    moves: tuple[Move, ...]
+
+    def writes(self) -> list[Write]:
+        return [*self.moves, *(letter.post() for letter in self.letters)]
+
+    def answer(self, posted: Sequence[Posted]) -> bytes:
+        return _pack(Answer(self.ticket, tuple([_said(one) for one in posted])))
+
+
+Said = tuple[str, int, bool, tuple[str, ...]]
 
 
 class Answer(Struct, array_like=True, gc=False):
-    """It was written. A refusal is never carried back: its writer comes and hears it."""
+    """It was written. A refusal is never carried back: the owner comes and hears it."""
 
     ticket: bytes
-    message_id: str
-    number: int
-    repeated: bool
-    unknown: tuple[str, ...]
+    posted: tuple[Said, ...]
+
+
+def _said(posted: Posted) -> Said:
+    return posted.message_id, posted.number, posted.repeated, posted.unknown
 
 
 def _come_yourself(_post: Post) -> Post:
@@ -60,23 +82,31 @@ _parcel = msgspec.msgpack.Decoder(Parcel).decode
 _answer = msgspec.msgpack.Decoder(Answer).decode
 
 
-def pack(post: Post, *, durable: bool) -> tuple[bytes, bytes]:
+def pack(writes: Sequence[Write], *, durable: bool) -> tuple[bytes, bytes] | None:
     """The parcel, and the ticket that its answer will bear: no two parcels have the same."""
-    ticket, encoded = os.urandom(12), post.encoded or encode(post.message)
-    parcel = Parcel(1, ticket, durable, encoded, post.deliveries, post.copies, post.quota, post.known_only)
-    return _pack(parcel), ticket
+    letters = tuple([_enclosed(write) for write in writes if isinstance(write, Post) and not write.routes])
+    moves = tuple([write for write in writes if isinstance(write, Move) and write.action == _REPEATABLE])
+    if len(letters) + len(moves) != len(writes) or len(writes) > _MOST:
+        return None
+    ticket = os.urandom(12)
+    return _pack(Parcel(1, ticket, durable and any(map(must_last, writes)), letters, moves)), ticket
+
+
+def _enclosed(post: Post) -> Enclosed:
+    encoded = post.encoded or encode(post.message)
+    return Enclosed(encoded, post.deliveries, post.copies, post.quota, post.known_only)
 
 
 def unpack(parcel: bytes) -> Parcel:
     return _parcel(parcel)
 
 
-def unpack_answer(answer: bytes, ticket: bytes) -> tuple[Posted, ...]:
-    """What became of the letter with this ticket; nothing if it was another's."""
+def unpack_answer(answer: bytes, ticket: bytes) -> tuple[Posted, ...] | None:
+    """What became of what bears this ticket; None if the answer is to something else."""
     try:
         said = _answer(answer)
     except msgspec.DecodeError:
-        return ()
+        return None
     if said.ticket != ticket:
-        return ()
-    return (Posted(message_id=said.message_id, number=said.number, repeated=said.repeated, unknown=said.unknown),)
+        return None
+    return tuple([Posted(message_id=id, number=n, repeated=r, unknown=u) for id, n, r, u in said.posted])

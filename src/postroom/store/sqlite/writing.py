@@ -97,7 +97,7 @@ class Writing:
                 self._move(moves)
                 moves = []
             if isinstance(write, Post):
-                posted.append(self.post(write))
+                posted.append(self._post(write))
             elif isinstance(write, Move):
                 moves.append(write)
             elif isinstance(write, Put):
@@ -121,7 +121,7 @@ class Writing:
 
     # -- letters
 
-    def post(self, post: Post) -> Posted:
+    def _post(self, post: Post) -> Posted:
         message = post.message
         earlier = self._earlier(message)
         if earlier is not None:
