@@ -72,7 +72,8 @@ class SqliteStore:
             raise translate(error, self.path) from error
         bells = self._grasp(rung_by(done.writes, done.posted))
         try:
-            make_safe(here, done)
+            if done.must_sync or done.carried:
+                make_safe(here, done)
             self._bells.ring(bells)
         finally:
             self._bells.let_go(bells)

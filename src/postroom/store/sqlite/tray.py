@@ -28,7 +28,8 @@ TAKEN = 3  # somebody is writing it, or has written it and is making it safe
 ANSWERED = 4  # safe
 TURNED_BACK = 5  # its owner must come in person
 
-_STATES_AT = 64  # in the lock file: a word each
+_LAID_AT = 60  # in the lock file, a word: did anybody lay something out since somebody last looked?
+_STATES_AT = 64  # then a word for each slot
 _SLOTS_AT = 4096
 _END = _SLOTS_AT + SLOTS * SIZE
 _HEAD = struct.Struct("<II")  # length and checksum
@@ -43,6 +44,7 @@ class Tray:
         self._descriptor = descriptor
         self._memory = mmap.mmap(descriptor, _END)
         self._states = memoryview(self._memory)[_STATES_AT : _STATES_AT + 4 * SLOTS].cast("I")
+        self._laid = memoryview(self._memory)[_LAID_AT:_STATES_AT].cast("I")
         self._futex = Futex(self._memory)
         self._slot = -1  # none yet: most never have to wait
         self._next = 0  # where to look first for who comes next
@@ -55,6 +57,7 @@ class Tray:
             return False
         self._write(self._slot, parcel)
         self._states[self._slot] = WAITING
+        self._laid[0] = 1
         return True
 
     def look(self) -> int:
@@ -76,11 +79,11 @@ class Tray:
 
     def take(self) -> list[tuple[int, bytes]]:
         """All that wait: slot and parcel. Every one of them must be replied to."""
-        states = self._states.tolist()
-        if WAITING not in states and CALLED not in states:
+        if not self._laid[0]:
             return []
+        self._laid[0] = 0  # before looking: what is laid out meanwhile is found by the next
         found = []
-        for slot, state in enumerate(states):
+        for slot, state in enumerate(self._states.tolist()):
             if state in {WAITING, CALLED} and self._has_owner(slot) and (parcel := self._read(slot)) is not None:
                 self._states[slot] = TAKEN
                 found.append((slot, parcel))
@@ -88,6 +91,8 @@ class Tray:
 
     def choose(self) -> int:
         """Who comes next, of those whose letter was not taken along; -1 if there is nobody."""
+        if not self._laid[0]:
+            return -1
         states: list[int] = self._states.tolist()
         if WAITING not in states and CALLED not in states:
             return -1
@@ -113,6 +118,7 @@ class Tray:
     def close(self) -> None:
         self._futex.close()
         self._states.release()
+        self._laid.release()
         self._memory.close()
 
     def _own_a_slot(self) -> bool:
