@@ -10,14 +10,10 @@ Any number of tasks may wait at once: they share one ear on the event loop and h
 from __future__ import annotations
 
 import asyncio
-import builtins
 import functools
-import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from . import room as sync
@@ -25,25 +21,30 @@ from .aio_errands import AsyncErrands
 from .aio_letter import AsyncBatch, AsyncLetter, AsyncWork
 from .aio_task import AsyncTask
 from .errors import BadStore
-from .letter import Batch
-from .mailbox import Fields, Filters, Mailbox, Wanted, When
-from .model.card import Agent
-from .model.change import Cursor
-from .model.handoff import Handoff
-from .model.message import Message
 from .model.names import check_agent
-from .model.stats import Tally
-from .model.thread import Conversation, Thread, Turn
-from .model.trace import Trace
-from .service.compose import Draft
 from .service.given import listed
-from .service.sending import Receipt
 from .service.waiting import check_timeout, seconds_to_sleep
-from .store.base import Store, Watch
 from .store.bells import POLL
 
 if TYPE_CHECKING:
+    import builtins
+    import os
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+    from types import TracebackType
     from typing import Unpack
+
+    from .letter import Batch
+    from .mailbox import Fields, Filters, Mailbox, Wanted, When
+    from .model.card import Agent
+    from .model.change import Cursor
+    from .model.handoff import Handoff
+    from .model.message import Message
+    from .model.stats import Tally
+    from .model.thread import Conversation, Thread, Turn
+    from .model.trace import Trace
+    from .service.compose import Draft
+    from .service.sending import Receipt
+    from .store.base import Store, Watch
 
 __all__ = ["AsyncBatch", "AsyncLetter", "AsyncMailbox", "AsyncRoom", "AsyncTask", "AsyncWork", "open"]
 

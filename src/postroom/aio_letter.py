@@ -6,21 +6,22 @@ Each holds the sync letter it stands for and runs its verbs in one of the room's
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from .letter import Batch, Letter, LetterView, Work
-from .model.change import Cursor
+from .letter import LetterView
 from .model.query import Found
-from .service.compose import Draft
-from .service.sending import Receipt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
     from typing import Unpack
 
     from .aio import AsyncRoom
+    from .letter import Batch, Letter, Work
     from .mailbox import Fields
+    from .model.change import Cursor
+    from .service.compose import Draft
+    from .service.sending import Receipt
 
 T = TypeVar("T")
 

@@ -10,12 +10,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import postroom
-from postroom.mailbox import Mailbox
 from postroom.settings import default_room
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from postroom.mailbox import Mailbox
 
 TEAM = "demo"
 PATIENCE = 30.0  # seconds an agent of the demo waits for mail

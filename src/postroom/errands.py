@@ -6,21 +6,21 @@ Decides nothing: calls the service.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import service
-from .service.authorize import Principal
 from .service.compose import check_fields
-from .service.office import Office
-from .service.sending import Receipt
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Unpack
 
     from .mailbox import Fields
     from .model.escalation import Escalation
     from .model.message import Message
+    from .service.authorize import Principal
+    from .service.office import Office
+    from .service.sending import Receipt
 
 
 class Errands:

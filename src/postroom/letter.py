@@ -6,27 +6,28 @@ They hold a letter and the mailbox it lies in, and decide nothing themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
 from .errors import LeaseLost
-from .model.change import Cursor
-from .model.delivery import Delivery, State
-from .model.message import Message, Priority, Recipient
-from .model.parts import Part
+from .model.delivery import State
 from .model.query import Found
-from .service.sending import Receipt
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+    from types import TracebackType
     from typing import Unpack
 
     from .mailbox import Fields, Mailbox
+    from .model.change import Cursor
+    from .model.delivery import Delivery
+    from .model.message import Message, Priority, Recipient
+    from .model.parts import Part
     from .service.compose import Draft
+    from .service.sending import Receipt
 
 
 class LetterView:

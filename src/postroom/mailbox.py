@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
@@ -12,25 +12,27 @@ from . import service
 from .errands import Errands
 from .errors import Invalid
 from .letter import Batch, Letter, Work
-from .model.change import Cursor
+from .model.message import Priority, TaskNote
 from .model.names import check_agent
 from .service.compose import Draft, check_fields
 from .service.given import check_count
 from .service.reading import NO_FILTER, Filter
-from .service.sending import Receipt
 from .service.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
     from typing import Unpack
 
     from .model.card import Agent
+    from .model.change import Cursor
     from .model.handoff import Handoff
-    from .model.message import Message, Priority, TaskNote
+    from .model.message import Message
     from .model.query import Found
     from .model.stats import Tally
     from .model.thread import Conversation, Thread, Turn
     from .model.trace import Trace
     from .room import Room
+    from .service.sending import Receipt
     from .task import Task
 
 When = datetime | timedelta | float

@@ -6,9 +6,8 @@ knows is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -16,6 +15,9 @@ from .errors import Invalid
 from .policy.limits import Limits, Seconds
 from .whereabouts import PREFIX, config_path, own_room, project_room
 from .whereabouts import environment as own_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Settings(Limits, frozen=True, kw_only=True):

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from .letter import Letter
-from .model.message import Message
-from .model.task import Standing, TaskState
-from .policy.admission import Judge
+from .model.task import TaskState
 from .service import task_moves, tasks, threads
-from .service.sending import Receipt
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from typing import Unpack
 
+    from .letter import Letter
     from .mailbox import Fields, Mailbox
+    from .model.message import Message
+    from .model.task import Standing
+    from .policy.admission import Judge
+    from .service.sending import Receipt
 
 
 class TaskView:

@@ -5,18 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from ..letter import Letter, Work
 from ..model.codec import encode, to_plain
-from ..model.delivery import Delivery
-from ..model.message import Message
 from ..service.present import harmless_json
-from ..service.sending import Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from ..letter import Letter, Work
+    from ..model.delivery import Delivery
+    from ..model.message import Message
+    from ..service.sending import Receipt
 
 SCHEMA = 1  # of every JSON document; grows when a field changes its meaning or goes
 

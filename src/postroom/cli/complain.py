@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..errors import PostroomError
 from ..whereabouts import variable
 from .exits import exit_code
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..errors import PostroomError
 
 
 def complain(error: PostroomError, words: Sequence[str]) -> int:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..clock import SystemClock
-from ..errors import BadStore, Invalid, PostroomError
+from ..errors import BadStore, Invalid
 from ..mailbox import Mailbox
 from ..model.names import check_agent
 from ..room import Room, chosen_settings
@@ -21,8 +19,15 @@ from ..whereabouts import variable
 from .answers import Screen
 from .exits import Misconfigured, NoInput, Usage
 from .light import Uninterrupted
-from .parse import Call, meant
+from .parse import meant
 from .width import columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ..errors import PostroomError
+    from .parse import Call
 
 T = TypeVar("T")
 

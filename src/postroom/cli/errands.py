@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .answers import Answer, Screen, plain_message
-from .context import Context
+from .answers import Answer, plain_message
 from .escape import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .answers import Screen
+    from .context import Context
 
 
 def run_unsend(context: Context) -> Answer:

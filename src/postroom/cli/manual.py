@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from textwrap import fill, wrap
+from typing import TYPE_CHECKING
 
 from .exits import MEANINGS
 from .table import FILE_OF, GROUPS, below, everywhere, row
-from .table.shape import Command, Option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .table.shape import Command, Option
 
 WIDEST = 92
 _SHORT = 24  # columns for the names of options

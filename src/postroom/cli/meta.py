@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from . import views
-from .answers import Answer, Screen
-from .context import Context
+from .answers import Answer
 from .exits import Usage
 from .manual import WIDEST, manual, overview
 from .parse import Call
 from .table import FILE_OF, GROUPS, HIDDEN, row
-from .table.shape import Command
+
+if TYPE_CHECKING:
+    from .answers import Screen
+    from .context import Context
+    from .table.shape import Command
 
 
 def explain(call: Call, screen: Screen) -> Answer:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
 from .light import Uninterrupted, load_msgspec
 
+TYPE_CHECKING = False
 load_msgspec()  # before anything else loads it
 
 from ..errors import PostroomError  # noqa: E402
-from .answers import Answer, Screen  # noqa: E402
+from .answers import Answer  # noqa: E402
 from .context import Context  # noqa: E402
-from .parse import Call  # noqa: E402
 from .table import FILE_OF  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .answers import Screen
+    from .parse import Call
 
 
 def run(call: Call) -> int:

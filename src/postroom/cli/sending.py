@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,13 +14,17 @@ from ..mailbox import draft
 from ..model.handoff import Handoff
 from ..model.parts import file, reference
 from ..model.values import read_json
-from ..service.compose import Draft
-from ..service.sending import Receipt
 from . import views
 from .answers import Answer, plain_receipt
-from .context import Context
 from .exits import Usage
 from .text import read_source, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..service.compose import Draft
+    from ..service.sending import Receipt
+    from .context import Context
 
 _SAME = ("cc", "bcc", "subject", "priority", "kind", "at", "expires", "data", "scope", "thread_tag", "task",
          "callback", "context", "metadata", "extra", "key", "in_reply_to")  # fmt: skip

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from ..errors import Invalid, TooLarge
 from ..whereabouts import variable
-from .context import Context
 from .exits import Abandoned, NoInput, Usage
+
+if TYPE_CHECKING:
+    from .context import Context
 
 STDIN = "-"
 

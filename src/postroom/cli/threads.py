@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..model.codec import to_plain
-from ..model.message import Message
 from . import views
 from .answers import Answer, plain_message
-from .context import Context
 from .exits import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.message import Message
+    from .context import Context
 
 
 def run_thread(context: Context) -> Answer:

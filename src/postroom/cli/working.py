@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import LeaseLost
-from ..letter import Letter
-from ..mailbox import Mailbox
-from ..service.sending import Receipt
 from ..whereabouts import variable
 from . import views
 from .answers import Answer, plain_move, plain_receipt, plain_work
-from .context import Context
 from .exits import NOTHING, Usage
 from .reading import filters_of
 from .text import STDIN, read_stdin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ..letter import Letter
+    from ..mailbox import Mailbox
+    from ..service.sending import Receipt
+    from .context import Context
 
 _HOLDERS_ALONE = "give the --token that claim showed, or wait until its lease ends"
 

@@ -5,16 +5,22 @@ Size and form of a letter are checked when it is composed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
-from typing import TypeAlias
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import DeadlinePassed, NotAllowed, PostroomError, QuotaFull, TooFast
+from ..errors import DeadlinePassed, NotAllowed, QuotaFull, TooFast
 from ..model.card import EVERYONE, Card
-from ..model.guard import Guard
 from ..model.message import Message, same_name
 from ..model.names import fold
-from ..model.task import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from ..errors import PostroomError
+    from ..model.guard import Guard
+    from ..model.task import Standing
 
 Judge: TypeAlias = Callable[[Card, Message], str | None]  # why an agent is not fit for a task; None: it is
 REQUIRED = "required_capabilities"  # where a task's metadata names what it takes

@@ -5,7 +5,7 @@ It looks and the letter is written with nobody in between, so two senders do not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -13,8 +13,8 @@ from ..errors import NotAllowed, QuotaFull, UnknownAgent
 from ..model.card import Card
 from ..model.codec import convert
 from ..model.delivery import State
-from ..model.guard import OPEN_DOOR, Guard, guard_from
-from ..model.message import Message, Recipient, is_any, same_name
+from ..model.guard import OPEN_DOOR, guard_from
+from ..model.message import Recipient, is_any, same_name
 from ..model.names import ANY, fold
 from ..model.query import Query
 from ..model.record import CARD, GUARD
@@ -22,10 +22,17 @@ from ..policy.admission import check_guard
 from ..policy.hops import without_letter
 from ..policy.presence import is_routable
 from ..policy.routing import Candidate, least_busy
-from ..store.base import FEW, Post
+from ..store.base import FEW
 from .directory import agent_of
 from .naming import moved, names_of, resident
-from .office import Office
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from ..model.guard import Guard
+    from ..model.message import Message
+    from ..store.base import Post
+    from .office import Office
 
 
 def addressed(office: Office, post: Post, *, ask: bool = True) -> Post:

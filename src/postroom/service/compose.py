@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,7 +14,6 @@ from ..model.message import (
     Message,
     Priority,
     Recipient,
-    RecipientKind,
     TaskNote,
     is_any,
     is_broadcast,
@@ -25,10 +23,18 @@ from ..model.parts import Part, check_part, text
 from ..model.task import check_state
 from ..model.thread import general_scope
 from ..model.values import check_json, check_label, check_line, check_object, check_text, check_time
-from ..policy.limits import Limits
 from .files import enclose
 from .given import listed, quoted
-from .office import POSTMASTER, Office
+from .office import POSTMASTER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..model.message import (
+        RecipientKind,
+    )
+    from ..policy.limits import Limits
+    from .office import Office
 
 LONGEST_SUBJECT = 1000
 MOST_TAGS = 256

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ..errors import Invalid, Resync
 from ..model.delivery import State
 from ..model.message import Priority
-from ..model.query import LetterQuery, Moment, Query
+from ..model.query import LetterQuery, Query
 from ..model.record import CARD
-from ..model.stats import AgentFlow, Flow, Settled, Stats, Tally, Traffic
-from .authorize import Principal, authorize
+from ..model.stats import AgentFlow, Flow, Stats, Tally, Traffic
+from .authorize import authorize
 from .moving import let_time_pass
-from .office import Office
 from .reading import check_spelling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from ..model.query import Moment
+    from ..model.stats import Settled
+    from .authorize import Principal
+    from .office import Office
 
 
 def room_stats(office: Office, caller: Principal) -> Stats:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid, TooLarge, UnknownMessage
 from ..model import delivery as moves
 from ..model.codec import digest
 from ..model.delivery import SETTLED, State
-from ..model.message import Message
 from ..model.names import check_id
 from ..model.query import Found, Query
 from ..model.record import FORGOTTEN, SPENT, Record, spent_key
-from ..store.base import Forget, Move, Put, Write
-from .authorize import Principal, authorize
+from ..store.base import Forget, Move, Put
+from .authorize import authorize
 from .given import check_limit
 from .moving import let_time_pass
 from .naming import check_not_moved
-from .office import Office
 from .taskbook import strike
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from ..model.message import Message
+    from ..store.base import Write
+    from .authorize import Principal
+    from .office import Office
 
 MOST = 10_000  # letters named in one call
 

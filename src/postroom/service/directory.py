@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -11,18 +10,24 @@ from ..errors import Invalid, NameTaken, UnknownAgent
 from ..model.card import EVERYONE, Agent, Beat, Card, Warmth
 from ..model.codec import convert, to_plain
 from ..model.names import check_agent, check_scope
-from ..model.query import Moment
-from ..model.record import BEAT, CARD, MEMBER, Record
+from ..model.record import BEAT, CARD, MEMBER
 from ..model.values import check_label, check_line, check_object, check_text
 from ..policy.presence import is_routable, presence
-from ..store.base import Write
-from .authorize import Principal, authorize
+from .authorize import authorize
 from .given import check_count, check_seconds, listed
 from .guarding import allow_only
 from .naming import check_not_moved
-from .office import Office
 from .records import find_record, put_record
 from .taskbook import active_tasks, all_active, task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ..model.query import Moment
+    from ..model.record import Record
+    from ..store.base import Write
+    from .authorize import Principal
+    from .office import Office
 
 
 def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Agent:

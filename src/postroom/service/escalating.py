@@ -6,10 +6,8 @@ answering an escalation answers everyone on it. Unanswered ones climb by the jan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -23,16 +21,24 @@ from ..model.names import check_agent, check_id, check_kind, fold
 from ..model.query import LetterQuery, Query
 from ..model.record import CLOSED_ESCALATION, OPEN_ESCALATION
 from ..policy.ladder import rungs_above, time_to_climb, urgency
-from ..store.base import Post, Write
 from .addressing import check_guard_at
-from .authorize import Principal, authorize
+from .authorize import authorize
 from .compose import Draft, pieces
 from .given import listed
 from .naming import names_of, resident
-from .office import POSTMASTER, Office
+from .office import POSTMASTER
 from .reading import check_spelling
 from .records import find_record, put_record
-from .sending import Receipt, commit_posts, marked, prepare
+from .sending import commit_posts, marked, prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from ..store.base import Post, Write
+    from .authorize import Principal
+    from .office import Office
+    from .sending import Receipt
 
 MARK = "Escalation:"
 

@@ -5,21 +5,30 @@ They are asked inside the commit of each letter (`sending`). A guard is there on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ..errors import Invalid, TooLarge
-from ..model.card import EVERYONE, Card
-from ..model.guard import OPEN_DOOR, Guard, guard_from, guard_value
+from ..model.card import EVERYONE
+from ..model.guard import OPEN_DOOR, guard_from, guard_value
 from ..model.message import same_name
 from ..model.names import check_agent, fold
-from ..model.record import GUARD, Record
-from ..store.base import Write
-from .authorize import Principal, authorize
+from ..model.record import GUARD
+from .authorize import authorize
 from .naming import check_not_moved, names_of, resident
-from .office import POSTMASTER, Office
+from .office import POSTMASTER
 from .records import find_record, put_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..model.card import Card
+    from ..model.guard import Guard
+    from ..model.record import Record
+    from ..store.base import Write
+    from .authorize import Principal
+    from .office import Office
 
 MOST = 10_000  # names blocked by one mailbox
 

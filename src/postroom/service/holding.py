@@ -5,26 +5,35 @@ The lease token is the only proof of holding. Whoever comes late, after the leas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ..errors import LeaseLost, StaleRevision, UnknownMessage
 from ..model import delivery as moves
 from ..model.delivery import Attempt, Delivery, Lease, State
-from ..model.query import Found, Moment, Query
+from ..model.query import Found, Query
 from ..model.values import check_label, check_line
 from ..policy.limits import LONGEST_LEASE
 from ..policy.retry import after_failure
 from ..policy.timers import has_lapsed
-from ..store.base import Move, Write
-from .authorize import Principal, authorize
+from ..store.base import Move
+from .authorize import authorize
 from .bouncing import bounce
-from .compose import Draft
 from .given import check_count, check_seconds
 from .moving import let_time_pass, move_found
-from .office import Office
-from .reading import NO_FILTER, Filter, check_spelling, narrow, received
-from .sending import Receipt, commit_posts, prepare_all
+from .reading import NO_FILTER, check_spelling, narrow, received
+from .sending import commit_posts, prepare_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.query import Moment
+    from ..store.base import Write
+    from .authorize import Principal
+    from .compose import Draft
+    from .office import Office
+    from .reading import Filter
+    from .sending import Receipt
 
 Settle = Callable[[Delivery], tuple[Delivery, str]]
 LONGEST_REASON = 2000

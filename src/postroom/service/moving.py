@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..errors import StaleRevision, UnknownMessage
 from ..model.delivery import Delivery
-from ..model.query import Found, Moment, Query
+from ..model.query import Found
 from ..policy.timers import catch_up
-from ..store.base import Move, Write
+from ..store.base import Move
 from .bouncing import bounce
-from .office import Office
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.query import Moment, Query
+    from ..store.base import Write
+    from .office import Office
 
 Step = Callable[[Delivery], Delivery]
 SLICE = 200  # deliveries moved in one commit when time has caught up with many

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,15 +13,21 @@ from ..model.change import Cursor
 from ..model.delivery import State
 from ..model.message import Priority
 from ..model.names import check_agent, check_id, check_kind, check_scope, fold
-from ..model.query import Found, Moment, Query
+from ..model.query import Query
 from ..model.values import check_label, check_time
-from .authorize import Principal, authorize
+from .authorize import authorize
 from .compose import check_priority
 from .given import check_count, check_limit, listed
 from .moving import SLICE, let_time_pass, move_found
 from .naming import moved, resident
-from .office import Office
 from .waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.query import Found, Moment
+    from .authorize import Principal
+    from .office import Office
 
 
 class Filter(Struct, frozen=True, kw_only=True):

@@ -5,10 +5,8 @@ Hops, trace, allow lists, quotas and pace are enforced here, on every path; no c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, ValidationError
 from msgspec.structs import asdict, replace
@@ -18,23 +16,31 @@ from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
 from ..model.escalation import ESCALATION
 from ..model.handoff import Handoff
-from ..model.message import Message, RecipientKind, is_any, is_broadcast
+from ..model.message import Message, is_any, is_broadcast
 from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
 from ..model.record import MEMBER, SPENT, spent_key
 from ..policy.admission import check_expiry, check_pace
 from ..policy.hops import relay
-from ..store.base import FEW, Plan, Post, Posted, Write
+from ..store.base import FEW, Post
 from .addressing import addressed, routed_by, routed_to, without_it
-from .authorize import Principal, authorize
+from .authorize import authorize
 from .compose import Draft, check_when, compose, pieces, seal
 from .dead import way_of
 from .given import listed
 from .naming import is_sent_by, names_of, resident, seen_by
-from .office import Office
 from .present import handoff_text
 from .reading import received
 from .taskbook import entered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from ..model.message import RecipientKind
+    from ..store.base import Plan, Posted, Write
+    from .authorize import Principal
+    from .office import Office
 
 
 class Receipt(Struct, frozen=True, gc=False, kw_only=True):

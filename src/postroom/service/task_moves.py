@@ -7,9 +7,8 @@ let in, and the table leaves no room for more letters than steps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,25 +17,33 @@ from ..errors import DeadlinePassed, IllegalMove, Invalid, NotAllowed, PostroomE
 from ..model import delivery as moves
 from ..model.card import Card
 from ..model.codec import convert
-from ..model.delivery import Delivery, Lease, State
+from ..model.delivery import Delivery, State
 from ..model.message import TaskNote
-from ..model.query import Moment
 from ..model.record import CARD
 from ..model.task import TASK_UPDATE, Standing, TaskState, check_answer, check_move, check_mover
 from ..model.values import check_text
-from ..policy.admission import Judge, check_admission, lacking, refusal
-from ..store.base import Move, Post, Posted, Write
+from ..policy.admission import check_admission, lacking, refusal
+from ..store.base import Move
 from .addressing import addressed, guard_at
-from .authorize import Principal, authorize
-from .compose import Draft
+from .authorize import authorize
 from .holding import check_holder
 from .moving import let_time_pass
 from .naming import names_of, resident, seen_by
-from .office import Office
 from .reading import check_spelling, received
 from .sending import Receipt, prepare, reply_draft
 from .taskbook import active_tasks, entered, task_of, was_sent
 from .tasks import check_own_fields, find
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..model.delivery import Lease
+    from ..model.query import Moment
+    from ..policy.admission import Judge
+    from ..store.base import Post, Posted, Write
+    from .authorize import Principal
+    from .compose import Draft
+    from .office import Office
 
 LONGEST_REASON = 2000
 OWN_FIELDS = ("kind", "task", "in_reply_to", "cc", "bcc", "at")  # a step is told to the other party alone, at once

@@ -6,21 +6,25 @@ this in the same commit. Both parties have their own page, so that whoever is no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..model.codec import convert, to_plain
 from ..model.delivery import UNSENT
-from ..model.message import Message
 from ..model.record import ACTIVE, DUE, FORGOTTEN, SESSION, SPENT, TASKS, Record, session_key, spent_key
 from ..model.task import TASK_UPDATE, Standing, TaskState, advance, open_task
-from ..store.base import Post, Put, Write
+from ..store.base import Post, Put
 from .naming import resident
-from .office import Office
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..model.message import Message
+    from ..store.base import Write
+    from .office import Office
 
 
 class Due(Struct, frozen=True):

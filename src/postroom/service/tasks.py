@@ -6,9 +6,7 @@ letter; nothing here looks at what a peer says of sessions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DeadlinePassed, Invalid, TooLarge, UnknownMessage
 from ..model.codec import encode
@@ -18,18 +16,28 @@ from ..model.message import TaskNote
 from ..model.names import check_id
 from ..model.query import Query
 from ..model.record import SESSION, Record, session_key
-from ..model.task import TASK, Standing, TaskState, check_state, open_task
+from ..model.task import TASK, TaskState, check_state, open_task
 from ..model.values import check_label, check_object, check_text
-from ..store.base import Put, Write
-from .authorize import Principal, authorize
+from ..store.base import Put
+from .authorize import authorize
 from .compose import Draft, check_fields, check_when
 from .given import check_count, listed, quoted
 from .moving import let_time_pass
 from .naming import is_sent_by, resident
-from .office import POSTMASTER, Office
+from .office import POSTMASTER
 from .reading import check_spelling, received
-from .sending import Receipt, commit_posts, known_letter, prepare
+from .sending import commit_posts, known_letter, prepare
 from .taskbook import session_of, task_of, tasks_of, was_sent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from ..model.task import Standing
+    from ..store.base import Write
+    from .authorize import Principal
+    from .office import Office
+    from .sending import Receipt
 
 LARGEST_SESSION = 65_536  # bytes, as JSON
 ROLES = {"any": {"giver", "receiver"}, "given": {"giver"}, "received": {"receiver"}}

@@ -6,10 +6,7 @@ It keeps what outlives nothing, and promises everything else the protocol promis
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -28,20 +25,34 @@ from ..errors import (
 )
 from ..model.change import Change, Cursor
 from ..model.codec import decode_message, digest, encode
-from ..model.delivery import OPEN, SETTLED, Delivery, State
-from ..model.health import Finding, Progress, note
-from ..model.message import Message, Priority
+from ..model.delivery import OPEN, SETTLED, State
+from ..model.health import note
+from ..model.message import Priority
 from ..model.names import fold
-from ..model.query import Found, LetterQuery, Moment, Query
-from ..model.record import CARD, FORGOTTEN, SPENT, Record, spent_key
-from ..model.search import SearchQuery
-from ..model.stats import Tally, Traffic
+from ..model.query import Found, LetterQuery
+from ..model.record import CARD, FORGOTTEN, SPENT, spent_key
+from ..model.stats import Traffic
 from ..model.thread import conversation_of
-from .base import Forget, Introduce, Letter, Move, Plan, Post, Posted, Put, Rename, Write, rung_by
-from .bells import HouseBells, HouseWatch
+from .base import Forget, Introduce, Letter, Move, Post, Posted, Put, rung_by
+from .bells import HouseBells
 from .counting import settled_since, tallies
 from .matching import SORT, by_arrival, fits, seconds_left, tells
 from .searching import answers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from ..model.delivery import Delivery
+    from ..model.health import Finding, Progress
+    from ..model.message import Message
+    from ..model.query import Moment, Query
+    from ..model.record import Record
+    from ..model.search import SearchQuery
+    from ..model.stats import Tally
+    from .base import Plan, Rename, Write
+    from .bells import HouseWatch
 
 K = TypeVar("K")
 V = TypeVar("V")

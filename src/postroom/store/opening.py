@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import BadStore
-from .base import Store
+
+if TYPE_CHECKING:
+    from .base import Store
 
 ADDRESS_RULE = "sqlite:/path/to/room.db, a path that ends in .db, or memory:"
 

@@ -6,19 +6,24 @@ Never shared between threads, never carried over a fork.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
-from ...errors import BadStore, Damaged, PostroomError, StoreBusy, StoreFailing
+from ...errors import BadStore, Damaged, StoreBusy, StoreFailing
 from . import ground
 from .index import Index
 from .lock import WriterLock
 from .schema import bring_up, version_of
 from .wal import REPLACED, Log
 from .writing import Names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...errors import PostroomError
 
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
 OLDEST_SQLITE = (3, 51, 3)  # before it, a write racing a checkpoint could lose committed data

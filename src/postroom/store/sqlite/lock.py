@@ -12,11 +12,14 @@ import os
 import time
 import weakref
 from contextlib import suppress
-from pathlib import Path
-from types import TracebackType
+from typing import TYPE_CHECKING
 
 from ...errors import StoreBusy
 from .turns import open_turns
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
 
 _PID_WIDTH = 20  # the holder's pid stands at the start of the file
 _WARNING_AT = _PID_WIDTH  # then one byte: "!" after a failed sync

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
 from ...errors import BadStore, Conflict, Damaged, PostroomError, SchemaTooNew, StoreBusy, StoreFailing
-from ...model.health import Progress
 from . import ground, holders
 from .backup import made_whole
 from .connection import translated
 from .lock import WriterLock
 from .patience import interruptible
 from .schema import APPLICATION, STEPS, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...model.health import Progress
 
 CHUNK = 16 * 1024 * 1024
 KEPT = ".before-restore"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-import apsw
+from typing import TYPE_CHECKING
 
 from ...errors import BadStore, SchemaTooNew
 from .ground import create, sync_path
+
+if TYPE_CHECKING:
+    import apsw
 
 APPLICATION = 0x506F7374  # "Post": marks a SQLite file as a room
 STEPS = tuple(sorted((Path(__file__).parent / "schema").glob("*.sql")))  # 0001.sql makes the first version

@@ -14,12 +14,13 @@ from ...errors import PostroomError
 from ..base import Letter
 from ..searching import answers
 from . import rows
-from .asking import SHOWN, Statement
-from .index import Index
+from .asking import SHOWN
 from .index_words import expression
 
 if TYPE_CHECKING:
     from ...model.search import SearchQuery
+    from .asking import Statement
+    from .index import Index
 
 LONG = 1000  # letters not in the index: with more, whoever sends or searches adds some
 FEW = 100  # with more, the janitor adds them

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,9 +15,8 @@ from ...errors import Resync, StoreFailing, Unreadable
 from ...model.change import Change, Cursor
 from ...model.message import Priority
 from ...model.names import fold
-from ...model.query import Found, LetterQuery, Moment, Query
 from ...model.record import Record
-from ..base import Letter, Plan, Posted, Watch, Write, must_last, rung_by
+from ..base import must_last, rung_by
 from ..bells import EVERYONE, MANY, DoorBells
 from . import asking, counting, ground, rows
 from .connection import Connection, translate, translated
@@ -27,9 +24,14 @@ from .searching import Lookout, Search, catch_up
 from .writing import BY_KEY, NEXT_NUMBER, Writing, quarantine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
     from ...model.health import Finding, Progress
+    from ...model.query import Found, LetterQuery, Moment, Query
     from ...model.search import SearchQuery
     from ...model.stats import Tally, Traffic
+    from ..base import Letter, Plan, Posted, Watch, Write
 
 T = TypeVar("T")
 RECORD = "SELECT key, revision, value FROM records WHERE kind = ? AND key = ?"

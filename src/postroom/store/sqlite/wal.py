@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
 from ...errors import StoreFailing
 from .ground import FileAt, sync_file, sync_path
-from .lock import WriterLock
+
+if TYPE_CHECKING:
+    from .lock import WriterLock
 
 PAGE = 4096
 FRAME = PAGE + 24
