@@ -24,7 +24,7 @@ from .errors import BadStore
 from .model.names import check_agent
 from .service.given import listed
 from .service.waiting import check_timeout, seconds_to_sleep
-from .store.bells import POLL
+from .store.ears import POLL
 
 if TYPE_CHECKING:
     import builtins

@@ -80,7 +80,8 @@ def restore(
 
 
 def _file(chosen: Settings) -> Path | None:
-    return file_of(chosen.store) if chosen.store else default_room()
+    file = file_of(chosen.store) if chosen.store else default_room()
+    return None if file is None else Path(file)
 
 
 def _refused(check: str, refused: PostroomError) -> Finding:

@@ -184,7 +184,7 @@ def finish(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 def fresh_room() -> postroom.Room:
     """The demo's own room; what is left of the last run is removed."""
-    path = default_room().with_name("demo.db")
+    path = Path(default_room()).with_name("demo.db")
     for old in path.parent.glob("demo.db*") if path.parent.is_dir() else ():
         if old.is_file():
             old.unlink()

@@ -14,10 +14,7 @@ from .errors import Invalid
 from .letter import Batch, Letter, Work
 from .model.message import Priority, TaskNote
 from .model.names import check_agent
-from .service.compose import Draft, check_fields
-from .service.given import check_count
 from .service.reading import NO_FILTER, Filter
-from .service.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -32,6 +29,7 @@ if TYPE_CHECKING:
     from .model.thread import Conversation, Thread, Turn
     from .model.trace import Trace
     from .room import Room
+    from .service.compose import Draft
     from .service.sending import Receipt
     from .task import Task
 
@@ -84,8 +82,8 @@ class Filters(Wanted, total=False):
 
 def draft(to: Any, body: Any = None, **fields: Unpack[Fields]) -> Draft:
     """A letter for `send_many` or `ack_and_send`; its values are checked when it is sent."""
-    check_fields(fields)
-    return Draft(to=to, body=body, **fields)
+    service.compose.check_fields(fields)
+    return service.compose.Draft(to=to, body=body, **fields)
 
 
 class Mailbox(Errands):
@@ -104,8 +102,8 @@ class Mailbox(Errands):
 
     def send(self, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
         """Send a letter to one or many. When this returns, it is on stable storage."""
-        check_fields(fields)
-        return self._send([Draft(sender=self.name, to=to, body=body, **fields)])[0]
+        service.compose.check_fields(fields)
+        return self._send([service.compose.Draft(sender=self.name, to=to, body=body, **fields)])[0]
 
     def send_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Send several letters in one commit: all or none."""
@@ -117,7 +115,7 @@ class Mailbox(Errands):
 
     def forward(self, id: str, /, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
         """Pass a letter on, after a word of one's own."""
-        check_fields(fields)
+        service.compose.check_fields(fields)
         return self._send(
             [service.sending.forward_draft(self._office, self._caller, self.name, id, to, body, **fields)]
         )[0]
@@ -126,12 +124,12 @@ class Mailbox(Errands):
         self, scope: str, /, body: Any = None, *, exclude: Sequence[str] = (), **fields: Unpack[Fields]
     ) -> Receipt:
         """One letter to everyone registered in a scope, except oneself and those left out."""
-        check_fields(fields)
+        service.compose.check_fields(fields)
         return self._send([service.sending.broadcast_draft(self.name, scope, body, exclude=exclude, **fields)])[0]
 
     def handoff(self, to: Any, handoff: Handoff, **fields: Unpack[Fields]) -> Receipt:
         """Hand work over, with all its context."""
-        check_fields(fields)
+        service.compose.check_fields(fields)
         return self._send([service.sending.handoff_draft(self.name, to, handoff, **fields)])[0]
 
     # -- reading
@@ -198,7 +196,7 @@ class Mailbox(Errands):
     def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
         """The unread mail as text for a prompt, within a budget of characters. Marks nothing as read."""
         found = service.reading.check(
-            self._office, self._caller, self.name, limit=check_count(most, "most"), peek=True
+            self._office, self._caller, self.name, limit=service.given.check_count(most, "most"), peek=True
         )
         total = sum(service.reading.counts(self._office, self._caller, self.name).values())
         messages = [f.message.seen_by(self.name) for f in found]
@@ -252,7 +250,7 @@ class Mailbox(Errands):
                 filter=as_filter(filters),
             )
 
-        found = wait_until(self._office, [self.name], timeout, take) or []
+        found = service.waiting.wait_until(self._office, [self.name], timeout, take) or []
         works = [Work(self, f) for f in found]
         if count is None:
             return works[0] if works else None
@@ -412,7 +410,7 @@ class Mailbox(Errands):
         if not isinstance(drafts, (list, tuple)):
             raise Invalid(f"must be a list of drafts, not {type(drafts).__name__}", field="drafts")
         for one in drafts:
-            if not isinstance(one, Draft):
+            if not isinstance(one, service.compose.Draft):
                 raise Invalid(f"must be a list of drafts, not of {type(one).__name__}", field="drafts")
         return [one.but(sender=self.name) for one in drafts]
 
@@ -420,7 +418,7 @@ class Mailbox(Errands):
         return service.sending.send(self._office, self._caller, drafts)
 
     def _reply_draft(self, id: str, /, body: Any, *, to_all: bool = False, **fields: Unpack[Fields]) -> Draft:
-        check_fields(fields)
+        service.compose.check_fields(fields)
         return service.sending.reply_draft(
             self._office, self._caller, self.name, id, body, to_all=to_all, **fields
         )

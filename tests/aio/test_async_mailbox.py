@@ -12,7 +12,7 @@ import pytest
 
 import postroom
 from postroom import aio
-from postroom.store import bells
+from postroom.store import ears
 
 STORES = ("memory", "sqlite")
 Scene = Callable[[aio.AsyncRoom], Coroutine[Any, Any, None]]
@@ -227,7 +227,7 @@ def test_threads_conversations_and_the_rest_are_awaited_too(play: Callable[[Scen
 
 
 def test_without_inotify_waiting_still_works(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(bells, "open_inotify", lambda: None)
+    monkeypatch.setattr(ears, "open_inotify", lambda: None)
 
     async def scene() -> None:
         async with aio.open(f"sqlite:{tmp_path}/room.db") as room, asyncio.timeout(10):

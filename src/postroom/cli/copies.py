@@ -58,7 +58,7 @@ def _place(context: Context, name: str) -> Path:
     if target.exists() and not target.is_file():
         raise CannotCreate(f"{name!a} is no plain file", field="FILE", hint="choose another name")
     room = file_of(context.settings.store)
-    if room is not None and belongs_to(room, target):
+    if room is not None and belongs_to(Path(room), target):
         raise CannotCreate(f"{name!a} is a file of the room itself", field="FILE", hint="choose another name")
     if os.path.lexists(target) and not context.get("force"):
         raise CannotCreate(f"{name!a} is there already", field="FILE", hint="--force replaces it")

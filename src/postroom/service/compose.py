@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from .. import service
 from ..errors import Invalid, TooLarge
 from ..model.codec import convert, encode, to_plain
 from ..model.message import (
@@ -23,7 +24,6 @@ from ..model.parts import Part, check_part, text
 from ..model.task import check_state
 from ..model.thread import general_scope
 from ..model.values import check_json, check_label, check_line, check_object, check_text, check_time
-from .files import enclose
 from .given import listed, quoted
 from .office import POSTMASTER
 
@@ -199,7 +199,7 @@ def _parts(office: Office, draft: Draft) -> tuple[Part, ...]:
     checked = [check_part(part, f"body[{i}]", limits.max_depth) for i, part in enumerate(given)]
     for i, part in enumerate(checked):
         if part.type == "file":
-            checked[i] = enclose(part, office.file_root, limits.max_message_bytes, f"body[{i}]")
+            checked[i] = service.files.enclose(part, office.file_root, limits.max_message_bytes, f"body[{i}]")
     return tuple(checked)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from .. import service
 from ..errors import Invalid, NameTaken, UnknownAgent
 from ..model.card import EVERYONE, Agent, Beat, Card, Warmth
 from ..model.codec import convert, to_plain
@@ -15,10 +16,8 @@ from ..model.values import check_label, check_line, check_object, check_text
 from ..policy.presence import is_routable, presence
 from .authorize import authorize
 from .given import check_count, check_seconds, listed
-from .guarding import allow_only
 from .naming import check_not_moved
 from .records import find_record, put_record
-from .taskbook import active_tasks, all_active, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +45,7 @@ def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Ag
         return [
             put_record(CARD, name, to_plain(card), held),
             *_memberships(office, name, card, held),
-            *allow_only(office, name, card),
+            *service.guarding.allow_only(office, name, card),
             put_record(BEAT, name, to_plain(_first_beat(moment)), find_record(office, BEAT, name), durable=False),
         ]
 
@@ -115,7 +114,7 @@ def agents(
     moment = office.now()
     cards = [convert(record.value, Card) for record in office.store.records(CARD)]
     beats = {record.key: convert(record.value, Beat) for record in office.store.records(BEAT)}
-    busy = all_active(office)
+    busy = service.taskbook.all_active(office)
     everyone = [_agent(office, card, beats.get(card.id), busy, moment) for card in cards]
     return [
         agent
@@ -128,7 +127,7 @@ def agents(
 
 def agent_of(office: Office, record: Record, moment: Moment) -> Agent:
     """The agent whose card this record is."""
-    busy = {record.key: active_tasks(office, record.key)}
+    busy = {record.key: service.taskbook.active_tasks(office, record.key)}
     return _agent(office, convert(record.value, Card), _last_beat(office, record.key), busy, moment)
 
 
@@ -144,7 +143,7 @@ def _agent(
 
 def _is_over(office: Office, name: str, task: str) -> bool:
     """Is this a task that the agent was given, and has finished? Then its last heartbeat is old news."""
-    known = task_of(office, name, task)
+    known = service.taskbook.task_of(office, name, task)
     return known is not None and known.is_final
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from .. import service
 from ..errors import Invalid, TooLarge
 from ..model.card import EVERYONE
 from ..model.guard import OPEN_DOOR, guard_from, guard_value
@@ -16,7 +17,6 @@ from ..model.message import same_name
 from ..model.names import check_agent, fold
 from ..model.record import GUARD
 from .authorize import authorize
-from .naming import check_not_moved, names_of, resident
 from .office import POSTMASTER
 from .records import find_record, put_record
 
@@ -58,7 +58,9 @@ def unblock(office: Office, caller: Principal, mailbox: str, name: str) -> list[
     freed = check_agent(name, "name")
 
     def remove(names: tuple[str, ...]) -> tuple[str, ...]:
-        meant = {fold(one) for one in (freed, *names_of(office, resident(office, freed)))}
+        meant = {
+            fold(one) for one in (freed, *service.naming.names_of(office, service.naming.resident(office, freed)))
+        }
         return tuple(held for held in names if fold(held) not in meant)
 
     return _change(office, mailbox, remove)
@@ -67,7 +69,7 @@ def unblock(office: Office, caller: Principal, mailbox: str, name: str) -> list[
 def blocked(office: Office, caller: Principal, mailbox: str) -> list[str]:
     """The names whose mail is refused here, in order."""
     authorize(caller, "block", mailbox)
-    check_not_moved(office, mailbox, "mailbox")
+    service.naming.check_not_moved(office, mailbox, "mailbox")
     return sorted(_guard(find_record(office, GUARD, mailbox)).block)
 
 
@@ -83,7 +85,7 @@ def _change(office: Office, mailbox: str, change: Callable[[tuple[str, ...]], tu
 
     def plan() -> Sequence[Write]:
         nonlocal after
-        check_not_moved(office, mailbox, "mailbox")
+        service.naming.check_not_moved(office, mailbox, "mailbox")
         held = find_record(office, GUARD, mailbox)
         guard = _guard(held)
         after = change(guard.block)

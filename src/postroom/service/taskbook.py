@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .. import service
 from ..model.codec import convert, to_plain
 from ..model.delivery import UNSENT
 from ..model.record import ACTIVE, DUE, FORGOTTEN, SESSION, SPENT, TASKS, Record, session_key, spent_key
 from ..model.task import TASK_UPDATE, Standing, TaskState, advance, open_task
 from ..store.base import Post, Put
-from .naming import resident
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -115,14 +115,14 @@ def take_back(office: Office, message: Message, now: datetime, *, seen: bool) ->
 def opened_by(office: Office, message: Message) -> Standing | None:
     """Where the task that this letter opened stands, whatever its parties are called by now."""
     opened = open_task(message)
-    return None if opened is None else task_of(office, resident(office, opened.giver), message.id)
+    return None if opened is None else task_of(office, service.naming.resident(office, opened.giver), message.id)
 
 
 def has_moved(office: Office, message: Message) -> bool:
     """Is this letter a step of a task? Then the other party goes by it."""
     if message.task is None or message.kind != TASK_UPDATE:
         return False
-    task = _task_above(Pages(office), replace(message, sender=resident(office, message.sender)))
+    task = _task_above(Pages(office), replace(message, sender=service.naming.resident(office, message.sender)))
     return task is not None and task.id == message.task.id
 
 
@@ -183,7 +183,7 @@ def was_sent(office: Office, message: Message) -> bool:
     """Will the store find that it has this letter already?"""
     store, key = office.store, message.key or message.id
     return (
-        store.sent(resident(office, message.sender), key) is not None
+        store.sent(service.naming.resident(office, message.sender), key) is not None
         or bool(store.records(FORGOTTEN, message.id))
         or bool(store.records(SPENT, spent_key(message.sender, key)))
     )

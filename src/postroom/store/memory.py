@@ -34,8 +34,8 @@ from ..model.record import CARD, FORGOTTEN, SPENT, spent_key
 from ..model.stats import Traffic
 from ..model.thread import conversation_of
 from .base import Forget, Introduce, Letter, Move, Post, Posted, Put, rung_by
-from .bells import HouseBells
 from .counting import settled_since, tallies
+from .house_bells import HouseBells
 from .matching import SORT, by_arrival, fits, seconds_left, tells
 from .searching import answers
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ..model.search import SearchQuery
     from ..model.stats import Tally
     from .base import Plan, Rename, Write
-    from .bells import HouseWatch
+    from .house_bells import HouseWatch
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -61,9 +61,10 @@ Check = Callable[[Visit], Iterator[Finding]]
 
 
 def examine_room(
-    here: Connection, path: Path, *, durable: bool, repair: bool, full: bool, progress: Progress
+    here: Connection, place: str, *, durable: bool, repair: bool, full: bool, progress: Progress
 ) -> Iterator[Finding]:
     """All checks of the store, one after the other."""
+    path = Path(place)
     done, total = 0, 1 + len(CHECKS) + _slices(here.database)
 
     def step() -> None:

@@ -15,14 +15,19 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...errors import StoreBusy
-from .turns import open_turns
+from .. import sqlite
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import TracebackType
+
+    from .ground import Place
+    from .turns import Pauses, Turns
 
 _PID_WIDTH = 20  # the holder's pid stands at the start of the file
 _WARNING_AT = _PID_WIDTH  # then one byte: "!" after a failed sync
+TURN_AT = 24  # then two words of `turns`: whose turn it is,
+_WAITING_AT = TURN_AT + 4  # and whether anybody waits for it
+SIZE = TURN_AT + 8
 
 
 _LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
@@ -31,9 +36,9 @@ _LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
 class WriterLock:
     """One descriptor; not for two threads at once."""
 
-    def __init__(self, path: Path, timeout: float) -> None:
+    def __init__(self, path: Place, timeout: float) -> None:
         self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        self._turns = open_turns(self._descriptor)
+        self._turns: Turns | Pauses | None = None  # where two met
         _LOCKS.add(self)
         self._timeout = timeout
         self.warned = False  # did a sync fail since the log was last made whole? Known once the lock is held
@@ -70,7 +75,10 @@ class WriterLock:
         except BaseException:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             raise
-        self._turns.tap()
+        if self._turns is not None:
+            self._turns.tap()
+        elif any(os.pread(self._descriptor, 4, _WAITING_AT)):
+            self._line().tap()
 
     def warn(self) -> None:
         os.pwrite(self._descriptor, b"!", _WARNING_AT)
@@ -80,22 +88,30 @@ class WriterLock:
 
     def close(self) -> None:
         if self._descriptor >= 0:  # once: by the second time the number may name a stranger's file
-            self._turns.close()
+            if self._turns is not None:
+                self._turns.close()
             os.close(self._descriptor)
             self._descriptor = -1
 
     def _stand_in_line(self) -> None:
         end = time.monotonic() + self._timeout
+        turns = self._line()
         while True:
-            turn = self._turns.read()
-            self._turns.expect()  # before the try: whoever has the lock then will tap; and others may wait behind
+            turn = turns.read()
+            turns.expect()  # before the try: whoever has the lock then will tap; and others may wait behind
             try:
                 return fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 left = end - time.monotonic()
             if left <= 0:
                 raise StoreBusy(self._complaint(), hint="try again; if it hangs, look at that process")
-            self._turns.wait(turn, left)
+            turns.wait(turn, left)
+
+    def _line(self) -> Turns | Pauses:
+        """Loaded by the first who must wait or be woken; most never meet anybody."""
+        if self._turns is None:
+            self._turns = sqlite.turns.open_turns(self._descriptor)
+        return self._turns
 
     def _complaint(self) -> str:
         holder = os.pread(self._descriptor, _PID_WIDTH, 0).decode("ascii", "replace").strip() or "unknown"

@@ -37,7 +37,7 @@ def put_back(
 ) -> tuple[int, Path | None]:
     """Make the room at `path` what `backup` holds. How many letters it has, and where the old room is kept."""
     letters = check_copy(backup)
-    path = ground.prepare(path)
+    path = Path(ground.prepare(path))
     if os.path.realpath(backup) == str(path):
         raise BadStore("the backup is the room itself", field="backup")
     if holders.is_open_here(path):

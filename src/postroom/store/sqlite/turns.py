@@ -9,16 +9,14 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import platform
-import random
 import sys
 import time
 from typing import Any
 
+from .lock import SIZE, TURN_AT
+
 SYSCALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98}  # futex(2), by machine
 _WAIT, _WAKE = 0, 1
-_AT = 24  # of the two words in the lock file: the turn, and whether anybody waits for it
-_SIZE = 32
 NAP = 0.005  # seconds after which a sleeper asks by itself
 SHORTEST, LONGEST = 0.00002, 0.0003  # seconds between two tries, where nobody can be tapped
 
@@ -30,7 +28,7 @@ class Pauses:
         return 0
 
     def wait(self, turn: int, seconds: float) -> None:  # noqa: ARG002 - there are no turns here
-        time.sleep(min(random.uniform(SHORTEST, LONGEST), seconds))
+        time.sleep(min(SHORTEST + (LONGEST - SHORTEST) * os.urandom(1)[0] / 255, seconds))
 
     def expect(self) -> None:
         pass
@@ -46,9 +44,9 @@ class Turns:
     """With futexes: the one who leaves wakes one who waits."""
 
     def __init__(self, descriptor: int, syscall: Any, number: int) -> None:
-        self._memory = mmap.mmap(descriptor, _SIZE)
-        self._turn = ctypes.c_uint32.from_buffer(self._memory, _AT)
-        self._waiting = ctypes.c_uint32.from_buffer(self._memory, _AT + 4)
+        self._memory = mmap.mmap(descriptor, SIZE)
+        self._turn = ctypes.c_uint32.from_buffer(self._memory, TURN_AT)
+        self._waiting = ctypes.c_uint32.from_buffer(self._memory, TURN_AT + 4)
         self._address = ctypes.addressof(self._turn)
         self._syscall = syscall
         self._number = number
@@ -84,7 +82,7 @@ class _Timespec(ctypes.Structure):
 
 def open_turns(descriptor: int) -> Turns | Pauses:
     """The turns kept in the lock file, or pauses where there can be none."""
-    number = SYSCALL.get(platform.machine()) if sys.platform == "linux" else None
+    number = SYSCALL.get(os.uname().machine) if sys.platform == "linux" else None
     if number is None or not _make_room(descriptor):
         return Pauses()
     syscall = ctypes.CDLL(None, use_errno=True).syscall
@@ -96,8 +94,8 @@ def open_turns(descriptor: int) -> Turns | Pauses:
 def _make_room(descriptor: int) -> bool:
     """Written, not only reserved: touching a hole on a full disk would kill the process."""
     try:
-        if len(os.pread(descriptor, _SIZE, 0)) < _SIZE:
-            os.pwrite(descriptor, bytes(_SIZE - _AT), _AT)
+        if len(os.pread(descriptor, SIZE, 0)) < SIZE:
+            os.pwrite(descriptor, bytes(SIZE - TURN_AT), TURN_AT)
     except OSError:
         return False
     return True

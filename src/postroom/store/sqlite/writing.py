@@ -19,8 +19,8 @@ from ...errors import (
 from ...model.codec import decode_message, digest, encode
 from ...model.names import fold
 from ...model.record import CARD, FORGOTTEN, GUARD, SPENT, spent_key
+from .. import sqlite
 from ..base import Forget, Introduce, Move, Post, Posted, Put
-from .renaming import rename
 from .rows import CHANGED, COLUMNS, STATE_NUMBER, delivery_row, letter_row
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Writing:
             elif isinstance(write, Introduce):
                 self._mailbox(write.mailbox, "mailbox", known=write.known)
             else:
-                rename(self._database, write)
+                sqlite.renaming.rename(self._database, write)
                 self._names.committed.pop(write.old, None)
         if moves:
             self._move(moves)
