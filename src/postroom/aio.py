@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
+    from .fields import Fields, Filters, Wanted, When
     from .letter import Batch
-    from .mailbox import Fields, Filters, Mailbox, Wanted, When
+    from .mailbox import Mailbox
     from .model.card import Agent
     from .model.change import Cursor
     from .model.handoff import Handoff

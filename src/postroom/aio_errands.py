@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from .aio import AsyncRoom
-    from .mailbox import Fields, Mailbox
+    from .fields import Fields
+    from .mailbox import Mailbox
     from .model.escalation import Escalation
     from .model.message import Message
     from .service.sending import Receipt

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from .aio import AsyncRoom
+    from .fields import Fields
     from .letter import Batch, Letter, Work
-    from .mailbox import Fields
     from .model.change import Cursor
     from .service.compose import Draft
     from .service.sending import Receipt

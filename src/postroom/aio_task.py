@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .aio import AsyncRoom
     from .aio_letter import AsyncLetter
-    from .mailbox import Fields
+    from .fields import Fields
     from .model.message import Message
     from .model.task import TaskState
     from .policy.admission import Judge

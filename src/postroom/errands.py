@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Unpack
 
-    from .mailbox import Fields
+    from .fields import Fields
     from .model.escalation import Escalation
     from .model.message import Message
     from .service.authorize import Principal

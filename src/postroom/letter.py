@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
-    from .mailbox import Fields, Mailbox
+    from .fields import Fields
+    from .mailbox import Mailbox
     from .model.change import Cursor
     from .model.delivery import Delivery
     from .model.message import Message, Priority, Recipient

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypedDict, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from . import service
 from .errands import Errands
 from .errors import Invalid
 from .letter import Batch, Letter, Work
-from .model.message import Priority, TaskNote
 from .model.names import check_agent
-from .service.reading import NO_FILTER, Filter
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Mapping, Sequence
     from typing import Unpack
 
+    from .fields import Fields, Filters, Wanted, When
     from .model.card import Agent
     from .model.change import Cursor
     from .model.handoff import Handoff
@@ -30,54 +27,9 @@ if TYPE_CHECKING:
     from .model.trace import Trace
     from .room import Room
     from .service.compose import Draft
+    from .service.reading import Filter
     from .service.sending import Receipt
     from .task import Task
-
-When = datetime | timedelta | float
-
-
-class Fields(TypedDict, total=False):
-    """What a letter may carry besides its recipient and body."""
-
-    cc: Any
-    bcc: Any
-    data: Any  # any JSON; becomes a data part
-    subject: str
-    kind: str
-    priority: Priority | str | int
-    scope: str
-    expires: When  # not offered after this
-    at: When  # not delivered before this
-    thread_tag: str
-    conversation_id: str
-    in_reply_to: str
-    task: TaskNote | dict[str, Any]
-    callback: dict[str, Any]
-    context: dict[str, Any]
-    attachments: Sequence[str]
-    tags: Sequence[str]
-    metadata: dict[str, Any]
-    key: str  # the same key again sends nothing twice
-    id: str  # only for a letter that has one already
-    extra: dict[str, Any]
-
-
-class Wanted(TypedDict, total=False):
-    """Which letters a reader waits for."""
-
-    kinds: str | Sequence[str]
-    min_priority: Priority | str | int
-    sender: str
-    thread: str
-    thread_tag: str
-    tag: str
-    scope: str
-
-
-class Filters(Wanted, total=False):
-    """Which letters are wanted."""
-
-    since: datetime  # written at or after this time
 
 
 def draft(to: Any, body: Any = None, **fields: Unpack[Fields]) -> Draft:
@@ -456,9 +408,9 @@ def _update(letters: Sequence[Letter], after: Sequence[Found]) -> None:
 def as_filter(filters: Mapping[str, Any]) -> Filter:
     """What a caller wants, not checked yet; a filter nobody knows is refused."""
     if not filters:
-        return NO_FILTER
-    unknown = set(filters) - set(Filter.__struct_fields__)
+        return service.reading.NO_FILTER
+    known = service.reading.Filter.__struct_fields__
+    unknown = filters.keys() - set(known)
     if unknown:
-        known = ", ".join(Filter.__struct_fields__)
-        raise Invalid("there is no such filter", field=min(unknown), hint=known)
-    return Filter(**filters)
+        raise Invalid("there is no such filter", field=min(unknown), hint=", ".join(known))
+    return service.reading.Filter(**filters)

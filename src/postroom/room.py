@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from .clock import Clock, Ids
-    from .mailbox import Wanted
+    from .fields import Wanted
     from .model.card import Agent
     from .model.change import Change, Cursor
     from .model.escalation import Escalation

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Unpack
 
+    from .fields import Fields
     from .letter import Letter
-    from .mailbox import Fields, Mailbox
+    from .mailbox import Mailbox
     from .model.message import Message
     from .model.task import Standing
     from .policy.admission import Judge

@@ -9,7 +9,8 @@ from msgspec.structs import asdict
 from ..model.codec import to_plain
 from ..model.escalation import ESCALATION
 from . import asking_views as views
-from .answers import Answer, plain_receipt
+from .answers import Answer
+from .plain import plain_receipt
 from .sending import content_of, fields_of
 from .tables import again
 from .views import HUMAN

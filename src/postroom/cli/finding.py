@@ -10,8 +10,9 @@ from ..clock import SystemClock
 from ..model.search import read_query
 from ..model.words import words
 from . import views
-from .answers import Answer, plain_message
+from .answers import Answer
 from .escape import ago
+from .plain import plain_message
 from .tables import hint, painted, table
 
 if TYPE_CHECKING:

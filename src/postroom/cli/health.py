@@ -14,8 +14,9 @@ from ..model.health import Level
 from ..room import chosen_settings
 from ..whereabouts import variable
 from . import care_views as views
-from .answers import Answer, plain_message, sayable
+from .answers import Answer, sayable
 from .exits import Misconfigured
+from .plain import plain_message
 from .progress import Progress
 
 if TYPE_CHECKING:

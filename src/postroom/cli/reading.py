@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UnknownMessage
 from ..model.message import same_name
 from . import views
-from .answers import Answer, plain_letter
+from .answers import Answer
 from .exits import NOTHING
+from .plain import plain_letter
 from .tables import again
 
 if TYPE_CHECKING:

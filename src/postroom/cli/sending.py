@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from .. import model
 from ..clock import SystemClock
 from ..errors import Invalid
 from ..mailbox import draft
-from ..model.handoff import Handoff
 from ..model.parts import file, reference
 from ..model.values import read_json
 from . import views
-from .answers import Answer, plain_receipt
+from .answers import Answer
 from .exits import Usage
+from .plain import plain_receipt
 from .text import read_source, text_of
 
 if TYPE_CHECKING:
@@ -99,12 +100,16 @@ def run_handoff(context: Context) -> Answer:
     elif "done" not in context.values:
         raise Usage("is missing", field="--done", hint="what was done; or the whole handoff by --from-file")
     try:
-        handoff = msgspec.convert(said, Handoff)
+        handoff = msgspec.convert(said, model.handoff.Handoff)
     except msgspec.ValidationError as broken:
         raise Invalid(str(broken), field="handoff", hint="say at least what was done: --done") from None
-    unknown = said.keys() - set(Handoff.__struct_fields__)
+    unknown = said.keys() - set(model.handoff.Handoff.__struct_fields__)
     if unknown:
-        raise Invalid("a handoff has no such field", field=min(unknown), hint=", ".join(Handoff.__struct_fields__))
+        raise Invalid(
+            "a handoff has no such field",
+            field=min(unknown),
+            hint=", ".join(model.handoff.Handoff.__struct_fields__),
+        )
     to, fields = context.get("to"), fields_of(context)
     return answer(context, context.act(lambda box: box.handoff(to, handoff, **fields)))
 

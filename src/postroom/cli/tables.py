@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from .escape import cell, cut, one_line, width
@@ -32,6 +31,8 @@ def hint(screen: Screen, command: str, what: str = "") -> str:
 
 def again(screen: Screen, command: str) -> str:
     """The caller and the room, as they were said: the next command needs them too."""
+    from shlex import quote  # noqa: PLC0415 - most have both in their environment
+
     said = (("--as", screen.caller), ("--room", screen.room))
     return "".join(
         f" {name} {quote(one_line(value))}" for name, value in said if value and f"{name} " not in command

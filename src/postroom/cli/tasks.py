@@ -11,8 +11,9 @@ from ..model.codec import encode, to_plain
 from ..model.task import MOVES
 from ..whereabouts import variable
 from . import task_views as views
-from .answers import Answer, plain_message, plain_receipt
+from .answers import Answer
 from .exits import Usage
+from .plain import plain_message, plain_receipt
 from .sending import content_of, fields_of
 
 if TYPE_CHECKING:

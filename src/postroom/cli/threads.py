@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from ..model.codec import to_plain
 from . import views
-from .answers import Answer, plain_message
+from .answers import Answer
 from .exits import Usage
+from .plain import plain_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

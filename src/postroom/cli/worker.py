@@ -11,8 +11,9 @@ from ..errors import LeaseLost, UnknownAgent
 from ..model.codec import encode
 from ..whereabouts import environment
 from . import views
-from .answers import Answer, plain_letter, plain_move, plain_receipt
+from .answers import Answer
 from .exits import NOTHING, Usage
+from .plain import plain_letter, plain_move, plain_receipt
 from .reading import FOR_EVER, filters_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from ..errors import LeaseLost
 from ..whereabouts import variable
 from . import views
-from .answers import Answer, plain_move, plain_receipt, plain_work
+from .answers import Answer
 from .exits import NOTHING, Usage
+from .plain import plain_move, plain_receipt, plain_work
 from .reading import filters_of
 from .text import STDIN, read_stdin
 

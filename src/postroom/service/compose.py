@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .. import service
+from .. import model, service
 from ..errors import Invalid, TooLarge
 from ..model.codec import convert, encode, to_plain
 from ..model.message import (
@@ -21,7 +21,6 @@ from ..model.message import (
 )
 from ..model.names import ANY, BROADCAST, check_agent, check_id, check_kind, check_scope, fold
 from ..model.parts import Part, check_part, text
-from ..model.task import check_state
 from ..model.thread import general_scope
 from ..model.values import check_json, check_label, check_line, check_object, check_text, check_time
 from .given import listed, quoted
@@ -167,7 +166,7 @@ def check_task(value: Any, depth: int) -> TaskNote:
     except (msgspec.ValidationError, TypeError) as broken:
         raise Invalid(str(broken), field="task", hint="id, state, deadline, reason") from None
     check_id(note.id, "task.id")
-    check_state(note.state, "task.state")
+    model.task.check_state(note.state, "task.state")
     if note.deadline is not None:
         check_time(note.deadline, "task.deadline")
     return note

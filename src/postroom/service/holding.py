@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..model.query import Moment
-    from ..store.base import Write
+    from ..store.base import Plan, Post, Write
     from .authorize import Principal
     from .compose import Draft
     from .office import Office
@@ -184,7 +184,7 @@ def _settle(
     have been done before.
     """
     authorize(caller, "settle", mailbox)
-    posts = service.sending.prepare_all(office, caller, drafts, moment.wall)
+    posts = service.sending.prepare_all(office, caller, drafts, moment.wall) if drafts else []
     after: list[Found] = []
     writes: list[Write] = []
 
@@ -194,12 +194,19 @@ def _settle(
         return [*writes, *posts]
 
     try:
-        receipts = service.sending.commit_posts(office, posts, plan(held))
+        receipts = _commit(office, posts, plan(held))
     except (StaleRevision, LeaseLost):  # what the holder knows may be old; the room's word and the token decide
-        receipts = service.sending.commit_posts(office, posts, lambda: plan(_current(office, mailbox, held)))
+        receipts = _commit(office, posts, lambda: plan(_current(office, mailbox, held)))
     if held and not writes and not posts:
         office.store.sync()  # it was settled before; now that is certain
     return after, receipts
+
+
+def _commit(office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
+    if posts:
+        return service.sending.commit_posts(office, posts, writes)
+    office.store.commit(writes)
+    return []
 
 
 def _moves(

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, ValidationError
 from msgspec.structs import asdict, replace
 
-from .. import policy, service
+from .. import model, policy, service
 from ..errors import Invalid, PostroomError, TooLarge, UnknownAgent
 from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
-from ..model.escalation import ESCALATION
-from ..model.handoff import Handoff
 from ..model.message import Message, is_any, is_broadcast
 from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
@@ -154,7 +152,7 @@ def reply_draft(
     letter = service.addressing.routed_to(office, known_letter(office, mailbox, id))
     # What escalated is answered to everyone it went past: that is how an answer comes back down.
     names = service.naming.names_of(office, mailbox)
-    to, cc = _answer_to(letter, names, to_all=to_all or letter.kind == ESCALATION)
+    to, cc = _answer_to(letter, names, to_all=to_all or letter.kind == model.escalation.ESCALATION)
     kept: dict[str, Any] = {
         "to": to,
         "cc": cc,
@@ -194,7 +192,7 @@ def broadcast_draft(mailbox: str, scope: Any, /, body: Any, **more: Any) -> Draf
     return Draft(sender=mailbox, to=BROADCAST + team, body=body, **(kept | more))
 
 
-def handoff_draft(mailbox: str, to: Any, handoff: Handoff, /, **more: Any) -> Draft:
+def handoff_draft(mailbox: str, to: Any, handoff: model.handoff.Handoff, /, **more: Any) -> Draft:
     """Work changes hands: the context as data, a body a model can read, the files it names attached."""
     handoff = _check_handoff(handoff)
     kept = {
@@ -207,11 +205,11 @@ def handoff_draft(mailbox: str, to: Any, handoff: Handoff, /, **more: Any) -> Dr
     return Draft(sender=mailbox, to=to, body=service.present.handoff_text(mailbox, handoff), **(kept | more))
 
 
-def _check_handoff(handoff: Any) -> Handoff:
-    if not isinstance(handoff, Handoff):
+def _check_handoff(handoff: Any) -> model.handoff.Handoff:
+    if not isinstance(handoff, model.handoff.Handoff):
         raise Invalid(f"must be a Handoff, not {type(handoff).__name__}", field="handoff")
     try:
-        return convert(to_plain(handoff), Handoff)
+        return convert(to_plain(handoff), model.handoff.Handoff)
     except (ValidationError, TypeError) as broken:
         raise Invalid(str(broken), field="handoff") from None
 

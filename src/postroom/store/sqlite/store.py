@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import apsw
 import msgspec
 
+from ... import model
 from ...errors import Resync, StoreFailing, Unreadable
-from ...model.change import Change, Cursor
 from ...model.message import Priority
 from ...model.names import fold
 from ...model.record import Record
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from ...model.change import Change, Cursor
     from ...model.health import Finding, Progress
     from ...model.query import Found, LetterQuery, Moment, Query
     from ...model.search import SearchQuery
@@ -253,11 +254,11 @@ class SqliteStore:
         if since.number < trimmed:
             raise Resync
         last = found[-1][0] if found else now.number
-        return [_change(row) for row in found], Cursor(now.store, now.epoch, last)
+        return [_change(row) for row in found], model.change.Cursor(now.store, now.epoch, last)
 
     def cursor(self) -> Cursor:
         name, epoch, following = self._ask(f"SELECT name, epoch, ({NEXT_NUMBER}) FROM room", [])[0]
-        return Cursor(name, epoch, following - 1)
+        return model.change.Cursor(name, epoch, following - 1)
 
     def renew_epoch(self) -> None:
         here = self._here()
@@ -363,7 +364,7 @@ def _change(row: rows.Row) -> Change:
     number, what, message_id, mailbox, state, kind, key = row
     if what == "forgot":
         message_id, key = key, None
-    return Change(
+    return model.change.Change(
         number=number,
         what=what,
         message_id=message_id,
