@@ -48,6 +48,15 @@ class AsyncLetter(LetterView):
     async def ack(self, *, archive: bool = True) -> None:
         await self._call(functools.partial(self._letter.ack, archive=archive))
 
+    async def ack_and_reply(
+        self, body: Any = None, *, to_all: bool = False, archive: bool = True, **fields: Unpack[Fields]
+    ) -> Receipt:
+        call = functools.partial(self._letter.ack_and_reply, body, to_all=to_all, archive=archive, **fields)
+        return await self._call(call)
+
+    async def ack_and_send(self, drafts: Sequence[Draft], *, archive: bool = True) -> list[Receipt]:
+        return await self._call(functools.partial(self._letter.ack_and_send, drafts, archive=archive))
+
     async def reject(self, reason: str) -> None:
         await self._call(functools.partial(self._letter.reject, reason))
 
@@ -71,15 +80,6 @@ class AsyncWork(AsyncLetter):
     @property
     def is_settled(self) -> bool:
         return self._work.is_settled
-
-    async def ack_and_reply(
-        self, body: Any = None, *, to_all: bool = False, archive: bool = True, **fields: Unpack[Fields]
-    ) -> Receipt:
-        call = functools.partial(self._work.ack_and_reply, body, to_all=to_all, archive=archive, **fields)
-        return await self._call(call)
-
-    async def ack_and_send(self, drafts: Sequence[Draft], *, archive: bool = True) -> list[Receipt]:
-        return await self._call(functools.partial(self._work.ack_and_send, drafts, archive=archive))
 
     async def fail(self, reason: str, *, retry: bool = True) -> None:
         await self._call(functools.partial(self._work.fail, reason, retry=retry))
@@ -113,6 +113,9 @@ class AsyncBatch(list[AsyncWork]):
 
     async def ack(self, *, archive: bool = True) -> None:
         await self._settle(functools.partial(self._batch.ack, archive=archive))
+
+    async def fail(self, reason: str, *, retry: bool = True) -> None:
+        await self._settle(functools.partial(self._batch.fail, reason, retry=retry))
 
     async def release(self) -> None:
         await self._settle(self._batch.release)

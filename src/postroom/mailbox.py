@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import time
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from . import service
 from .errands import Errands
 from .errors import Invalid
-from .letter import Batch, Letter, Work
+from .letter import Letter
 from .model.names import check_agent
+from .working import Working
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Unpack
 
     from .fields import Fields, Filters, Wanted, When
@@ -21,13 +20,11 @@ if TYPE_CHECKING:
     from .model.change import Cursor
     from .model.handoff import Handoff
     from .model.message import Message
-    from .model.query import Found
     from .model.stats import Tally
     from .model.thread import Conversation, Thread, Turn
     from .model.trace import Trace
     from .room import Room
     from .service.compose import Draft
-    from .service.reading import Filter
     from .service.sending import Receipt
     from .task import Task
 
@@ -38,7 +35,7 @@ def draft(to: Any, body: Any = None, **fields: Unpack[Fields]) -> Draft:
     return service.compose.Draft(to=to, body=body, **fields)
 
 
-class Mailbox(Errands):
+class Mailbox(Working, Errands):
     """One agent's mailbox in a room. Cheap to make; making one writes nothing."""
 
     def __init__(self, room: Room, name: str) -> None:
@@ -99,7 +96,7 @@ class Mailbox(Errands):
             self._office,
             self._caller,
             self.name,
-            filter=as_filter(filters),
+            filter=service.reading.as_filter(filters),
             limit=limit,
             unread_only=unread_only,
             peek=peek,
@@ -153,111 +150,6 @@ class Mailbox(Errands):
         total = sum(service.reading.counts(self._office, self._caller, self.name).values())
         messages = [f.message.seen_by(self.name) for f in found]
         return self.room.digest(messages, budget=budget, most=most, longest=longest, total=total)
-
-    # -- working
-
-    @overload
-    def claim(
-        self,
-        count: None = None,
-        *,
-        lease: float | None = None,
-        timeout: float = 0,
-        holder: str | None = None,
-        **filters: Unpack[Filters],
-    ) -> Work | None: ...
-    @overload
-    def claim(
-        self,
-        count: int,
-        *,
-        lease: float | None = None,
-        timeout: float = 0,
-        holder: str | None = None,
-        **filters: Unpack[Filters],
-    ) -> Batch: ...
-    def claim(
-        self,
-        count: int | None = None,
-        *,
-        lease: float | None = None,
-        timeout: float = 0,
-        holder: str | None = None,
-        **filters: Unpack[Filters],
-    ) -> Work | Batch | None:
-        """Take the most urgent letter under a lease: nobody else gets it meanwhile. None if there is none.
-
-        With a count: up to so many at once, as a Batch, which may be empty. With a timeout: wait for mail.
-        """
-        wanted = 1 if count is None else count
-
-        def take() -> list[Found]:
-            return service.holding.claim(
-                self._office,
-                self._caller,
-                self.name,
-                count=wanted,
-                lease=lease,
-                holder=f"{self.name} (process {os.getpid()})" if holder is None else holder,
-                filter=as_filter(filters),
-            )
-
-        found = service.waiting.wait_until(self._office, [self.name], timeout, take) or []
-        works = [Work(self, f) for f in found]
-        if count is None:
-            return works[0] if works else None
-        return Batch(self, works)
-
-    def work(
-        self,
-        *,
-        batch: int = 1,
-        lease: float | None = None,
-        timeout: float | None = None,
-        **filters: Unpack[Filters],
-    ) -> Generator[Work, None, None]:
-        """A worker loop: claims letters and hands them out, for ever, or until none came for `timeout` seconds.
-
-        Going on to the next letter acknowledges the last one. With a batch: all of it, in one commit, when it is
-        through, or when half the lease is over; then the rest is held for longer. Leaving the loop early, or by
-        an error, counts a failed try for the letter in hand, if it is not settled; those before it are done, and
-        those behind it go back.
-        """
-        wait = 3600.0 if timeout is None else timeout
-        while True:
-            claimed = self.claim(batch, lease=lease, timeout=wait, **filters)
-            if not claimed and timeout is not None:
-                return
-            held_since = time.monotonic()
-            for place, work in enumerate(claimed):
-                if time.monotonic() - held_since > (lease or self._office.limits.lease) / 2:
-                    claimed._hold_on(place, lease)
-                    held_since = time.monotonic()
-                try:
-                    yield work
-                except GeneratorExit:
-                    claimed._leave_at(place)
-                    raise
-            claimed.ack()
-
-    def held(self, id: str, token: str) -> Work:
-        """A letter that was claimed earlier, here or in another process, by its `work.delivery.lease.token`."""
-        return Work(self, service.holding.held(self._office, self._caller, self.name, id, token))
-
-    # -- dead letters
-
-    def dead(self, limit: int | None = None) -> list[Letter]:
-        """Dead letters, the oldest first; `delivery.reason` and `delivery.history` say why."""
-        found = service.dead.list_dead(self._office, self._caller, self.name, limit)
-        return [Letter(self, f) for f in found]
-
-    def revive(self, *ids: str) -> list[Letter]:
-        """Dead letters back into the inbox."""
-        return [Letter(self, f) for f in service.dead.revive(self._office, self._caller, self.name, ids)]
-
-    def purge(self, *ids: str) -> int:
-        """Delete dead letters for good; says how many went."""
-        return service.dead.purge_dead(self._office, self._caller, self.name, ids)
 
     # -- tasks
 
@@ -355,7 +247,7 @@ class Mailbox(Errands):
         """Say goodbye. Mail that comes meanwhile waits."""
         return service.directory.heartbeat(self._office, self._caller, self.name, leaving=True)
 
-    # -- for letters
+    # -- drafts
 
     def _own(self, drafts: Sequence[Draft]) -> list[Draft]:
         """Copies, signed by this mailbox: a draft may be sent again, and from elsewhere."""
@@ -374,43 +266,3 @@ class Mailbox(Errands):
         return service.sending.reply_draft(
             self._office, self._caller, self.name, id, body, to_all=to_all, **fields
         )
-
-    def _ack(self, letters: Sequence[Letter], *, archive: bool) -> None:
-        held = [letter._found for letter in letters]
-        _update(letters, service.holding.ack(self._office, self._caller, self.name, held, archive=archive))
-
-    def _ack_and_send(self, letters: Sequence[Letter], drafts: Sequence[Draft], *, archive: bool) -> list[Receipt]:
-        held = [letter._found for letter in letters]
-        after, receipts = service.holding.ack_and_send(
-            self._office, self._caller, self.name, held, self._own(drafts), archive=archive
-        )
-        _update(letters, after)
-        return receipts
-
-    def _fail(self, letters: Sequence[Letter], reason: str, *, retry: bool) -> None:
-        held = [letter._found for letter in letters]
-        _update(letters, service.holding.fail(self._office, self._caller, self.name, held, reason, retry=retry))
-
-    def _release(self, letters: Sequence[Letter]) -> None:
-        held = [letter._found for letter in letters]
-        _update(letters, service.holding.release(self._office, self._caller, self.name, held))
-
-    def _renew(self, letters: Sequence[Letter], lease: float | None) -> None:
-        held = [letter._found for letter in letters]
-        _update(letters, service.holding.renew(self._office, self._caller, self.name, held, lease))
-
-
-def _update(letters: Sequence[Letter], after: Sequence[Found]) -> None:
-    for letter, found in zip(letters, after, strict=True):
-        letter.delivery = found.delivery
-
-
-def as_filter(filters: Mapping[str, Any]) -> Filter:
-    """What a caller wants, not checked yet; a filter nobody knows is refused."""
-    if not filters:
-        return service.reading.NO_FILTER
-    known = service.reading.Filter.__struct_fields__
-    unknown = filters.keys() - set(known)
-    if unknown:
-        raise Invalid("there is no such filter", field=min(unknown), hint=", ".join(known))
-    return service.reading.Filter(**filters)

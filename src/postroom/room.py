@@ -18,7 +18,7 @@ from . import service
 from .clock import RandomIds, SystemClock
 from .errors import Invalid
 from .letter import Letter
-from .mailbox import Mailbox, as_filter
+from .mailbox import Mailbox
 from .model.names import check_agent
 from .service.authorize import OWNER, authorize
 from .service.given import check_count, listed
@@ -111,7 +111,7 @@ class Room:
         if not names:
             raise Invalid("nobody is named", field="mailboxes", hint="an agent's name, or a list of them")
         cursor = None if since is None else service.reading.check_cursor(since)
-        filter = as_filter(wanted)
+        filter = service.reading.as_filter(wanted)
         found = service.reading.wait(
             self._office, self._principal, names, timeout, since=cursor, peek=peek, filter=filter
         )

@@ -341,3 +341,30 @@ def test_a_claim_is_found_again_by_its_token(play: Callable[[Scene], None]) -> N
         assert await room.mailbox("bob").check(unread_only=False) == []
 
     play(scene)
+
+
+def test_any_number_of_letters_is_settled_in_one_commit(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        ann, bob = room.mailbox("ann"), room.mailbox("bob")
+        await ann.send_many([postroom.draft("bob", str(n)) for n in range(7)])
+        first, second, *works = await bob.claim(7, lease=60)
+        await bob.renew(works, 600)
+        await bob.release(works[:1])
+        await bob.fail(works[1:2], "not now")
+        await bob.reject(works[2:3], "never")
+        await bob.ack(works[3:4])
+        receipts = await bob.ack_and_send([first, second], [postroom.draft("ann", "done")])
+        assert [len(receipts), *(work.state for work in (first, second, *works))] == [
+            1, "done", "done", "unread", "unread", "dead", "done", "claimed",
+        ]  # fmt: skip
+        for nothing in (None, "m-1", ["m-1"]):
+            with pytest.raises(postroom.Invalid):
+                await bob.ack(nothing)  # type: ignore[arg-type] # anything may come
+        batch = await bob.claim(1)
+        await batch.fail("broken", retry=False)
+        assert [work.state for work in batch] == ["dead"]
+        letter = await bob.read((await ann.send("bob", "?")).id)
+        await letter.ack_and_reply("!")
+        assert letter.state is postroom.State.DONE
+
+    play(scene)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
 from ..whereabouts import variable
 from .exits import exit_code
 
+TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from ..errors import PostroomError
 

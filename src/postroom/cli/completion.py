@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ..errors import PostroomError
 from ..whereabouts import environment, own_room, project_room, variable
 from .table import FILE_OF, HIDDEN, below, everywhere, row
 
+TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 

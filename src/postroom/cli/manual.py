@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from textwrap import fill, wrap
-from typing import TYPE_CHECKING
 
 from .exits import MEANINGS
 from .table import FILE_OF, GROUPS, below, everywhere, row
 
+TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -75,8 +75,7 @@ def run_reply(context: Context) -> Answer:
     box = context.mailbox
     if not context.get("done"):
         return answer(context, box.reply(id, body, to_all=to_all, **fields))
-    reply = box._reply_draft(id, body, to_all=to_all, **fields)  # noqa: SLF001 - the ack and the answer in one commit
-    return answer(context, box._ack_and_send([box.read(id)], [reply], archive=True)[0])  # noqa: SLF001
+    return answer(context, box.read(id).ack_and_reply(body, to_all=to_all, **fields))
 
 
 def run_forward(context: Context) -> Answer:

@@ -16,7 +16,6 @@ from ..model.values import check_label, check_line, check_object, check_text
 from ..policy.presence import is_routable, presence
 from .authorize import authorize
 from .given import check_count, check_seconds, listed
-from .naming import check_not_moved
 from .records import find_record, put_record
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Ag
     card = replace(check_card(office, name, moment, said), principal=caller.name)
 
     def plan() -> Sequence[Write]:
-        check_not_moved(office, name, "id")
+        service.naming.check_not_moved(office, name, "id")
         held = find_record(office, CARD, name)
         if held is not None:
             _check_taken(office, convert(held.value, Card), moment)
@@ -83,7 +82,7 @@ def heartbeat(
 
     def plan() -> Sequence[Write]:
         if find_record(office, CARD, name) is None:
-            check_not_moved(office, name, "id")
+            service.naming.check_not_moved(office, name, "id")
             raise UnknownAgent(f"{name!r} is not registered", field="id", hint="register it first")
         beat = replace(_beat(office, name, moment), **changed)
         return [put_record(BEAT, name, to_plain(beat), find_record(office, BEAT, name), durable=False)]
@@ -96,7 +95,7 @@ def agent(office: Office, caller: Principal, name: str) -> Agent:
     authorize(caller, "agents")
     record = find_record(office, CARD, name)
     if record is None:
-        check_not_moved(office, name, "id")
+        service.naming.check_not_moved(office, name, "id")
         raise UnknownAgent(f"{name!r} is not registered", field="id")
     return agent_of(office, record, office.now())
 

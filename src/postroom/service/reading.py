@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .. import service
-from ..errors import LookAlike, Resync, UnknownMessage
+from ..errors import Invalid, LookAlike, Resync, UnknownMessage
 from ..model import delivery as moves
 from ..model.change import Cursor
 from ..model.delivery import State
@@ -21,7 +21,7 @@ from .given import check_count, check_limit, listed
 from .moving import SLICE, let_time_pass, move_found
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..model.query import Found, Moment
     from .authorize import Principal
@@ -42,6 +42,17 @@ class Filter(Struct, frozen=True, kw_only=True):
 
 
 NO_FILTER = Filter()
+
+
+def as_filter(said: Mapping[str, Any]) -> Filter:
+    """What a caller wants, not checked yet; a filter nobody knows is refused."""
+    if not said:
+        return NO_FILTER
+    known = Filter.__struct_fields__
+    unknown = said.keys() - set(known)
+    if unknown:
+        raise Invalid("there is no such filter", field=min(unknown), hint=", ".join(known))
+    return Filter(**said)
 
 
 def narrow(office: Office, query: Query, filter: Filter) -> Query:
