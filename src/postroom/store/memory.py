@@ -6,14 +6,11 @@ It keeps what outlives nothing, and promises everything else the protocol promis
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ..errors import (
-    BadStore,
-    Resync,
-)
+from ..errors import BadStore, Resync
 from ..model.change import Cursor
 from ..model.delivery import SETTLED, State
 from ..model.health import note
@@ -42,9 +39,6 @@ if TYPE_CHECKING:
     from ..model.stats import Tally
     from .base import Letter, Plan, Posted, Write
     from .house_bells import HouseWatch
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class MemoryStore(Tables):
