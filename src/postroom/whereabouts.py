@@ -63,7 +63,7 @@ def boot_id() -> str:
 
 def _ask_boot_id() -> str:
     if sys.platform == "linux":
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:  # loaded already
             return file.read().strip()
     import subprocess  # noqa: PLC0415 - heavy, and not needed on Linux
 
