@@ -63,7 +63,7 @@ class Naive:
         with self:
             if not self._database.pragma("user_version"):
                 for step in STEPS:
-                    self._database.execute(step.read_text(encoding="utf-8"))
+                    self._database.execute(Path(step).read_text(encoding="utf-8"))
                 self._database.pragma("user_version", 1)
             self._mailbox = self._number_of(name)
             self._reader = self._number_of(READER)

@@ -108,5 +108,5 @@ def _cache() -> Path:
 
 def _key() -> str:
     """Another schema or another past makes other rooms."""
-    source = b"".join(path.read_bytes() for path in (*STEPS, Path(__file__)))
+    source = b"".join(Path(path).read_bytes() for path in (*STEPS, __file__))
     return hashlib.sha256(source).hexdigest()[:12]

@@ -1,6 +1,7 @@
 """What each command loads beyond a bare interpreter: `make imports`; `python tools/imports.py COMMAND …` for one.
 
-A report to look at; what must not be loaded is checked by tests/cli/test_weight.py. Every command of the table is
+A report to look at, with the parts of the service each command loads; what must not be loaded is checked by
+tests/cli/test_weight.py. Every command of the table is
 run by its first example, in a room where that example can work.
 """
 
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -45,13 +46,18 @@ def _measured(command: Sequence[str], environment: Mapping[str, str], folder: Pa
     return done.returncode, {name: int(own) for own, name in _IMPORTED.findall(done.stderr)}
 
 
+def parts_of(room: str, modules: Iterable[str]) -> list[str]:
+    """Which parts of a room are among these modules."""
+    return sorted(module.removeprefix(f"{room}.") for module in modules if module.startswith(f"{room}."))
+
+
 # -- every command
 
 
 def report_all(environment: dict[str, str], folder: Path) -> None:
     """One line for each command of the table. Loading is timed by Python itself, once: compare, do not quote."""
     bare = _imports(["-c", "pass"], environment, folder)
-    print(f"{'command':15} {'modules':>7} {'loading':>10}   heaviest")
+    print(f"{'command':15} {'modules':>7} {'ours':>4} {'loading':>10}   heaviest")
     for name in FILE_OF:
         if name not in HIDDEN:
             line = row(name).examples[0][0]
@@ -63,7 +69,11 @@ def report_all(environment: dict[str, str], folder: Path) -> None:
                 code, found = _measured(["sh", "-c", line], watched, folder)
             extra = {module: own for module, own in found.items() if module not in bare}
             heaviest = sorted(extra, key=lambda module: -extra[module])[:HEAVIEST]
-            print(f"{name:15} {len(extra):7} {sum(extra.values()) / 1000:7.1f} ms   {', '.join(heaviest)}")
+            ours = sum(module.startswith("postroom") for module in extra)
+            time_taken = f"{sum(extra.values()) / 1000:7.1f} ms"
+            print(f"{name:15} {len(extra):7} {ours:4} {time_taken}   {', '.join(heaviest)}")
+            if parts := parts_of("postroom.service", extra):
+                print(f"{'':41} service: {', '.join(parts)}")
             if code:
                 print(f"{'':15} its example ended with {code}: {line}")
 
@@ -101,6 +111,8 @@ def report_one(words: Sequence[str], environment: Mapping[str, str], folder: Pat
     nothing = _time(["-c", "pass"], environment, folder)
     whole = _time(["-m", "postroom", *words], environment, folder)
     print(f"{len(extra)} modules, {whole * 1000:.0f} ms, {whole / nothing:.1f} x python -c pass")
+    for room in ("cli", "service", "store", "policy", "model"):
+        print(f"  {room}: {', '.join(parts_of(f'postroom.{room}', extra))}")
     for module, own in sorted(extra.items(), key=lambda item: -item[1])[:20]:
         print(f"  {own / 1000:6.1f} ms  {module}")
 

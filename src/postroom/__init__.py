@@ -180,17 +180,16 @@ _HOMES = {
     "service.sending": "Receipt",
     "task": "Task",
 }
-_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module  # noqa: PLC0415 - the door itself weighs nothing
-
+    """Called once for each name. Without `importlib`: the door itself weighs nothing."""
     if name == "aio":
-        return import_module(".aio", __name__)
-    if name not in _HOME:
+        return __import__("postroom.aio", fromlist=[name])
+    home = next((home for home, names in _HOMES.items() if name in names.split()), None)
+    if home is None:
         raise AttributeError(f"module 'postroom' has no attribute {name!r}")
-    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    value = getattr(__import__(f"postroom.{home}", fromlist=[name]), name)
     globals()[name] = value
     return value
 

@@ -10,40 +10,40 @@ Any number of tasks may wait at once: they share one ear on the event loop and h
 from __future__ import annotations
 
 import asyncio
-import builtins
 import functools
-import os
-import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from . import room as sync
+from .aio_ears import SharedEars
 from .aio_errands import AsyncErrands
 from .aio_letter import AsyncBatch, AsyncLetter, AsyncWork
 from .aio_task import AsyncTask
+from .aio_working import AsyncWorking
 from .errors import BadStore
-from .letter import Batch
-from .mailbox import Fields, Filters, Mailbox, Wanted, When
-from .model.card import Agent
-from .model.change import Cursor
-from .model.handoff import Handoff
-from .model.message import Message
 from .model.names import check_agent
-from .model.stats import Tally
-from .model.thread import Conversation, Thread, Turn
-from .model.trace import Trace
-from .service.compose import Draft
 from .service.given import listed
-from .service.sending import Receipt
 from .service.waiting import check_timeout, seconds_to_sleep
-from .store.base import Store, Watch
-from .store.bells import POLL
 
 if TYPE_CHECKING:
+    import builtins
+    import os
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
     from typing import Unpack
+
+    from .fields import Fields, Filters, Wanted, When
+    from .mailbox import Mailbox
+    from .model.card import Agent
+    from .model.change import Cursor
+    from .model.handoff import Handoff
+    from .model.message import Message
+    from .model.stats import Tally
+    from .model.thread import Conversation, Thread, Turn
+    from .model.trace import Trace
+    from .service.compose import Draft
+    from .service.sending import Receipt
 
 __all__ = ["AsyncBatch", "AsyncLetter", "AsyncMailbox", "AsyncRoom", "AsyncTask", "AsyncWork", "open"]
 
@@ -57,75 +57,13 @@ def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> AsyncR
     return AsyncRoom(sync.open(store, **settings))
 
 
-class Ears:
-    """One watch for all waiting tasks of a room; wakes those whose mailbox rang."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._watch: Watch | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._listeners: dict[str, set[asyncio.Event]] = {}
-        self._poll: asyncio.TimerHandle | None = None
-
-    @contextmanager
-    def listen(self, mailboxes: Sequence[str]) -> Iterator[asyncio.Event]:
-        """An event that is set whenever one of these mailboxes rings."""
-        bell = asyncio.Event()
-        watch = self._open()
-        for mailbox in mailboxes:
-            if mailbox not in self._listeners:
-                watch.add(mailbox)
-            self._listeners.setdefault(mailbox, set()).add(bell)
-        try:
-            yield bell
-        finally:
-            for mailbox in mailboxes:
-                self._listeners.get(mailbox, set()).discard(bell)
-
-    def close(self) -> None:
-        """Stop listening. Whoever still waits is woken, to find the room closed."""
-        for bell in {bell for bells in self._listeners.values() for bell in bells}:
-            bell.set()
-        self._listeners.clear()
-        if self._poll is not None:
-            self._poll.cancel()
-        if self._watch is not None:
-            if self._watch.fileno() >= 0 and self._loop is not None and not self._loop.is_closed():
-                self._loop.remove_reader(self._watch.fileno())
-            self._watch.close()
-            self._watch = None
-
-    def _open(self) -> Watch:
-        loop = asyncio.get_running_loop()
-        if self._watch is not None and self._loop is not loop:  # a room may outlive an event loop
-            self.close()
-        if self._watch is None:
-            self._loop, self._watch = loop, self._store.watch(())
-            if self._watch.fileno() >= 0:
-                loop.add_reader(self._watch.fileno(), self._hear)
-            else:
-                self._look_again(loop)
-        return self._watch
-
-    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Where nothing becomes readable, look at the bells now and then."""
-        self._hear()
-        self._poll = loop.call_later(POLL, self._look_again, loop)
-
-    def _hear(self) -> None:
-        if self._watch is not None:
-            for mailbox in self._watch.rung():
-                for bell in self._listeners.get(mailbox, ()):
-                    bell.set()
-
-
 class AsyncRoom:
     """A post room inside an event loop."""
 
     def __init__(self, room: sync.Room) -> None:
         self.room = room  # the same room, for calls that may block
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="postroom")
-        self._ears = Ears(room._office.store)
+        self._ears = SharedEars(room._office.store)
         self._closed = False
 
     def mailbox(self, name: str) -> AsyncMailbox:
@@ -208,7 +146,7 @@ class AsyncRoom:
                 await _wait_for_bell(bell, min(left, nap))
 
 
-class AsyncMailbox(AsyncErrands):
+class AsyncMailbox(AsyncWorking, AsyncErrands):
     """One agent's mailbox; every verb of `Mailbox`, awaited."""
 
     def __init__(self, room: AsyncRoom, mailbox: Mailbox) -> None:
@@ -288,18 +226,6 @@ class AsyncMailbox(AsyncErrands):
     async def turns(self, conversation: str) -> builtins.list[Turn]:
         return await self.room.run(self.mailbox.turns, conversation)
 
-    async def held(self, id: str, token: str) -> AsyncWork:
-        return AsyncWork(self.room, await self.room.run(self.mailbox.held, id, token))
-
-    async def dead(self, limit: int | None = None) -> builtins.list[AsyncLetter]:
-        return [AsyncLetter(self.room, letter) for letter in await self.room.run(self.mailbox.dead, limit)]
-
-    async def revive(self, *ids: str) -> builtins.list[AsyncLetter]:
-        return [AsyncLetter(self.room, letter) for letter in await self.room.run(self.mailbox.revive, *ids)]
-
-    async def purge(self, *ids: str) -> int:
-        return await self.room.run(self.mailbox.purge, *ids)
-
     async def give_task(
         self,
         to: str,
@@ -353,82 +279,6 @@ class AsyncMailbox(AsyncErrands):
         the inbox all the same.
         """
         return await self.room.wait([self.name], timeout, since=since, peek=peek, **wanted)
-
-    @overload
-    async def claim(
-        self,
-        count: None = None,
-        *,
-        lease: float | None = None,
-        timeout: float = 0,
-        holder: str | None = None,
-        **filters: Unpack[Filters],
-    ) -> AsyncWork | None: ...
-    @overload
-    async def claim(
-        self,
-        count: int,
-        *,
-        lease: float | None = None,
-        timeout: float = 0,
-        holder: str | None = None,
-        **filters: Unpack[Filters],
-    ) -> AsyncBatch: ...
-    async def claim(
-        self,
-        count: int | None = None,
-        *,
-        lease: float | None = None,
-        timeout: float = 0,
-        holder: str | None = None,
-        **filters: Unpack[Filters],
-    ) -> AsyncWork | AsyncBatch | None:
-        """As `Mailbox.claim`. What is claimed for a cancelled task is given back."""
-        taken: list[Batch] = []
-
-        def take() -> Batch:
-            wanted = 1 if count is None else count
-            taken.append(self.mailbox.claim(wanted, lease=lease, holder=holder, **filters))
-            return taken[-1]
-
-        try:
-            await self.room._wait_until([self.name], timeout, take)
-        except asyncio.CancelledError:
-            if taken:
-                await self.room.run(taken[-1].release)
-            raise
-        batch = AsyncBatch(self.room, taken[-1])
-        if count is None:
-            return batch[0] if batch else None
-        return batch
-
-    async def work(
-        self,
-        *,
-        batch: int = 1,
-        lease: float | None = None,
-        timeout: float | None = None,
-        **filters: Unpack[Filters],
-    ) -> AsyncGenerator[AsyncWork, None]:
-        """A worker loop, as `Mailbox.work`. An async loop left by an error is only closed later, by the garbage
-        collector: use `contextlib.aclosing`, or `async with work`, where that matters.
-        """
-        wait = 3600.0 if timeout is None else timeout
-        while True:
-            claimed = await self.claim(batch, lease=lease, timeout=wait, **filters)
-            if not claimed and timeout is not None:
-                return
-            held_since = time.monotonic()
-            for place, work in enumerate(claimed):
-                if time.monotonic() - held_since > (lease or self.mailbox._office.limits.lease) / 2:
-                    await claimed._hold_on(place, lease)
-                    held_since = time.monotonic()
-                try:
-                    yield work
-                except (GeneratorExit, asyncio.CancelledError):
-                    await claimed._leave_at(place)
-                    raise
-            await claimed.ack()
 
 
 async def _wait_for_bell(bell: asyncio.Event, seconds: float) -> None:

@@ -5,18 +5,18 @@ They run in the threads of the room, as the daily ones do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .model.escalation import Escalation
-from .model.message import Message
-from .service.sending import Receipt
-
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Unpack
 
     from .aio import AsyncRoom
-    from .mailbox import Fields, Mailbox
+    from .fields import Fields
+    from .mailbox import Mailbox
+    from .model.escalation import Escalation
+    from .model.message import Message
+    from .service.sending import Receipt
 
 
 class AsyncErrands:

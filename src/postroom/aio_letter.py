@@ -6,21 +6,22 @@ Each holds the sync letter it stands for and runs its verbs in one of the room's
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from .letter import Batch, Letter, LetterView, Work
-from .model.change import Cursor
+from .letter import LetterView
 from .model.query import Found
-from .service.compose import Draft
-from .service.sending import Receipt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
     from typing import Unpack
 
     from .aio import AsyncRoom
-    from .mailbox import Fields
+    from .fields import Fields
+    from .letter import Batch, Letter, Work
+    from .model.change import Cursor
+    from .service.compose import Draft
+    from .service.sending import Receipt
 
 T = TypeVar("T")
 
@@ -47,6 +48,15 @@ class AsyncLetter(LetterView):
     async def ack(self, *, archive: bool = True) -> None:
         await self._call(functools.partial(self._letter.ack, archive=archive))
 
+    async def ack_and_reply(
+        self, body: Any = None, *, to_all: bool = False, archive: bool = True, **fields: Unpack[Fields]
+    ) -> Receipt:
+        call = functools.partial(self._letter.ack_and_reply, body, to_all=to_all, archive=archive, **fields)
+        return await self._call(call)
+
+    async def ack_and_send(self, drafts: Sequence[Draft], *, archive: bool = True) -> list[Receipt]:
+        return await self._call(functools.partial(self._letter.ack_and_send, drafts, archive=archive))
+
     async def reject(self, reason: str) -> None:
         await self._call(functools.partial(self._letter.reject, reason))
 
@@ -70,15 +80,6 @@ class AsyncWork(AsyncLetter):
     @property
     def is_settled(self) -> bool:
         return self._work.is_settled
-
-    async def ack_and_reply(
-        self, body: Any = None, *, to_all: bool = False, archive: bool = True, **fields: Unpack[Fields]
-    ) -> Receipt:
-        call = functools.partial(self._work.ack_and_reply, body, to_all=to_all, archive=archive, **fields)
-        return await self._call(call)
-
-    async def ack_and_send(self, drafts: Sequence[Draft], *, archive: bool = True) -> list[Receipt]:
-        return await self._call(functools.partial(self._work.ack_and_send, drafts, archive=archive))
 
     async def fail(self, reason: str, *, retry: bool = True) -> None:
         await self._call(functools.partial(self._work.fail, reason, retry=retry))
@@ -112,6 +113,9 @@ class AsyncBatch(list[AsyncWork]):
 
     async def ack(self, *, archive: bool = True) -> None:
         await self._settle(functools.partial(self._batch.ack, archive=archive))
+
+    async def fail(self, reason: str, *, retry: bool = True) -> None:
+        await self._settle(functools.partial(self._batch.fail, reason, retry=retry))
 
     async def release(self) -> None:
         await self._settle(self._batch.release)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .aio_letter import AsyncLetter
-from .model.message import Message
-from .model.task import TaskState
-from .policy.admission import Judge
-from .service.sending import Receipt
-from .task import Task, TaskView
+from .task import TaskView
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Unpack
 
     from .aio import AsyncRoom
-    from .mailbox import Fields
+    from .aio_letter import AsyncLetter
+    from .fields import Fields
+    from .model.message import Message
+    from .model.task import TaskState
+    from .policy.admission import Judge
+    from .service.sending import Receipt
+    from .task import Task
 
 T = TypeVar("T")
 

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import BadStore, Invalid, PostroomError
-from .model.health import BackupReport, Diagnosis, Finding, Progress, error, note
+from .model.health import BackupReport, Diagnosis, error, note
 from .room import chosen_settings, open
 from .service.copying import check_path
 from .service.given import told
-from .settings import Settings, default_room
+from .settings import default_room
 from .store.opening import file_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .model.health import Finding, Progress
+    from .settings import Settings
 
 
 def doctor(
@@ -75,7 +80,8 @@ def restore(
 
 
 def _file(chosen: Settings) -> Path | None:
-    return file_of(chosen.store) if chosen.store else default_room()
+    file = file_of(chosen.store) if chosen.store else default_room()
+    return None if file is None else Path(file)
 
 
 def _refused(check: str, refused: PostroomError) -> Finding:

@@ -6,8 +6,8 @@ Order never comes from here (stores number what they accept), and leases never f
 from __future__ import annotations
 
 import os
-import random
 import time
+from _random import Random  # the whole of `random` weighs more than a letter
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -17,6 +17,8 @@ from .whereabouts import boot_id
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]  # ten bits at a time
 _DIGITS = bytes(ord(_CROCKFORD[byte % 32]) for byte in range(256))  # five bits of any byte, as a digit
+_chance = Random()
+os.register_at_fork(after_in_child=_chance.seed)  # two processes must not draw the same
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -48,7 +50,7 @@ class RandomIds:
         if seconds != last:
             written = "".join([_PAIRS[(seconds >> shift) & 1023] for shift in range(30, -10, -10)])
             self._last = (seconds, written)
-        chance = random.getrandbits(128).to_bytes(16, "little")  # reseeded in a forked child
+        chance = _chance.getrandbits(128).to_bytes(16, "little")
         return written + _PAIRS[rest] + chance.translate(_DIGITS).decode()
 
     def token(self) -> str:

@@ -10,12 +10,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import postroom
-from postroom.mailbox import Mailbox
 from postroom.settings import default_room
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from postroom.mailbox import Mailbox
 
 TEAM = "demo"
 PATIENCE = 30.0  # seconds an agent of the demo waits for mail
@@ -180,7 +184,7 @@ def finish(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 def fresh_room() -> postroom.Room:
     """The demo's own room; what is left of the last run is removed."""
-    path = default_room().with_name("demo.db")
+    path = Path(default_room()).with_name("demo.db")
     for old in path.parent.glob("demo.db*") if path.parent.is_dir() else ():
         if old.is_file():
             old.unlink()

@@ -6,21 +6,20 @@ Decides nothing: calls the service.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import service
-from .service.authorize import Principal
-from .service.compose import check_fields
-from .service.office import Office
-from .service.sending import Receipt
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Unpack
 
-    from .mailbox import Fields
+    from .fields import Fields
     from .model.escalation import Escalation
     from .model.message import Message
+    from .service.authorize import Principal
+    from .service.office import Office
+    from .service.sending import Receipt
 
 
 class Errands:
@@ -40,7 +39,7 @@ class Errands:
         self, to: Any, name: str, values: Mapping[str, Any] | None = None, **fields: Unpack[Fields]
     ) -> Receipt:
         """Send a letter made from a template of the room, with a value for each of its places."""
-        check_fields(fields)
+        service.compose.check_fields(fields)
         draft = service.templates.template_draft(self._office, self._caller, self.name, to, name, values, **fields)
         return service.sending.send(self._office, self._caller, [draft])[0]
 
@@ -52,7 +51,7 @@ class Errands:
         """Ask the one who stands above on the ladder. The answer comes into the same thread. A question that
         nobody answers climbs, by `room.sweep()`.
         """
-        check_fields(fields)
+        service.compose.check_fields(fields)
         return service.escalating.escalate(
             self._office, self._caller, self.name, body, reason=reason, ladder=ladder, **fields
         )

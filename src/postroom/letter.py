@@ -6,27 +6,29 @@ They hold a letter and the mailbox it lies in, and decide nothing themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
 from .errors import LeaseLost
-from .model.change import Cursor
-from .model.delivery import Delivery, State
-from .model.message import Message, Priority, Recipient
-from .model.parts import Part
+from .model.delivery import State
 from .model.query import Found
-from .service.sending import Receipt
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+    from types import TracebackType
     from typing import Unpack
 
-    from .mailbox import Fields, Mailbox
+    from .fields import Fields
+    from .mailbox import Mailbox
+    from .model.change import Cursor
+    from .model.delivery import Delivery
+    from .model.message import Message, Priority, Recipient
+    from .model.parts import Part
     from .service.compose import Draft
+    from .service.sending import Receipt
 
 
 class LetterView:
@@ -114,11 +116,22 @@ class Letter(LetterView):
 
     def ack(self, *, archive: bool = True) -> None:
         """Done with it: it leaves the inbox for good."""
-        self._mailbox._ack([self], archive=archive)
+        self._mailbox.ack([self], archive=archive)
+
+    def ack_and_reply(
+        self, body: Any = None, *, to_all: bool = False, archive: bool = True, **fields: Unpack[Fields]
+    ) -> Receipt:
+        """Done, and answered, in one commit."""
+        draft = self._mailbox._reply_draft(self.id, body, to_all=to_all, **fields)
+        return self._mailbox.ack_and_send([self], [draft], archive=archive)[0]
+
+    def ack_and_send(self, drafts: Sequence[Draft], *, archive: bool = True) -> list[Receipt]:
+        """Done, and further letters sent, in one commit."""
+        return self._mailbox.ack_and_send([self], drafts, archive=archive)
 
     def reject(self, reason: str) -> None:
         """Refuse it: it goes to the dead letters, and its sender is told why."""
-        self._mailbox._fail([self], reason, retry=False)
+        self._mailbox.reject([self], reason)
 
     @property
     def cursor(self) -> Cursor:
@@ -156,28 +169,17 @@ class Work(Letter):
         """Was it acknowledged, failed or given back?"""
         return self.delivery.state is not State.CLAIMED
 
-    def ack_and_reply(
-        self, body: Any = None, *, to_all: bool = False, archive: bool = True, **fields: Unpack[Fields]
-    ) -> Receipt:
-        """Done, and answered, in one commit."""
-        draft = self._mailbox._reply_draft(self.id, body, to_all=to_all, **fields)
-        return self._mailbox._ack_and_send([self], [draft], archive=archive)[0]
-
-    def ack_and_send(self, drafts: Sequence[Draft], *, archive: bool = True) -> list[Receipt]:
-        """Done, and further letters sent, in one commit."""
-        return self._mailbox._ack_and_send([self], drafts, archive=archive)
-
     def fail(self, reason: str, *, retry: bool = True) -> None:
         """This try failed. It is offered again later, or, without retry, it is dead at once."""
-        self._mailbox._fail([self], reason, retry=retry)
+        self._mailbox.fail([self], reason, retry=retry)
 
     def release(self) -> None:
         """Give it back, as if it had never been claimed."""
-        self._mailbox._release([self])
+        self._mailbox.release([self])
 
     def renew(self, lease: float | None = None) -> None:
         """Hold on for longer, counted from now."""
-        self._mailbox._renew([self], lease)
+        self._mailbox.renew([self], lease)
 
     def __enter__(self) -> Self:
         return self
@@ -202,27 +204,31 @@ class Batch(list[Work]):
 
     def ack(self, *, archive: bool = True) -> None:
         """All that is not settled yet is done, in one commit."""
-        self._mailbox._ack(self.unsettled, archive=archive)
+        self._mailbox.ack(self.unsettled, archive=archive)
+
+    def fail(self, reason: str, *, retry: bool = True) -> None:
+        """All that is not settled yet has failed this try, in one commit."""
+        self._mailbox.fail(self.unsettled, reason, retry=retry)
 
     def release(self) -> None:
         """All that is not settled yet goes back, in one commit."""
-        self._mailbox._release(self.unsettled)
+        self._mailbox.release(self.unsettled)
 
     def renew(self, lease: float | None = None) -> None:
-        self._mailbox._renew(self.unsettled, lease)
+        self._mailbox.renew(self.unsettled, lease)
 
     def _hold_on(self, place: int, lease: float | None) -> None:
         """In the middle of a slow loop: what is behind is done, what is ahead is held for longer."""
-        self._mailbox._ack([work for work in self[:place] if not work.is_settled], archive=True)
-        self._mailbox._renew([work for work in self[place:] if not work.is_settled], lease)
+        self._mailbox.ack([work for work in self[:place] if not work.is_settled], archive=True)
+        self._mailbox.renew([work for work in self[place:] if not work.is_settled], lease)
 
     def _leave_at(self, place: int) -> None:
         """A loop over these was left at `place`: done before it, a failed try there, untouched behind it."""
         with suppress(LeaseLost):  # then they are back already
-            self._mailbox._ack([work for work in self[:place] if not work.is_settled], archive=True)
+            self._mailbox.ack([work for work in self[:place] if not work.is_settled], archive=True)
             in_hand = [work for work in self[place : place + 1] if not work.is_settled]
-            self._mailbox._fail(in_hand, "the worker left its loop", retry=True)
-            self._mailbox._release([work for work in self[place + 1 :] if not work.is_settled])
+            self._mailbox.fail(in_hand, "the worker left its loop", retry=True)
+            self._mailbox.release([work for work in self[place + 1 :] if not work.is_settled])
 
     def __enter__(self) -> Self:
         return self
@@ -236,10 +242,10 @@ class Batch(list[Work]):
 def _leave(mailbox: Mailbox, works: Sequence[Work], error: BaseException | None) -> None:
     """The end of a block: done, or, after an error, failed."""
     if error is None:
-        mailbox._ack(works, archive=True)
+        mailbox.ack(works, archive=True)
         return
     with suppress(LeaseLost):  # it is back already; what went wrong in the block is what matters
         if isinstance(error, Exception):
-            mailbox._fail(works, f"{type(error).__name__}: {error}", retry=True)
+            mailbox.fail(works, f"{type(error).__name__}: {error}", retry=True)
         else:  # Ctrl-C is nobody's failure
-            mailbox._release(works)
+            mailbox.release(works)

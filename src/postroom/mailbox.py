@@ -2,91 +2,40 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Generator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypedDict, overload
+from typing import TYPE_CHECKING, Any
 
 from . import service
 from .errands import Errands
 from .errors import Invalid
-from .letter import Batch, Letter, Work
-from .model.change import Cursor
+from .letter import Letter
 from .model.names import check_agent
-from .service.compose import Draft, check_fields
-from .service.given import check_count
-from .service.reading import NO_FILTER, Filter
-from .service.sending import Receipt
-from .service.waiting import wait_until
+from .working import Working
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Unpack
 
+    from .fields import Fields, Filters, Wanted, When
     from .model.card import Agent
+    from .model.change import Cursor
     from .model.handoff import Handoff
-    from .model.message import Message, Priority, TaskNote
-    from .model.query import Found
+    from .model.message import Message
     from .model.stats import Tally
     from .model.thread import Conversation, Thread, Turn
     from .model.trace import Trace
     from .room import Room
+    from .service.compose import Draft
+    from .service.sending import Receipt
     from .task import Task
-
-When = datetime | timedelta | float
-
-
-class Fields(TypedDict, total=False):
-    """What a letter may carry besides its recipient and body."""
-
-    cc: Any
-    bcc: Any
-    data: Any  # any JSON; becomes a data part
-    subject: str
-    kind: str
-    priority: Priority | str | int
-    scope: str
-    expires: When  # not offered after this
-    at: When  # not delivered before this
-    thread_tag: str
-    conversation_id: str
-    in_reply_to: str
-    task: TaskNote | dict[str, Any]
-    callback: dict[str, Any]
-    context: dict[str, Any]
-    attachments: Sequence[str]
-    tags: Sequence[str]
-    metadata: dict[str, Any]
-    key: str  # the same key again sends nothing twice
-    id: str  # only for a letter that has one already
-    extra: dict[str, Any]
-
-
-class Wanted(TypedDict, total=False):
-    """Which letters a reader waits for."""
-
-    kinds: str | Sequence[str]
-    min_priority: Priority | str | int
-    sender: str
-    thread: str
-    thread_tag: str
-    tag: str
-    scope: str
-
-
-class Filters(Wanted, total=False):
-    """Which letters are wanted."""
-
-    since: datetime  # written at or after this time
 
 
 def draft(to: Any, body: Any = None, **fields: Unpack[Fields]) -> Draft:
     """A letter for `send_many` or `ack_and_send`; its values are checked when it is sent."""
-    check_fields(fields)
-    return Draft(to=to, body=body, **fields)
+    service.compose.check_fields(fields)
+    return service.compose.Draft(to=to, body=body, **fields)
 
 
-class Mailbox(Errands):
+class Mailbox(Working, Errands):
     """One agent's mailbox in a room. Cheap to make; making one writes nothing."""
 
     def __init__(self, room: Room, name: str) -> None:
@@ -102,8 +51,8 @@ class Mailbox(Errands):
 
     def send(self, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
         """Send a letter to one or many. When this returns, it is on stable storage."""
-        check_fields(fields)
-        return self._send([Draft(sender=self.name, to=to, body=body, **fields)])[0]
+        service.compose.check_fields(fields)
+        return self._send([service.compose.Draft(sender=self.name, to=to, body=body, **fields)])[0]
 
     def send_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Send several letters in one commit: all or none."""
@@ -115,7 +64,7 @@ class Mailbox(Errands):
 
     def forward(self, id: str, /, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
         """Pass a letter on, after a word of one's own."""
-        check_fields(fields)
+        service.compose.check_fields(fields)
         return self._send(
             [service.sending.forward_draft(self._office, self._caller, self.name, id, to, body, **fields)]
         )[0]
@@ -124,12 +73,12 @@ class Mailbox(Errands):
         self, scope: str, /, body: Any = None, *, exclude: Sequence[str] = (), **fields: Unpack[Fields]
     ) -> Receipt:
         """One letter to everyone registered in a scope, except oneself and those left out."""
-        check_fields(fields)
+        service.compose.check_fields(fields)
         return self._send([service.sending.broadcast_draft(self.name, scope, body, exclude=exclude, **fields)])[0]
 
     def handoff(self, to: Any, handoff: Handoff, **fields: Unpack[Fields]) -> Receipt:
         """Hand work over, with all its context."""
-        check_fields(fields)
+        service.compose.check_fields(fields)
         return self._send([service.sending.handoff_draft(self.name, to, handoff, **fields)])[0]
 
     # -- reading
@@ -147,7 +96,7 @@ class Mailbox(Errands):
             self._office,
             self._caller,
             self.name,
-            filter=as_filter(filters),
+            filter=service.reading.as_filter(filters),
             limit=limit,
             unread_only=unread_only,
             peek=peek,
@@ -196,116 +145,11 @@ class Mailbox(Errands):
     def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
         """The unread mail as text for a prompt, within a budget of characters. Marks nothing as read."""
         found = service.reading.check(
-            self._office, self._caller, self.name, limit=check_count(most, "most"), peek=True
+            self._office, self._caller, self.name, limit=service.given.check_count(most, "most"), peek=True
         )
         total = sum(service.reading.counts(self._office, self._caller, self.name).values())
         messages = [f.message.seen_by(self.name) for f in found]
         return self.room.digest(messages, budget=budget, most=most, longest=longest, total=total)
-
-    # -- working
-
-    @overload
-    def claim(
-        self,
-        count: None = None,
-        *,
-        lease: float | None = None,
-        timeout: float = 0,
-        holder: str | None = None,
-        **filters: Unpack[Filters],
-    ) -> Work | None: ...
-    @overload
-    def claim(
-        self,
-        count: int,
-        *,
-        lease: float | None = None,
-        timeout: float = 0,
-        holder: str | None = None,
-        **filters: Unpack[Filters],
-    ) -> Batch: ...
-    def claim(
-        self,
-        count: int | None = None,
-        *,
-        lease: float | None = None,
-        timeout: float = 0,
-        holder: str | None = None,
-        **filters: Unpack[Filters],
-    ) -> Work | Batch | None:
-        """Take the most urgent letter under a lease: nobody else gets it meanwhile. None if there is none.
-
-        With a count: up to so many at once, as a Batch, which may be empty. With a timeout: wait for mail.
-        """
-        wanted = 1 if count is None else count
-
-        def take() -> list[Found]:
-            return service.holding.claim(
-                self._office,
-                self._caller,
-                self.name,
-                count=wanted,
-                lease=lease,
-                holder=f"{self.name} (process {os.getpid()})" if holder is None else holder,
-                filter=as_filter(filters),
-            )
-
-        found = wait_until(self._office, [self.name], timeout, take) or []
-        works = [Work(self, f) for f in found]
-        if count is None:
-            return works[0] if works else None
-        return Batch(self, works)
-
-    def work(
-        self,
-        *,
-        batch: int = 1,
-        lease: float | None = None,
-        timeout: float | None = None,
-        **filters: Unpack[Filters],
-    ) -> Generator[Work, None, None]:
-        """A worker loop: claims letters and hands them out, for ever, or until none came for `timeout` seconds.
-
-        Going on to the next letter acknowledges the last one. With a batch: all of it, in one commit, when it is
-        through, or when half the lease is over; then the rest is held for longer. Leaving the loop early, or by
-        an error, counts a failed try for the letter in hand, if it is not settled; those before it are done, and
-        those behind it go back.
-        """
-        wait = 3600.0 if timeout is None else timeout
-        while True:
-            claimed = self.claim(batch, lease=lease, timeout=wait, **filters)
-            if not claimed and timeout is not None:
-                return
-            held_since = time.monotonic()
-            for place, work in enumerate(claimed):
-                if time.monotonic() - held_since > (lease or self._office.limits.lease) / 2:
-                    claimed._hold_on(place, lease)
-                    held_since = time.monotonic()
-                try:
-                    yield work
-                except GeneratorExit:
-                    claimed._leave_at(place)
-                    raise
-            claimed.ack()
-
-    def held(self, id: str, token: str) -> Work:
-        """A letter that was claimed earlier, here or in another process, by its `work.delivery.lease.token`."""
-        return Work(self, service.holding.held(self._office, self._caller, self.name, id, token))
-
-    # -- dead letters
-
-    def dead(self, limit: int | None = None) -> list[Letter]:
-        """Dead letters, the oldest first; `delivery.reason` and `delivery.history` say why."""
-        found = service.dead.list_dead(self._office, self._caller, self.name, limit)
-        return [Letter(self, f) for f in found]
-
-    def revive(self, *ids: str) -> list[Letter]:
-        """Dead letters back into the inbox."""
-        return [Letter(self, f) for f in service.dead.revive(self._office, self._caller, self.name, ids)]
-
-    def purge(self, *ids: str) -> int:
-        """Delete dead letters for good; says how many went."""
-        return service.dead.purge_dead(self._office, self._caller, self.name, ids)
 
     # -- tasks
 
@@ -403,14 +247,14 @@ class Mailbox(Errands):
         """Say goodbye. Mail that comes meanwhile waits."""
         return service.directory.heartbeat(self._office, self._caller, self.name, leaving=True)
 
-    # -- for letters
+    # -- drafts
 
     def _own(self, drafts: Sequence[Draft]) -> list[Draft]:
         """Copies, signed by this mailbox: a draft may be sent again, and from elsewhere."""
         if not isinstance(drafts, (list, tuple)):
             raise Invalid(f"must be a list of drafts, not {type(drafts).__name__}", field="drafts")
         for one in drafts:
-            if not isinstance(one, Draft):
+            if not isinstance(one, service.compose.Draft):
                 raise Invalid(f"must be a list of drafts, not of {type(one).__name__}", field="drafts")
         return [one.but(sender=self.name) for one in drafts]
 
@@ -418,47 +262,7 @@ class Mailbox(Errands):
         return service.sending.send(self._office, self._caller, drafts)
 
     def _reply_draft(self, id: str, /, body: Any, *, to_all: bool = False, **fields: Unpack[Fields]) -> Draft:
-        check_fields(fields)
+        service.compose.check_fields(fields)
         return service.sending.reply_draft(
             self._office, self._caller, self.name, id, body, to_all=to_all, **fields
         )
-
-    def _ack(self, letters: Sequence[Letter], *, archive: bool) -> None:
-        held = [letter._found for letter in letters]
-        _update(letters, service.holding.ack(self._office, self._caller, self.name, held, archive=archive))
-
-    def _ack_and_send(self, letters: Sequence[Letter], drafts: Sequence[Draft], *, archive: bool) -> list[Receipt]:
-        held = [letter._found for letter in letters]
-        after, receipts = service.holding.ack_and_send(
-            self._office, self._caller, self.name, held, self._own(drafts), archive=archive
-        )
-        _update(letters, after)
-        return receipts
-
-    def _fail(self, letters: Sequence[Letter], reason: str, *, retry: bool) -> None:
-        held = [letter._found for letter in letters]
-        _update(letters, service.holding.fail(self._office, self._caller, self.name, held, reason, retry=retry))
-
-    def _release(self, letters: Sequence[Letter]) -> None:
-        held = [letter._found for letter in letters]
-        _update(letters, service.holding.release(self._office, self._caller, self.name, held))
-
-    def _renew(self, letters: Sequence[Letter], lease: float | None) -> None:
-        held = [letter._found for letter in letters]
-        _update(letters, service.holding.renew(self._office, self._caller, self.name, held, lease))
-
-
-def _update(letters: Sequence[Letter], after: Sequence[Found]) -> None:
-    for letter, found in zip(letters, after, strict=True):
-        letter.delivery = found.delivery
-
-
-def as_filter(filters: Mapping[str, Any]) -> Filter:
-    """What a caller wants, not checked yet; a filter nobody knows is refused."""
-    if not filters:
-        return NO_FILTER
-    unknown = set(filters) - set(Filter.__struct_fields__)
-    if unknown:
-        known = ", ".join(Filter.__struct_fields__)
-        raise Invalid("there is no such filter", field=min(unknown), hint=known)
-    return Filter(**filters)

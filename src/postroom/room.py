@@ -10,29 +10,30 @@ Below it stands the service; above it only the async face. No server is needed a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
 from . import service
-from .clock import Clock, Ids, RandomIds, SystemClock
+from .clock import RandomIds, SystemClock
 from .errors import Invalid
 from .letter import Letter
-from .mailbox import Mailbox, Wanted, as_filter
+from .mailbox import Mailbox
 from .model.names import check_agent
-from .service.authorize import OWNER, Principal, authorize
+from .service.authorize import OWNER, authorize
 from .service.given import check_count, listed
 from .service.office import Office
-from .settings import Settings, default_room, load_settings, misspelt
-from .store.base import Store
+from .settings import default_room, load_settings, misspelt
 from .store.opening import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import timedelta
+    from types import TracebackType
     from typing import Unpack
 
+    from .clock import Clock, Ids
+    from .fields import Wanted
     from .model.card import Agent
     from .model.change import Change, Cursor
     from .model.escalation import Escalation
@@ -42,8 +43,11 @@ if TYPE_CHECKING:
     from .model.template import Template
     from .model.thread import Conversation, Thread, Turn
     from .model.trace import Trace
+    from .service.authorize import Principal
     from .service.janitor import Sweep
     from .service.portable import Imported
+    from .settings import Settings
+    from .store.base import Store
 
 
 def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> Room:
@@ -107,7 +111,7 @@ class Room:
         if not names:
             raise Invalid("nobody is named", field="mailboxes", hint="an agent's name, or a list of them")
         cursor = None if since is None else service.reading.check_cursor(since)
-        filter = as_filter(wanted)
+        filter = service.reading.as_filter(wanted)
         found = service.reading.wait(
             self._office, self._principal, names, timeout, since=cursor, peek=peek, filter=filter
         )

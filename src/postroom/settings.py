@@ -6,9 +6,8 @@ knows is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal
+import os
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -16,6 +15,9 @@ from .errors import Invalid
 from .policy.limits import Limits, Seconds
 from .whereabouts import PREFIX, config_path, own_room, project_room
 from .whereabouts import environment as own_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Settings(Limits, frozen=True, kw_only=True):
@@ -35,7 +37,7 @@ def load_settings(
 ) -> Settings:
     """The settings in force: arguments beat the environment, which beats the config file."""
     environment = own_environment() if environment is None else environment
-    given: dict[str, Any] = _from_file(config_file(environment))
+    given: dict[str, Any] = _from_file(config_path(environment))
     said = _from_environment(environment)
     said |= {name: value for name, value in (arguments or {}).items() if value is not None}
     if not said.get("store") and (room := project_room()):
@@ -43,24 +45,21 @@ def load_settings(
     return _checked(given | said)
 
 
-def config_file(environment: Mapping[str, str]) -> Path:
-    return Path(config_path(environment))
-
-
-def default_room(environment: Mapping[str, str] | None = None) -> Path:
+def default_room() -> str:
     """The user's own room, where no other is named."""
-    return Path(own_room(own_environment() if environment is None else environment))
+    return own_room(own_environment())
 
 
-def _from_file(path: Path) -> dict[str, Any]:
-    if not path.exists():
+def _from_file(path: str) -> dict[str, Any]:
+    if not os.path.exists(path):
         return {}
     import tomllib  # noqa: PLC0415 - most have no such file
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with open(path, "rb") as file:
+            return tomllib.load(file)
     except (OSError, ValueError) as broken:
-        raise Invalid(f"cannot be read: {broken}", field=str(path), hint="mend or remove it") from None
+        raise Invalid(f"cannot be read: {broken}", field=path, hint="mend or remove it") from None
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from .letter import Letter
-from .model.message import Message
-from .model.task import Standing, TaskState
-from .policy.admission import Judge
-from .service import task_moves, tasks, threads
-from .service.sending import Receipt
+from . import service
+from .model.task import TaskState
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from typing import Unpack
 
-    from .mailbox import Fields, Mailbox
+    from .fields import Fields
+    from .letter import Letter
+    from .mailbox import Mailbox
+    from .model.message import Message
+    from .model.task import Standing
+    from .policy.admission import Judge
+    from .service.sending import Receipt
+    from .service.task_moves import Moved
 
 
 class TaskView:
@@ -78,7 +81,7 @@ class Task(TaskView):
         self.standing = standing
         self.session = None
         if standing.giver == mailbox.name:
-            self.session = tasks.session(mailbox._office, mailbox._caller, mailbox.name, standing.letter)
+            self.session = service.tasks.session(mailbox._office, mailbox._caller, mailbox.name, standing.letter)
 
     def accept(self, body: Any = None, *, ack: bool = True, **fields: Unpack[Fields]) -> Receipt:
         """Take it on, and acknowledge the letter that opened it, in one commit.
@@ -90,7 +93,9 @@ class Task(TaskView):
     def admit(self, judge: Judge | None = None, *, ack: bool = True) -> bool:
         """Let the rules and a judge decide: it is accepted, or rejected with the reason. Says which."""
         box = self._mailbox
-        moved = task_moves.admit(box._office, box._caller, box.name, self.id, judge, lease=self._lease, ack=ack)
+        moved = service.task_moves.admit(
+            box._office, box._caller, box.name, self.id, judge, lease=self._lease, ack=ack
+        )
         self._update(moved)
         return self.state is TaskState.ACCEPTED
 
@@ -125,13 +130,13 @@ class Task(TaskView):
     def refresh(self) -> TaskState:
         """Look how it stands now."""
         box = self._mailbox
-        self.standing = tasks.find(box._office, box._caller, box.name, self.id)
+        self.standing = service.tasks.find(box._office, box._caller, box.name, self.id)
         return self.state
 
     def letters(self) -> list[Message]:
         """The letters of its thread that were sent or received here, the oldest first."""
         box = self._mailbox
-        return threads.thread(box._office, box._caller, box.name, self.thread)
+        return service.threads.thread(box._office, box._caller, box.name, self.thread)
 
     @property
     def _lease(self) -> Any:
@@ -149,7 +154,7 @@ class Task(TaskView):
         **fields: Unpack[Fields],
     ) -> Receipt:
         box = self._mailbox
-        moved = task_moves.move(
+        moved = service.task_moves.move(
             box._office,
             box._caller,
             box.name,
@@ -165,7 +170,7 @@ class Task(TaskView):
         self._update(moved)
         return moved.receipt
 
-    def _update(self, moved: task_moves.Moved) -> None:
+    def _update(self, moved: Moved) -> None:
         self.standing = moved.task
         if self._letter is not None and self._letter.id == self.id and moved.delivery is not None:
             self._letter.delivery = moved.delivery

@@ -29,12 +29,12 @@ def variable(name: str) -> str:
 
 
 def config_path(environment: Mapping[str, str]) -> str:
-    return os.path.join(_xdg(environment, "XDG_CONFIG_HOME", ".config"), "postroom", "config.toml")  # noqa: PTH118 - light
+    return os.path.join(_xdg(environment, "XDG_CONFIG_HOME", ".config"), "postroom", "config.toml")
 
 
 def own_room(environment: Mapping[str, str]) -> str:
     """The user's own room, where no other is named."""
-    return os.path.join(_xdg(environment, "XDG_DATA_HOME", ".local/share"), "postroom", ROOM)  # noqa: PTH118 - light
+    return os.path.join(_xdg(environment, "XDG_DATA_HOME", ".local/share"), "postroom", ROOM)
 
 
 def project_room(folder: str | None = None) -> str | None:
@@ -42,7 +42,7 @@ def project_room(folder: str | None = None) -> str | None:
     upward. One that belongs to another user is passed by, or a stranger could read our mail by making a folder.
     """
     try:
-        here = os.getcwd() if folder is None else os.path.abspath(folder)  # noqa: PTH100, PTH109 - light
+        here = os.getcwd() if folder is None else os.path.abspath(folder)
     except OSError:  # the working folder was deleted
         return None
     while True:
@@ -51,7 +51,7 @@ def project_room(folder: str | None = None) -> str | None:
             return f"{home}/{ROOM}"
         if here in {"/", ""}:
             return None
-        here = os.path.dirname(here)  # noqa: PTH120 - light
+        here = os.path.dirname(here)
 
 
 def boot_id() -> str:
@@ -63,7 +63,7 @@ def boot_id() -> str:
 
 def _ask_boot_id() -> str:
     if sys.platform == "linux":
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:  # loaded already
             return file.read().strip()
     import subprocess  # noqa: PLC0415 - heavy, and not needed on Linux
 
@@ -86,4 +86,4 @@ def _is_ours(path: str) -> bool:
 def _xdg(environment: Mapping[str, str], name: str, fallback: str) -> str:
     """The XDG rule: a relative path in the variable is ignored."""
     named = environment.get(name, "")
-    return named if named.startswith("/") else os.path.join(os.path.expanduser("~"), fallback)  # noqa: PTH111, PTH118
+    return named if named.startswith("/") else os.path.join(os.path.expanduser("~"), fallback)

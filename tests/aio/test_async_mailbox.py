@@ -12,7 +12,7 @@ import pytest
 
 import postroom
 from postroom import aio
-from postroom.store import bells
+from postroom.store import ears
 
 STORES = ("memory", "sqlite")
 Scene = Callable[[aio.AsyncRoom], Coroutine[Any, Any, None]]
@@ -227,7 +227,7 @@ def test_threads_conversations_and_the_rest_are_awaited_too(play: Callable[[Scen
 
 
 def test_without_inotify_waiting_still_works(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(bells, "open_inotify", lambda: None)
+    monkeypatch.setattr(ears, "open_inotify", lambda: None)
 
     async def scene() -> None:
         async with aio.open(f"sqlite:{tmp_path}/room.db") as room, asyncio.timeout(10):
@@ -339,5 +339,32 @@ def test_a_claim_is_found_again_by_its_token(play: Callable[[Scene], None]) -> N
         async with await room.mailbox("bob").held(work.id, work.delivery.lease.token) as again:
             assert again.text == "x"
         assert await room.mailbox("bob").check(unread_only=False) == []
+
+    play(scene)
+
+
+def test_any_number_of_letters_is_settled_in_one_commit(play: Callable[[Scene], None]) -> None:
+    async def scene(room: aio.AsyncRoom) -> None:
+        ann, bob = room.mailbox("ann"), room.mailbox("bob")
+        await ann.send_many([postroom.draft("bob", str(n)) for n in range(7)])
+        first, second, *works = await bob.claim(7, lease=60)
+        await bob.renew(works, 600)
+        await bob.release(works[:1])
+        await bob.fail(works[1:2], "not now")
+        await bob.reject(works[2:3], "never")
+        await bob.ack(works[3:4])
+        receipts = await bob.ack_and_send([first, second], [postroom.draft("ann", "done")])
+        assert [len(receipts), *(work.state for work in (first, second, *works))] == [
+            1, "done", "done", "unread", "unread", "dead", "done", "claimed",
+        ]  # fmt: skip
+        for nothing in (None, "m-1", ["m-1"]):
+            with pytest.raises(postroom.Invalid):
+                await bob.ack(nothing)  # type: ignore[arg-type] # anything may come
+        batch = await bob.claim(1)
+        await batch.fail("broken", retry=False)
+        assert [work.state for work in batch] == ["dead"]
+        letter = await bob.read((await ann.send("bob", "?")).id)
+        await letter.ack_and_reply("!")
+        assert letter.state is postroom.State.DONE
 
     play(scene)

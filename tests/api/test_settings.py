@@ -10,8 +10,8 @@ import pytest
 
 import postroom
 from postroom import Invalid
-from postroom.settings import Settings, config_file, default_room, load_settings
-from postroom.whereabouts import project_room
+from postroom.settings import Settings, load_settings
+from postroom.whereabouts import config_path, own_room, project_room
 
 
 @pytest.fixture
@@ -89,11 +89,11 @@ def test_a_file_that_cannot_be_read_is_named(home: Path) -> None:
 
 
 def test_the_folders_follow_xdg(home: Path) -> None:
-    assert default_room({}) == home / ".local/share/postroom/room.db"
-    assert default_room({"XDG_DATA_HOME": "/data"}) == Path("/data/postroom/room.db")
-    assert default_room({"XDG_DATA_HOME": "data"}) == home / ".local/share/postroom/room.db"
-    assert config_file({"XDG_CONFIG_HOME": "/etc/x"}) == Path("/etc/x/postroom/config.toml")
-    assert config_file({"XDG_CONFIG_HOME": ""}) == home / ".config/postroom/config.toml"
+    assert own_room({}) == f"{home}/.local/share/postroom/room.db"
+    assert own_room({"XDG_DATA_HOME": "/data"}) == "/data/postroom/room.db"
+    assert own_room({"XDG_DATA_HOME": "data"}) == f"{home}/.local/share/postroom/room.db"
+    assert config_path({"XDG_CONFIG_HOME": "/etc/x"}) == "/etc/x/postroom/config.toml"
+    assert config_path({"XDG_CONFIG_HOME": ""}) == f"{home}/.config/postroom/config.toml"
 
 
 def test_postroom_store_chooses_the_room(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ class Surface(Protocol):
     def wait(self, me: str) -> Told | None: ...
     def claim(self, me: str, count: int) -> list[Told]: ...
     def ack(self, me: str, id: str, token: str | None, reply: str | None = None) -> str: ...
+    def ack_all(self, me: str, ids: list[str], token: str | None) -> list[str]: ...
     def fail(self, me: str, id: str, token: str, reason: str) -> str: ...
     def release(self, me: str, id: str, token: str) -> str: ...
     def reject(self, me: str, id: str, reason: str) -> str: ...
@@ -121,11 +122,17 @@ class Library:
     def ack(self, me: str, id: str, token: str | None, reply: str | None = None) -> str:
         box = self.room.mailbox(me)
         letter = box.read(id) if token is None else box.held(id, token)
-        if reply is not None and isinstance(letter, Work):
+        if reply is not None:
             letter.ack_and_reply(reply)
         else:
             letter.ack()
         return str(letter.state)
+
+    def ack_all(self, me: str, ids: list[str], token: str | None) -> list[str]:
+        box = self.room.mailbox(me)
+        letters = [box.read(id) if token is None else box.held(id, token) for id in ids]
+        box.ack(letters)
+        return [str(letter.state) for letter in letters]
 
     def fail(self, me: str, id: str, token: str, reason: str) -> str:
         work = self.room.mailbox(me).held(id, token)
@@ -295,6 +302,10 @@ class CommandLine:
     def ack(self, me: str, id: str, token: str | None, reply: str | None = None) -> str:
         options = [*(["--token", token] if token else []), *(["--reply", reply] if reply else [])]
         return self._state(self._ask(me, "ack", id, *options))
+
+    def ack_all(self, me: str, ids: list[str], token: str | None) -> list[str]:
+        told = self._ask(me, "ack", *ids, *(["--token", token] if token else []))
+        return [letter["state"] for letter in told["letters"]]
 
     def fail(self, me: str, id: str, token: str, reason: str) -> str:
         return self._state(self._ask(me, "fail", id, "--token", token, "--reason", reason))

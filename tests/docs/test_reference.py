@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import postroom
+import postroom.fields
 from postroom import aio, errors
 from postroom.model import task
 from postroom.model.delivery import MOVES, State
@@ -147,9 +148,9 @@ def test_what_the_reference_tells_of_a_call_is_true(owner: str, name: str, told:
 def test_every_field_and_filter_is_in_its_table() -> None:
     fields = {name for cells in rows(section(REFERENCE, "What a letter may carry")) for name in named(cells[0])}
     filters = {name for cells in rows(section(REFERENCE, "Filters")) for name in named(cells[0])}
-    assert set(postroom.mailbox.Fields.__annotations__) == fields
+    assert set(postroom.fields.Fields.__annotations__) == fields
     assert set(Filter.__struct_fields__) == filters
-    assert set(postroom.mailbox.Wanted.__annotations__) == filters - {"since"}  # which is a cursor in `wait`
+    assert set(postroom.fields.Wanted.__annotations__) == filters - {"since"}  # which is a cursor in `wait`
 
 
 VALUES: list[type] = [

@@ -38,7 +38,7 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
     "trace": [lambda box: box.trace("known")],
     "wait": [lambda box: box.wait(0), lambda box: box.room.wait([box.name], 0)],
     "claim": [lambda box: box.claim(), lambda box: box.claim(2), lambda box: list(box.work(timeout=0))],
-    "settle": [lambda box: box._ack([], archive=True), lambda box: box._release([])],
+    "settle": [lambda box: box.ack([]), lambda box: box.release([])],
     "dead": [lambda box: box.dead()],
     "revive": [lambda box: box.revive("known")],
     "purge": [lambda box: box.purge("known")],

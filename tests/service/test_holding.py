@@ -117,7 +117,7 @@ def test_no_lease_outlives_a_reboot(house: House, clock: FakeClock) -> None:
     assert again
     assert again.delivery.attempts == 1
     with pytest.raises(LeaseLost):
-        house.room().mailbox("bob")._ack([work], archive=True)
+        house.room().mailbox("bob").ack([work])
 
 
 @pytest.mark.parametrize("then", ["nobody looked", "it lapsed", "another holds it", "it is done"])

@@ -94,7 +94,7 @@ def test_a_lease_of_another_boot_is_over_in_the_copy(house: House, clock: FakeCl
     next_boot.load(lines)
     assert next_boot.mailbox("bob").claim()
     with pytest.raises(LeaseLost):
-        next_boot.mailbox("bob")._ack([work], archive=True)
+        next_boot.mailbox("bob").ack([work])
 
 
 def test_an_import_that_was_cut_off_goes_on_where_it_stopped(house: House, clock: FakeClock) -> None:

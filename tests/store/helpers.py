@@ -15,7 +15,7 @@ from tests.letters import BOOT
 
 
 @contextmanager
-def opened(path: Path, **settings: Any) -> Iterator[SqliteStore]:
+def opened(path: Path | str, **settings: Any) -> Iterator[SqliteStore]:
     """The room at this path, closed afterwards."""
     store = SqliteStore(path, **{"boot": BOOT, **settings})
     try:
@@ -25,7 +25,7 @@ def opened(path: Path, **settings: Any) -> Iterator[SqliteStore]:
 
 
 @contextmanager
-def database(path: Path) -> Iterator[apsw.Connection]:
+def database(path: Path | str) -> Iterator[apsw.Connection]:
     """The room's file as any other program sees it."""
     connection = apsw.Connection(str(path))
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from postroom.model.search import SearchQuery, read_query
 from postroom.store.base import Letter
-from postroom.store.sqlite import index, searching
+from postroom.store.sqlite import index, lookout, searching
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import NOW, letter, post
 from tests.store.workers import Ledger, enter, promises
@@ -18,7 +18,7 @@ ROUNDS = 120
 
 def send_and_search(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
     """Send a letter, write it down; then look for some that were written down. Fill the index all the time."""
-    searching.LONG, searching.FEW, searching.LOOK_EVERY, index.SLICE = 20, 5, 4, 16
+    searching.LONG, searching.FEW, lookout.LOOK_EVERY, index.SLICE = 20, 5, 4, 16
     ledger, store = Ledger(folder, name), enter(folder, line, kind)
     missing = Ledger(folder, f"{name}-missing")
     for number in range(ROUNDS):

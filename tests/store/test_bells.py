@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from postroom.store import bells
-from postroom.store.bells import DoorBells, HouseBells, InotifyWatch, PollWatch, open_inotify
+from postroom.store import bells, ears
+from postroom.store.bells import DoorBells
+from postroom.store.ears import InotifyWatch, PollWatch, open_inotify
+from postroom.store.house_bells import HouseBells
 from tests.store.helpers import descriptors
 
 SOON = 10.0  # seconds; only a broken bell waits this long
@@ -42,7 +44,7 @@ class NoInotify:
 
 
 def without_inotify(monkeypatch: pytest.MonkeyPatch, error: int = errno.EMFILE) -> None:
-    monkeypatch.setattr(bells, "_libc", lambda: NoInotify(error))
+    monkeypatch.setattr(ears, "_libc", lambda: NoInotify(error))
 
 
 def test_a_bell_nobody_waited_at_is_not_made(doors: DoorBells, tmp_path: Path) -> None:
@@ -52,7 +54,7 @@ def test_a_bell_nobody_waited_at_is_not_made(doors: DoorBells, tmp_path: Path) -
 
 
 def test_names_become_safe_file_names(doors: DoorBells) -> None:
-    assert doors.path("Swarm/Bob").name == "swarm+bob.bell"
+    assert Path(doors.path("Swarm/Bob")).name == "swarm+bob.bell"
 
 
 def test_a_system_without_inotify_polls(doors: DoorBells, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def test_a_path_is_a_room_in_a_file(tmp_path: Path, address: str) -> None:
     send(store, "m1")
     assert ids(store, Query()) == ["m1"]
     store.close()
-    assert store.path.is_relative_to(tmp_path)
+    assert Path(store.path).is_relative_to(tmp_path)
 
 
 def test_a_tilde_is_the_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 from postroom.model import parts
 from postroom.model.query import LetterQuery
 from postroom.model.search import read_query
-from postroom.store.sqlite import index, searching
+from postroom.store.sqlite import index, lookout, searching
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import NOW, ack, after, forget, held, letter, names, post
@@ -102,15 +102,15 @@ def test_senders_keep_it_up_once_too_many_letters_wait(path: Path) -> None:
         assert in_index(path) == 0
         for n in range(1000, 2600):
             say(store, n, n + 1)
-            assert n - in_index(path) < 1000 + searching.LOOK_EVERY + 1
+            assert n - in_index(path) < 1000 + lookout.LOOK_EVERY + 1
         assert in_index(path) > 1500
         assert all_found(store, 2600)
 
 
 def test_senders_of_single_letters_keep_it_up_too(path: Path) -> None:
     with opened(path, durable=False) as store:
-        say(store, 0, 2 * searching.LOOK_EVERY + 1000)
-    for n in range(1512, 1512 + searching.LOOK_EVERY):
+        say(store, 0, 2 * lookout.LOOK_EVERY + 1000)
+    for n in range(1512, 1512 + lookout.LOOK_EVERY):
         with opened(path, durable=False) as store:
             say(store, n, n + 1)
     assert in_index(path) == index.SLICE

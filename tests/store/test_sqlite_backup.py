@@ -90,7 +90,7 @@ class Careless(SqliteStore):
     """Copies the room's file as if it were any file: what is in the log is missing."""
 
     def backup(self, path: Path, **_how: object) -> int:
-        path.write_bytes(self.path.read_bytes())
+        path.write_bytes(Path(self.path).read_bytes())
         return 0
 
 

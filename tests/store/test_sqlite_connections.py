@@ -64,7 +64,7 @@ def test_a_holder_that_left_no_name_is_unknown(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     nameless, waiting = WriterLock(path, timeout=0), WriterLock(path, timeout=0)
     with nameless:
-        os.pwrite(nameless.descriptor, b" " * 20, 0)
+        os.pwrite(nameless._descriptor, b" " * 20, 0)
         with pytest.raises(StoreBusy, match="unknown"), waiting:
             pass
     nameless.close()

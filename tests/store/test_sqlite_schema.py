@@ -32,7 +32,7 @@ def steps(folder: Path, *later: str) -> tuple[Path, ...]:
         step = folder / f"{number:04}.sql"
         step.write_text(sql)
         made.append(step)
-    return (*STEPS, *made)
+    return (*map(Path, STEPS), *made)
 
 
 def backup(path: Path) -> Path:

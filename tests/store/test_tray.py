@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import platform
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +17,7 @@ from postroom.model import delivery as moves
 from postroom.model.delivery import State
 from postroom.model.query import Query
 from postroom.store.base import Move, Post, Posted, Write
-from postroom.store.sqlite import committing, ground, parcels, tray
+from postroom.store.sqlite import committing, ground, laid, parcels, tray
 from postroom.store.sqlite.committing import Committed, make_safe
 from postroom.store.sqlite.store import SqliteStore
 from postroom.store.sqlite.tray import CALLED, SIZE, TAKEN, WAITING, NoTray, Tray
@@ -72,6 +72,12 @@ def packed(write: Write) -> bytes:
     return made[0]
 
 
+def open_one(descriptor: int) -> Tray:
+    opened = tray.open_tray(descriptor)
+    assert isinstance(opened, Tray)
+    return opened
+
+
 def tray_of(store: SqliteStore) -> Tray:
     held = store._here().lock.tray
     assert isinstance(held, Tray)
@@ -87,10 +93,11 @@ def wait_until_laid(store: SqliteStore) -> None:
 
 def carry(store: SqliteStore, theirs: Write, *ours: Post) -> tuple[Sender, Committed]:
     """Hold the room until somebody has laid its letter into the tray; then write, and leave."""
-    here, sender = store._here(), Sender(store.path, theirs)
+    here, sender = store._here(), Sender(Path(store.path), theirs)
     with here.lock:
         sender.send()
         wait_until_laid(store)
+        here.lock.is_laid = True  # as it is for one who gets in now
         here.mend()
         return sender, committing._write(here, ours, durable=True)
 
@@ -143,7 +150,7 @@ def test_an_acknowledgement_that_comes_too_late_is_refused_to_its_own_writer(car
 def test_an_acknowledgement_whose_carrier_was_killed_is_made_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committing, "SLOW", 0.05)
+    monkeypatch.setattr(laid, "SLOW", 0.05)
     with postroom.open(tmp_path / "room.db") as room:
         room.mailbox("ann").send("bob", "x")
         work = room.mailbox("bob").claim()
@@ -164,6 +171,7 @@ def test_an_acknowledgement_whose_carrier_was_killed_is_made_once(
         with store._here().lock:
             may_ack.set()
             wait_until_laid(store)
+            store._here().lock.is_laid = True
             committing._write(store._here(), [], durable=True)  # and no answer
         acking.join(SOON)
         assert not acking.is_alive()
@@ -195,7 +203,7 @@ def test_what_is_not_known_of_a_recipient_is_told(carrier: SqliteStore) -> None:
 def test_a_letter_whose_carrier_was_killed_is_there_once(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committing, "SLOW", 0.05)
+    monkeypatch.setattr(laid, "SLOW", 0.05)
     sender, _never_answered = carry(carrier, post(letter("theirs")))
     (posted,) = sender.finish()
     assert (posted.message_id, posted.repeated) == ("theirs", False)
@@ -205,8 +213,8 @@ def test_a_letter_whose_carrier_was_killed_is_there_once(
 def test_a_letter_whose_carrier_was_killed_before_it_wrote_is_there_once(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committing, "SLOW", 0.05)
-    sender = Sender(carrier.path, post(letter("theirs")))
+    monkeypatch.setattr(laid, "SLOW", 0.05)
+    sender = Sender(Path(carrier.path), post(letter("theirs")))
     with carrier._here().lock:
         sender.send()
         wait_until_laid(carrier)
@@ -219,9 +227,9 @@ def test_a_letter_whose_carrier_was_killed_before_it_wrote_is_there_once(
 def test_a_late_answer_to_an_earlier_letter_is_not_believed(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committing, "SLOW", 0.05)
+    monkeypatch.setattr(laid, "SLOW", 0.05)
     late = parcels.unpack(packed(post(letter("other")))).answer([Posted(message_id="other", number=9)])
-    sender = Sender(carrier.path, post(letter("theirs")))
+    sender = Sender(Path(carrier.path), post(letter("theirs")))
     with carrier._here().lock:
         sender.send()
         wait_until_laid(carrier)
@@ -246,10 +254,11 @@ def test_a_refusal_is_heard_by_its_own_writer_and_stops_nobody(carrier: SqliteSt
 def test_when_the_carrier_is_refused_the_others_come_in_person(carrier: SqliteStore) -> None:
     here = carrier._here()
     carrier.commit([post(letter("first"))])
-    sender = Sender(carrier.path, post(letter("theirs")))
+    sender = Sender(Path(carrier.path), post(letter("theirs")))
     with here.lock:
         sender.send()
         wait_until_laid(carrier)
+        here.lock.is_laid = True
         with pytest.raises(QuotaFull):
             committing._write(here, [post(letter("ours"), quota=1)], durable=True)
     assert sender.finish()[0].message_id == "theirs"
@@ -277,7 +286,7 @@ def test_a_letter_whose_sender_is_gone_is_not_sent_for_it(carrier: SqliteStore) 
     """Its process was killed: nobody would know when the letter comes, be it after a week."""
     parcel = packed(post(letter("theirs")))
     descriptor = os.open(f"{carrier.path}.lock", os.O_RDWR)
-    gone = Tray(descriptor)
+    gone = open_one(descriptor)
     assert gone.lay(parcel)
     gone.close()
     os.close(descriptor)
@@ -287,7 +296,7 @@ def test_a_letter_whose_sender_is_gone_is_not_sent_for_it(carrier: SqliteStore) 
 
 def test_what_another_version_laid_out_is_turned_back(carrier: SqliteStore) -> None:
     descriptor = os.open(f"{carrier.path}.lock", os.O_RDWR)
-    other = Tray(descriptor)
+    other = open_one(descriptor)
     assert other.lay(b"\x91\x02")
     carrier.commit([post(letter("ours"))])
     assert other.look() == tray.TURNED_BACK
@@ -298,7 +307,7 @@ def test_what_another_version_laid_out_is_turned_back(carrier: SqliteStore) -> N
 
 def test_half_a_parcel_is_left_where_it_is(carrier: SqliteStore) -> None:
     descriptor = os.open(f"{carrier.path}.lock", os.O_RDWR)
-    other = Tray(descriptor)
+    other = open_one(descriptor)
     assert other.lay(b"whole")
     other._memory[tray._SLOTS_AT + 8] = 0
     carrier.commit([post(letter("ours"))])
@@ -310,7 +319,7 @@ def test_half_a_parcel_is_left_where_it_is(carrier: SqliteStore) -> None:
 @pytest.mark.parametrize("body", ["x" * SIZE, "x"])
 def test_large_and_small_letters_arrive(carrier: SqliteStore, body: str) -> None:
     here = carrier._here()
-    sender = Sender(carrier.path, post(letter("theirs", subject=body)))
+    sender = Sender(Path(carrier.path), post(letter("theirs", subject=body)))
     with here.lock:
         sender.send()
         time.sleep(0.05)
@@ -321,7 +330,7 @@ def test_one_who_finds_no_place_in_the_tray_waits_its_turn(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tray, "SLOTS", 0)
-    sender = Sender(carrier.path, post(letter("theirs")))
+    sender = Sender(Path(carrier.path), post(letter("theirs")))
     with carrier._here().lock:
         sender.send()
         time.sleep(0.05)
@@ -330,7 +339,7 @@ def test_one_who_finds_no_place_in_the_tray_waits_its_turn(
 
 def test_each_owns_another_slot(carrier: SqliteStore) -> None:
     descriptors = [os.open(f"{carrier.path}.lock", os.O_RDWR) for _ in range(tray.SLOTS + 1)]
-    trays = [Tray(descriptor) for descriptor in descriptors]
+    trays = [open_one(descriptor) for descriptor in descriptors]
     assert [one.lay(b"x") for one in trays] == [True] * tray.SLOTS + [False]
     assert sorted(one._slot for one in trays) == [-1, *range(tray.SLOTS)]
     for one, descriptor in zip(trays, descriptors, strict=True):
@@ -340,7 +349,7 @@ def test_each_owns_another_slot(carrier: SqliteStore) -> None:
 
 def test_who_leaves_calls_one_after_the_other(carrier: SqliteStore) -> None:
     descriptors = [os.open(f"{carrier.path}.lock", os.O_RDWR) for _ in range(3)]
-    trays = [Tray(descriptor) for descriptor in descriptors]
+    trays = [open_one(descriptor) for descriptor in descriptors]
     assert tray_of(carrier).choose() == -1
     assert all(one.lay(b"x") for one in trays)
     assert [tray_of(carrier).choose() for _ in range(4)] == [0, 1, 2, 0]
@@ -351,10 +360,10 @@ def test_who_leaves_calls_one_after_the_other(carrier: SqliteStore) -> None:
 
 
 def test_without_futexes_there_is_no_tray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "s390x")
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="s390x"))
     with opened(tmp_path / "room.db") as store:
         assert isinstance(store._here().lock.tray, NoTray)
-        sender = Sender(store.path, post(letter("theirs")))
+        sender = Sender(Path(store.path), post(letter("theirs")))
         with store._here().lock:
             sender.send()
             time.sleep(0.05)
@@ -422,7 +431,7 @@ def test_a_carrier_that_only_says_it_wrote_is_found_out(
 
 def test_a_slot_taken_and_never_answered_is_not_carried_again(carrier: SqliteStore) -> None:
     descriptor = os.open(f"{carrier.path}.lock", os.O_RDWR)
-    other = Tray(descriptor)
+    other = open_one(descriptor)
     parcel = packed(post(letter("theirs")))
     assert other.lay(parcel)
     assert tray_of(carrier).take()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -81,7 +81,7 @@ def test_without_futexes_there_are_pauses(
     file: int, monkeypatch: pytest.MonkeyPatch, system: str, machine: str
 ) -> None:
     monkeypatch.setattr(sys, "platform", system)
-    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine=machine))
     assert isinstance(open_turns(file), Pauses)
 
 
@@ -94,7 +94,7 @@ def test_on_a_disk_that_takes_nothing_there_are_pauses(tmp_path: Path) -> None:
 
 
 def test_the_line_moves_by_pauses_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "s390x")
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="s390x"))
     first, second = WriterLock(tmp_path / "lock", SOON), WriterLock(tmp_path / "lock", SOON)
     entered = threading.Event()
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from ..model.card import Agent
 from ..model.codec import to_plain
 from ..model.task import ACTIVE
 from . import views
 from .answers import Answer
-from .context import Context
 from .exits import Usage
+
+if TYPE_CHECKING:
+    from ..model.card import Agent
+    from .context import Context
 
 _CARD = {
     "display_name": "name", "capabilities": "capability", "scopes": "scope", "allow_from": "allow_from",

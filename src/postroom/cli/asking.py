@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
 from ..model.codec import to_plain
-from ..model.escalation import ESCALATION, Escalation
-from ..model.message import Message
+from ..model.escalation import ESCALATION
 from . import asking_views as views
-from .answers import Answer, plain_receipt
-from .context import Context
+from .answers import Answer
+from .plain import plain_receipt
 from .sending import content_of, fields_of
 from .tables import again
 from .views import HUMAN
 from .waiting import waiting_for
+
+if TYPE_CHECKING:
+    from ..model.escalation import Escalation
+    from ..model.message import Message
+    from .context import Context
 
 
 def run_escalate(context: Context) -> Answer:

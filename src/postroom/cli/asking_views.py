@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from .answers import Screen
+from typing import TYPE_CHECKING
+
 from .escape import BAR, ago, body_lines, one_line, wrapped
 from .tables import facts, hint, painted, table
-from .views import Data, sent
+from .views import sent
+
+if TYPE_CHECKING:
+    from .answers import Screen
+    from .views import Data
 
 _STATES = {"open": "yellow", "answered": "green", "urgent": "red", "high": "yellow"}
 

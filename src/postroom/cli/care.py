@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
@@ -12,9 +13,11 @@ from ..room import open as open_room
 from ..whereabouts import PROJECT, ROOM
 from . import views
 from .answers import Answer, sayable
-from .context import Context
 from .exits import CannotCreate, Usage
 from .progress import Progress
+
+if TYPE_CHECKING:
+    from .context import Context
 
 
 def run_init(context: Context) -> Answer:

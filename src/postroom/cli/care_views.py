@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .answers import Screen
 from .escape import ago, cut, moment, one_line, wrapped
 from .tables import facts, hint, painted, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .answers import Screen
 
 Data = Mapping[str, Any]
 _MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "cyan"), "ok": ("✓", "green")}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any
 
-from ..errors import PostroomError
 from ..whereabouts import variable
 from .exits import exit_code
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from ..errors import PostroomError
 
 
 def complain(error: PostroomError, words: Sequence[str]) -> int:

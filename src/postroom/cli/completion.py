@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
 
 from ..errors import PostroomError
-from ..mailbox import Mailbox
 from ..whereabouts import environment, own_room, project_room, variable
 from .table import FILE_OF, HIDDEN, below, everywhere, row
-from .table.shape import Option
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..mailbox import Mailbox
+    from .table.shape import Option
 
 FILES = "\t"  # alone on a line: the shell completes files itself
 MOST = 200

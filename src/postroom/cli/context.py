@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
-from typing import Any, TypeVar
 
-from ..clock import SystemClock
-from ..errors import BadStore, Invalid, PostroomError
-from ..mailbox import Mailbox
-from ..model.names import check_agent
-from ..room import Room, chosen_settings
-from ..room import open as open_room
-from ..settings import Settings
-from ..store.opening import file_of
+from ..errors import BadStore, Invalid
 from ..whereabouts import variable
 from .answers import Screen
 from .exits import Misconfigured, NoInput, Usage
 from .light import Uninterrupted
-from .parse import Call, meant
-from .width import columns
+from .parse import meant
 
-T = TypeVar("T")
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import Any, TypeVar
+
+    from ..errors import PostroomError
+    from ..mailbox import Mailbox
+    from ..room import Room
+    from ..settings import Settings
+    from .parse import Call
+
+    T = TypeVar("T")
 
 
 class Context:
@@ -60,8 +61,10 @@ class Context:
 
     @cached_property
     def mailbox(self) -> Mailbox:
+        from ..model.names import check_agent  # noqa: PLC0415 - what is about the program itself needs none of it
+
         check_agent(self.me, "mailbox")  # before a room is made for a name that cannot be
-        return Mailbox(self.room, self.me)
+        return self.room.mailbox(self.me)
 
     def act(self, verb: Callable[[Mailbox], T]) -> T:
         """Do this at the caller's mailbox. Where the room is not there yet it is tried in memory first, so that
@@ -79,11 +82,13 @@ class Context:
     def try_out(self, verb: Callable[[Mailbox], object]) -> None:
         """Where the room is not there yet: would this be refused?"""
         if self.is_new_room:
-            verb(Mailbox(self._room_in_memory(), self.me))
+            verb(self._room_in_memory().mailbox(self.me))
 
     @cached_property
     def settings(self) -> Settings:
         """The settings in force; a wrong one is told before the room is opened."""
+        from ..room import chosen_settings  # noqa: PLC0415
+
         try:
             chosen = chosen_settings(self.get("room"), dict(self.get("set", ())))
         except Invalid as wrong:
@@ -95,6 +100,8 @@ class Context:
     @cached_property
     def is_new_room(self) -> bool:
         """Is there no room at this address yet? Anything else that is wrong with it is told when it is opened."""
+        from ..store.opening import file_of  # noqa: PLC0415
+
         file = file_of(self.settings.store)
         if file is None:
             return False
@@ -115,6 +122,7 @@ class Context:
             self.check_named_room()
             return self._room_in_memory()
         with Uninterrupted():
+            from ..room import open as open_room  # noqa: PLC0415
             from ..store.sqlite import store  # noqa: F401, PLC0415 - loaded here, so that opening loads nothing more
         return open_room(self.settings.store, **dict(self.get("set", ())))
 
@@ -126,6 +134,7 @@ class Context:
 
     def _room_in_memory(self) -> Room:
         """An empty room with these settings, which nobody else sees."""
+        from ..room import Room  # noqa: PLC0415
         from ..store.memory import MemoryStore  # noqa: PLC0415 - only where there is no room yet
 
         return Room(MemoryStore(os.urandom(8).hex()), self.settings)
@@ -139,8 +148,7 @@ class Context:
             json=bool(self.get("json")),
             tables=terminal or wish == "always",
             colour=wish == "always" or (wish == "auto" and terminal and not plain),
-            width=columns(sys.stdout) if terminal else 100,
-            now=SystemClock().now().wall,
+            width=_columns() if terminal else 100,
             caller=said if (said := self.get("as", "")) != variable("POSTROOM_AGENT") else "",
             room=self.get("room", ""),
         )
@@ -157,8 +165,16 @@ class Context:
             os.rmdir(self.draft.parent)  # noqa: PTH106 - ours, and empty now
 
 
+def _columns() -> int:
+    from .width import columns  # noqa: PLC0415 - only for people
+
+    return columns(sys.stdout)
+
+
 def _wrong_setting(wrong: Invalid) -> Misconfigured:
     """In the words of whoever typed it."""
+    from ..settings import Settings  # noqa: PLC0415 - loaded already, by whoever was wrong
+
     what, name, hint = wrong.message, wrong.field or "", wrong.hint
     if name and name not in Settings.__struct_fields__:
         hint = meant(name, Settings.__struct_fields__) or hint

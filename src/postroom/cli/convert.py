@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..clock import SystemClock
 from ..errors import Invalid
 from ..model.values import read_json
 from .exits import Usage
-from .table.shape import Option
+
+if TYPE_CHECKING:
+    from .table.shape import Option
 
 SPAN_RULE = "a number with s, m, h, d or w, such as 90s, 10m or 1h30m"
 TIME_RULE = f"{SPAN_RULE}; or a time such as 2030-01-31T09:00, local unless it says otherwise"

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import EDQUOT, EFBIG, EIO, ENOSPC
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec.structs import asdict
 
 from ..care import restore
 from ..errors import BadStore, Conflict, Invalid, PostroomError, StoreFailing, TooLarge
 from ..model.codec import to_plain
-from ..model.health import BackupReport
-from ..service.portable import Imported, check_head
+from ..service.portable import check_head
 from ..store.opening import file_of
 from ..store.sqlite.place import belongs_to
 from . import views
 from .answers import Answer, sayable
 from .care_views import backed_up, restored
-from .context import Context
 from .exits import CannotCreate, NoInput, Usage
 from .progress import Progress
 from .text import STDIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.health import BackupReport
+    from ..service.portable import Imported
+    from .context import Context
 
 _FULL = {ENOSPC, EDQUOT, EFBIG, EIO}  # not the fault of a name
 
@@ -54,7 +58,7 @@ def _place(context: Context, name: str) -> Path:
     if target.exists() and not target.is_file():
         raise CannotCreate(f"{name!a} is no plain file", field="FILE", hint="choose another name")
     room = file_of(context.settings.store)
-    if room is not None and belongs_to(room, target):
+    if room is not None and belongs_to(Path(room), target):
         raise CannotCreate(f"{name!a} is a file of the room itself", field="FILE", hint="choose another name")
     if os.path.lexists(target) and not context.get("force"):
         raise CannotCreate(f"{name!a} is there already", field="FILE", hint="--force replaces it")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..errors import UnknownMessage
 from ..model.delivery import State
 from . import views
-from .answers import Answer, plain_letter, plain_move
-from .context import Context
+from .answers import Answer
+from .plain import plain_letter, plain_move
+
+if TYPE_CHECKING:
+    from .context import Context
 
 
 def run_dead(context: Context) -> Answer:

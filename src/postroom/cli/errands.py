@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .answers import Answer, Screen, plain_message
-from .context import Context
+from .answers import Answer
 from .escape import one_line
+from .plain import plain_message
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .answers import Screen
+    from .context import Context
 
 
 def run_unsend(context: Context) -> Answer:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..clock import SystemClock
-from ..model.search import Term, read_query
+from ..model.search import read_query
 from ..model.words import words
 from . import views
-from .answers import Answer, Screen, plain_message
-from .context import Context
+from .answers import Answer
 from .escape import ago
+from .plain import plain_message
 from .tables import hint, painted, table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..model.search import Term
+    from .answers import Screen
+    from .context import Context
 
 _WORD = re.compile(r"[^\W_]+")
 _BEFORE = 30  # characters shown before the first word that was looked for

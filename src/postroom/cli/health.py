@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
 from ..care import doctor
 from ..errors import BadStore, Invalid
 from ..model.codec import to_plain
-from ..model.health import Diagnosis, Finding, Level
-from ..model.stats import Stats, Tally
-from ..model.trace import Stop
+from ..model.health import Level
 from ..room import chosen_settings
 from ..whereabouts import variable
 from . import care_views as views
-from .answers import Answer, plain_message, sayable
-from .context import Context
+from .answers import Answer, sayable
 from .exits import Misconfigured
+from .plain import plain_message
 from .progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.health import Diagnosis, Finding
+    from ..model.stats import Stats, Tally
+    from ..model.trace import Stop
+    from .context import Context
 
 _ENDS = {Level.WARNING: 1, Level.ERROR: 70}
 

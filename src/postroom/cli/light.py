@@ -21,17 +21,26 @@ class Uninterrupted:
 
 
 def load_msgspec() -> None:
-    """Import msgspec without typing_extensions, from which it takes type hints where that is installed: a tenth of
-    a send. Since Python 3.11 typing has all it uses, so for one moment there is no such thing. A msgspec that does
-    need it gets it.
+    """Import msgspec without what it would load and we never use: typing_extensions, from which it takes type
+    hints where that is installed (since Python 3.11 typing has all it uses), and what describes types and writes
+    JSON schemas. For one moment there is no such thing. Who needs them later gets them, and a msgspec that cannot
+    do without is imported whole.
     """
     if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
         return
     modules: dict[str, Any] = sys.modules
-    modules["typing_extensions"] = None  # an import of it fails now, as if it were not installed
+    schemas: Any = type(sys)("msgspec._json_schema")
+    schemas.schema = schemas.schema_components = None
+    left_out = {
+        "typing_extensions": None,  # an import of it fails now, as if it were not installed
+        "msgspec.inspect": type(sys)("msgspec.inspect"),
+        "msgspec._json_schema": schemas,
+    }
+    modules |= left_out
     try:
         import msgspec  # noqa: F401, PLC0415 - the point of it
     except ImportError:
         pass  # whoever needs it next imports it whole
     finally:
-        del modules["typing_extensions"]
+        for name in left_out:
+            del modules[name]

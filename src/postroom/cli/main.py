@@ -64,10 +64,8 @@ def _run(words: Sequence[str]) -> int:
         from .light import Uninterrupted  # noqa: PLC0415
 
         with Uninterrupted():
-            gc.disable()  # loading makes much and leaves no litter
-            from .run import run  # noqa: PLC0415 - the library's weight
-
-            gc.enable()
+            gc.set_threshold(100_000)  # loading makes much and leaves no litter; a short command never collects
+            from .run import run  # noqa: PLC0415 - the rest of the program
 
         return run(call)
     except PostroomError as error:

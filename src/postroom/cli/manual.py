@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from textwrap import fill, wrap
 
 from .exits import MEANINGS
 from .table import FILE_OF, GROUPS, below, everywhere, row
-from .table.shape import Command, Option
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .table.shape import Command, Option
 
 WIDEST = 92
 _SHORT = 24  # columns for the names of options

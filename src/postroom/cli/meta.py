@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
 
 from .. import __version__
-from . import views
-from .answers import Answer, Screen
-from .context import Context
+from .answers import Answer
 from .exits import Usage
-from .manual import WIDEST, manual, overview
 from .parse import Call
 from .table import FILE_OF, GROUPS, HIDDEN, row
-from .table.shape import Command
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .answers import Screen
+    from .context import Context
+    from .table.shape import Command
 
 
 def explain(call: Call, screen: Screen) -> Answer:
     """What --help answers: the manual of a command, or the overview."""
+    from .manual import WIDEST, manual, overview  # noqa: PLC0415 - nobody else reads it
+
     width = min(screen.width, WIDEST)
     text = manual(call.command, width) if call.command else overview(width)
     rows = [call.command] if call.command else _all()
-    return Answer("help", {"commands": [_plain(command) for command in rows], "text": text}, views.plain)
+    return Answer(
+        "help", {"commands": [_plain(command) for command in rows], "text": text}, lambda _screen, _data: text
+    )
 
 
 def run_help(context: Context) -> Answer:
@@ -33,11 +41,9 @@ def run_help(context: Context) -> Answer:
 
 
 def run_version(context: Context) -> Answer:
-    import platform  # noqa: PLC0415 - rare
-
     import apsw  # noqa: PLC0415 - rare
 
-    known = {"version": __version__, "python": platform.python_version(), "sqlite": apsw.sqlite_lib_version()}
+    known = {"version": __version__, "python": sys.version.split()[0], "sqlite": apsw.sqlite_lib_version()}
     text = f"postroom {known['version']} (Python {known['python']}, SQLite {known['sqlite']})\n"
     return Answer(context.name, known, lambda _screen, _data: text)
 

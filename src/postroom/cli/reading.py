@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UnknownMessage
-from ..letter import Letter
 from ..model.message import same_name
 from . import views
-from .answers import Answer, plain_letter
-from .context import Context
+from .answers import Answer
 from .exits import NOTHING
+from .plain import plain_letter
 from .tables import again
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..letter import Letter
+    from .context import Context
 
 _WANTED = {"kinds": "kind", "sender": "from"}
 _SAME = ("min_priority", "thread", "thread_tag", "tag", "scope")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
+from ..errors import PostroomError
+from .answers import Answer
+from .context import Context
 from .light import Uninterrupted, load_msgspec
+from .table import FILE_OF
 
-load_msgspec()  # before anything else loads it
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-from ..errors import PostroomError  # noqa: E402
-from .answers import Answer, Screen  # noqa: E402
-from .context import Context  # noqa: E402
-from .parse import Call  # noqa: E402
-from .table import FILE_OF  # noqa: E402
+    from .answers import Screen
+    from .parse import Call
 
 
 def run(call: Call) -> int:
@@ -23,8 +25,11 @@ def run(call: Call) -> int:
         from .meta import explain  # noqa: PLC0415 - rare
 
         return _print(explain(call, context.screen), context.screen)
+    file = FILE_OF[call.name]
     with Uninterrupted():
-        module = __import__(f"{__package__}.{FILE_OF[call.name]}", fromlist=["COMMANDS"])
+        if file != "meta":  # the commands about the program itself need no library
+            load_msgspec()
+        module = __import__(f"{__package__}.{file}", fromlist=["COMMANDS"])
     function = getattr(module, f"run_{call.command.function}")
     try:
         answered: Answer | Iterator[Answer] = function(context)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from .. import model
 from ..clock import SystemClock
 from ..errors import Invalid
 from ..mailbox import draft
-from ..model.handoff import Handoff
 from ..model.parts import file, reference
 from ..model.values import read_json
-from ..service.compose import Draft
-from ..service.sending import Receipt
 from . import views
-from .answers import Answer, plain_receipt
-from .context import Context
+from .answers import Answer
 from .exits import Usage
+from .plain import plain_receipt
 from .text import read_source, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..service.compose import Draft
+    from ..service.sending import Receipt
+    from .context import Context
 
 _SAME = ("cc", "bcc", "subject", "priority", "kind", "at", "expires", "data", "scope", "thread_tag", "task",
          "callback", "context", "metadata", "extra", "key", "in_reply_to")  # fmt: skip
@@ -71,8 +75,7 @@ def run_reply(context: Context) -> Answer:
     box = context.mailbox
     if not context.get("done"):
         return answer(context, box.reply(id, body, to_all=to_all, **fields))
-    reply = box._reply_draft(id, body, to_all=to_all, **fields)  # noqa: SLF001 - the ack and the answer in one commit
-    return answer(context, box._ack_and_send([box.read(id)], [reply], archive=True)[0])  # noqa: SLF001
+    return answer(context, box.read(id).ack_and_reply(body, to_all=to_all, **fields))
 
 
 def run_forward(context: Context) -> Answer:
@@ -96,12 +99,16 @@ def run_handoff(context: Context) -> Answer:
     elif "done" not in context.values:
         raise Usage("is missing", field="--done", hint="what was done; or the whole handoff by --from-file")
     try:
-        handoff = msgspec.convert(said, Handoff)
+        handoff = msgspec.convert(said, model.handoff.Handoff)
     except msgspec.ValidationError as broken:
         raise Invalid(str(broken), field="handoff", hint="say at least what was done: --done") from None
-    unknown = said.keys() - set(Handoff.__struct_fields__)
+    unknown = said.keys() - set(model.handoff.Handoff.__struct_fields__)
     if unknown:
-        raise Invalid("a handoff has no such field", field=min(unknown), hint=", ".join(Handoff.__struct_fields__))
+        raise Invalid(
+            "a handoff has no such field",
+            field=min(unknown),
+            hint=", ".join(model.handoff.Handoff.__struct_fields__),
+        )
     to, fields = context.get("to"), fields_of(context)
     return answer(context, context.act(lambda box: box.handoff(to, handoff, **fields)))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from shlex import quote
+from typing import TYPE_CHECKING
 
-from .answers import Screen
 from .escape import cell, cut, one_line, width
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from .answers import Screen
 
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _WIDEST = 60  # columns of one column, but the last
@@ -28,6 +31,8 @@ def hint(screen: Screen, command: str, what: str = "") -> str:
 
 def again(screen: Screen, command: str) -> str:
     """The caller and the room, as they were said: the next command needs them too."""
+    from shlex import quote  # noqa: PLC0415 - most have both in their environment
+
     said = (("--as", screen.caller), ("--room", screen.room))
     return "".join(
         f" {name} {quote(one_line(value))}" for name, value in said if value and f"{name} " not in command

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from .answers import Screen
 from .escape import ago
 from .tables import facts, hint, table
-from .views import Data, receipt, thread
+from .views import receipt, thread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .answers import Screen
+    from .views import Data
 
 _STATES = {
     "pending": "yellow", "input_required": "yellow", "accepted": "cyan", "working": "cyan", "completed": "green",

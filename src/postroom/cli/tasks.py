@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from ..model.card import Card
 from ..model.codec import encode, to_plain
-from ..model.message import Message
 from ..model.task import MOVES
-from ..service.sending import Receipt
-from ..task import Task
 from ..whereabouts import variable
 from . import task_views as views
-from .answers import Answer, plain_message, plain_receipt
-from .context import Context
+from .answers import Answer
 from .exits import Usage
+from .plain import plain_message, plain_receipt
 from .sending import content_of, fields_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..model.card import Card
+    from ..model.message import Message
+    from ..service.sending import Receipt
+    from ..task import Task
+    from .context import Context
 
 
 def run_tasks(context: Context) -> Answer:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
 from ..model.codec import to_plain
-from ..model.template import Template
-from .answers import Answer, Screen
-from .context import Context
+from .answers import Answer
 from .escape import body_lines, one_line
 from .tables import facts, hint, table
 from .text import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..model.template import Template
+    from .answers import Screen
+    from .context import Context
 
 
 def run_templates(context: Context) -> Answer:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from ..errors import Invalid, TooLarge
 from ..whereabouts import variable
-from .context import Context
 from .exits import Abandoned, NoInput, Usage
+
+if TYPE_CHECKING:
+    from .context import Context
 
 STDIN = "-"
 
@@ -81,6 +82,7 @@ def _edited(context: Context) -> str:
     import shlex  # noqa: PLC0415 - people write few letters, programs many
     import subprocess  # noqa: PLC0415
     import tempfile  # noqa: PLC0415
+    from pathlib import Path  # noqa: PLC0415
 
     editor = variable("VISUAL") or variable("EDITOR")
     if not editor or sys.stdin is None or not sys.stdin.isatty():

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..model.codec import to_plain
-from ..model.message import Message
 from . import views
-from .answers import Answer, plain_message
-from .context import Context
+from .answers import Answer
 from .exits import Usage
+from .plain import plain_message
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.message import Message
+    from .context import Context
 
 
 def run_thread(context: Context) -> Answer:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
 from ..errors import Invalid
 from ..model.codec import to_plain
-from ..model.stats import AgentFlow, Flow
 from . import care_views as views
 from .answers import Answer, sayable
-from .context import Context
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator
+
+    from ..model.stats import AgentFlow, Flow
+    from .context import Context
 
 FASTEST, SLOWEST = 0.1, 3600.0  # seconds between two looks
 

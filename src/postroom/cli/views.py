@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..model.codec import encode
 from ..service.present import markdown as fenced
-from .answers import Screen
 from .escape import ago, body_lines, moment, one_line
 from .glance import NO_DIGEST, NO_MAIL
 from .tables import facts, hint, table
+
+if TYPE_CHECKING:
+    from .answers import Screen
 
 Data = Mapping[str, Any]
 HUMAN = "human"  # known before it has written anything

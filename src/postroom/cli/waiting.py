@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..letter import Letter
-from ..mailbox import Mailbox
 from ..model.codec import to_plain
 from ..model.message import same_name
 from ..model.task import TASK_UPDATE, TaskState
 from ..service.office import POSTMASTER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from ..letter import Letter
+    from ..mailbox import Mailbox
 
 MOST = 1000  # of each kind
 Entry = dict[str, Any]

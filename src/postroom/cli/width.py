@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TextIO
 
 from ..whereabouts import variable
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from typing import TextIO
 
 NARROWEST = 40
 

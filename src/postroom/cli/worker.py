@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import LeaseLost, UnknownAgent
-from ..letter import Work
 from ..model.codec import encode
 from ..whereabouts import environment
 from . import views
-from .answers import Answer, plain_letter, plain_move, plain_receipt
-from .context import Context
+from .answers import Answer
 from .exits import NOTHING, Usage
+from .plain import plain_letter, plain_move, plain_receipt
 from .reading import FOR_EVER, filters_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..letter import Work
+    from .context import Context
 
 BEAT = 20.0  # seconds between two signs of life
 AGAIN = 75  # a program that ends so wants the same letter again, and no try counted

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import LeaseLost
-from ..letter import Letter
-from ..mailbox import Mailbox
-from ..service.sending import Receipt
 from ..whereabouts import variable
 from . import views
-from .answers import Answer, plain_move, plain_receipt, plain_work
-from .context import Context
+from .answers import Answer
 from .exits import NOTHING, Usage
+from .plain import plain_move, plain_receipt, plain_work
 from .reading import filters_of
 from .text import STDIN, read_stdin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ..letter import Letter
+    from ..mailbox import Mailbox
+    from ..service.sending import Receipt
+    from .context import Context
 
 _HOLDERS_ALONE = "give the --token that claim showed, or wait until its lease ends"
 
@@ -34,25 +38,25 @@ def run_ack(context: Context) -> Answer:
     archive = not context.get("keep")
     if "reply" in context.values or "drafts" in context.values:
         return _ack_and_send(context, archive=archive)
-    return _settle(context, lambda box, letters: box._ack(letters, archive=archive), bare=True)  # noqa: SLF001
+    return _settle(context, lambda box, letters: box.ack(letters, archive=archive), bare=True)
 
 
 def run_fail(context: Context) -> Answer:
     reason, retry = context.get("reason"), not context.get("no_retry")
-    return _settle(context, lambda box, letters: box._fail(letters, reason, retry=retry))  # noqa: SLF001
+    return _settle(context, lambda box, letters: box.fail(letters, reason, retry=retry))
 
 
 def run_reject(context: Context) -> Answer:
     reason = context.get("reason")
-    return _settle(context, lambda box, letters: box._fail(letters, reason, retry=False), bare=True)  # noqa: SLF001
+    return _settle(context, lambda box, letters: box.reject(letters, reason), bare=True)
 
 
 def run_release(context: Context) -> Answer:
-    return _settle(context, lambda box, letters: box._release(letters))  # noqa: SLF001
+    return _settle(context, lambda box, letters: box.release(letters))
 
 
 def run_renew(context: Context) -> Answer:
-    return _settle(context, lambda box, letters: box._renew(letters, context.get("lease")))  # noqa: SLF001
+    return _settle(context, lambda box, letters: box.renew(letters, context.get("lease")))
 
 
 def run_work(context: Context) -> Iterator[Answer]:

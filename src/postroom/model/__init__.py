@@ -8,3 +8,61 @@ Reading order: `message` (what is written), `delivery` (what moves), `task`, `th
 `query`, `search` and `change` (how stores are asked), `words` (what text is made of), `names` and `values` (what
 may enter), `codec` (JSON).
 """
+
+from __future__ import annotations
+
+from ..loading import on_demand
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from . import (
+        card,
+        change,
+        codec,
+        delivery,
+        escalation,
+        guard,
+        handoff,
+        hashing,
+        health,
+        message,
+        names,
+        parts,
+        query,
+        record,
+        search,
+        stats,
+        task,
+        template,
+        thread,
+        trace,
+        values,
+        words,
+    )
+
+__all__ = [
+    "card",
+    "change",
+    "codec",
+    "delivery",
+    "escalation",
+    "guard",
+    "handoff",
+    "hashing",
+    "health",
+    "message",
+    "names",
+    "parts",
+    "query",
+    "record",
+    "search",
+    "stats",
+    "task",
+    "template",
+    "thread",
+    "trace",
+    "values",
+    "words",
+]
+
+__getattr__ = on_demand(__name__, __all__)

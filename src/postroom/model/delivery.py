@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import IllegalMove
-from .message import Message, Priority, RecipientKind
+from .message import Priority, RecipientKind
+
+if TYPE_CHECKING:
+    from .message import Message
 
 
 class State(StrEnum):

@@ -6,16 +6,20 @@ the two whom it concerns, and one that the tables refuse, says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import IllegalMove, Invalid, NotAllowed
-from .message import Message, is_broadcast
+from .message import is_broadcast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .message import Message
 
 TASK = "task"  # the kind of a letter that opens a task
 TASK_UPDATE = "task_update"  # and of one that moves it

@@ -10,12 +10,15 @@ again, so a value cannot smuggle in another place.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from ..errors import Invalid
 from .message import Priority
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PLACE_RULE = "{name}, with letters, digits and _; a brace itself is written {{ or }}"
 _PIECE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]{0,63})\}|[{}]")

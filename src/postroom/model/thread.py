@@ -5,13 +5,18 @@ The same letters always fold to the same ids, so nothing changes over a restart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from .hashing import blake2b
-from .message import DEFAULT_SCOPE, Message, is_any, is_broadcast
+from .message import DEFAULT_SCOPE, is_any, is_broadcast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .message import Message
 
 GENERAL = "conv-general:"  # and a scope: all letters of a scope that belong to no other conversation
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from .delivery import Attempt, Delivery, State
+from .delivery import Attempt, State
 from .message import Message, RecipientKind
+
+if TYPE_CHECKING:
+    from .delivery import Delivery
 
 
 class Stop(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,11 +9,13 @@ emoji.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .message import Message
-from .parts import Part
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .message import Message
+    from .parts import Part
 
 BREAK = "\ue000"  # stands between two texts of a letter; no text holds it as a word, so no phrase goes across
 _WITHOUT_BLANKS = ("CJK ", "HIRAGANA", "KATAKANA")  # how the names of such characters begin

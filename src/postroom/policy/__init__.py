@@ -3,3 +3,37 @@
 Policy knows the model. It refuses to know stores, clocks (time is handed in) and callers.
 The service is the only room that asks it.
 """
+
+from __future__ import annotations
+
+from ..loading import on_demand
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from . import (
+        admission,
+        hops,
+        ladder,
+        limits,
+        presence,
+        ranking,
+        retention,
+        retry,
+        routing,
+        timers,
+    )
+
+__all__ = [
+    "admission",
+    "hops",
+    "ladder",
+    "limits",
+    "presence",
+    "ranking",
+    "retention",
+    "retry",
+    "routing",
+    "timers",
+]
+
+__getattr__ = on_demand(__name__, __all__)

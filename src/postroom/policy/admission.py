@@ -5,18 +5,25 @@ Size and form of a letter are checked when it is composed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
-from typing import TypeAlias
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import DeadlinePassed, NotAllowed, PostroomError, QuotaFull, TooFast
-from ..model.card import EVERYONE, Card
-from ..model.guard import Guard
-from ..model.message import Message, same_name
+from .. import model
+from ..errors import DeadlinePassed, NotAllowed, QuotaFull, TooFast
+from ..model.message import same_name
 from ..model.names import fold
-from ..model.task import Standing
 
-Judge: TypeAlias = Callable[[Card, Message], str | None]  # why an agent is not fit for a task; None: it is
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from ..errors import PostroomError
+    from ..model.card import Card
+    from ..model.guard import Guard
+    from ..model.message import Message
+    from ..model.task import Standing
+
+Judge: TypeAlias = "Callable[[Card, Message], str | None]"  # why an agent is not fit for a task; None: it is
 REQUIRED = "required_capabilities"  # where a task's metadata names what it takes
 
 _MINUTE = timedelta(minutes=1)
@@ -36,7 +43,7 @@ def check_guard(names: Sequence[str], recipient: str, guard: Guard) -> None:
 
 def check_allowed(sender: str, recipient: str, allow_from: Sequence[str]) -> None:
     """Refuse a sender that is not on the recipient's allow list."""
-    if EVERYONE in allow_from or same_name(sender, recipient):
+    if model.card.EVERYONE in allow_from or same_name(sender, recipient):
         return
     if not any(same_name(sender, allowed) for allowed in allow_from):
         raise NotAllowed(f"{recipient!r} takes no mail from {sender!r}", field="to", hint="ask its owner")

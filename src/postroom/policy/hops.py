@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ..errors import HopsSpent, LoopDetected
-from ..model.message import Message, same_name
+from ..model.message import same_name
 from ..model.names import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..model.message import Message
 
 
 def relay(letter: Message, relayer: str, targets: Iterable[str]) -> tuple[int, tuple[str, ...]]:

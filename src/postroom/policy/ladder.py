@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from ..errors import Invalid
 from ..model.message import Priority, same_name
-from .limits import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from .limits import Limits
 
 # Words for why somebody escalates, and how urgent each is unless the asker says otherwise. Any other word will do.
 REASONS: dict[str, Priority] = {

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from ..model.card import Beat, Presence, Status, Warmth
-from ..model.query import Moment
-from .limits import Limits
+from typing import TYPE_CHECKING
+
+from ..model.card import Presence, Status, Warmth
+
+if TYPE_CHECKING:
+    from ..model.card import Beat
+    from ..model.query import Moment
+    from .limits import Limits
 
 
 def presence(beat: Beat | None, moment: Moment, limits: Limits, active: tuple[str, ...] = ()) -> Presence:

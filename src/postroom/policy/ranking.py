@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ..model.message import Message
-from ..model.search import SearchQuery, Term
 from ..model.words import wording, words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.message import Message
+    from ..model.search import SearchQuery, Term
 
 SATURATION = 1.2  # the tenth mention of a word tells less than the second
 LENGTH = 0.75  # how much a long letter must say more often

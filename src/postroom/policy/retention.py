@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from .limits import Limits
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from .limits import Limits
 
 
 def archive_cutoff(now: datetime, limits: Limits) -> datetime:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from ..model import delivery as moves
-from ..model.delivery import Attempt, Delivery
-from .limits import Limits
+
+if TYPE_CHECKING:
+    from ..model.delivery import Attempt, Delivery
+    from .limits import Limits
 
 
 def backoff(attempts: int, limits: Limits) -> timedelta:

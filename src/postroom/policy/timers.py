@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..model import delivery as moves
-from ..model.delivery import Attempt, Delivery, Lease, State
-from ..model.query import Moment
-from .limits import Limits
+from ..model.delivery import Attempt, State
 from .retry import after_lapse
+
+if TYPE_CHECKING:
+    from ..model.delivery import Delivery, Lease
+    from ..model.query import Moment
+    from .limits import Limits
 
 
 def has_lapsed(lease: Lease, moment: Moment) -> bool:

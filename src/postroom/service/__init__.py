@@ -49,60 +49,88 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import ModuleType
+from ..loading import on_demand
 
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
     from . import (
+        addressing,
+        authorize,
+        bouncing,
+        climbing,
+        compose,
         copying,
         counting,
         dead,
         directory,
         doctor,
         escalating,
+        files,
+        given,
         guarding,
         holding,
         janitor,
+        moving,
+        naming,
+        notices,
+        office,
+        overdue,
         portable,
+        portable_records,
         present,
         reading,
+        records,
         renaming,
         search,
         sending,
+        task_moves,
+        taskbook,
         tasks,
         templates,
         threads,
         tracing,
         unsending,
+        waiting,
     )
 
 __all__ = [
+    "addressing",
+    "authorize",
+    "bouncing",
+    "climbing",
+    "compose",
     "copying",
     "counting",
     "dead",
     "directory",
     "doctor",
     "escalating",
+    "files",
+    "given",
     "guarding",
     "holding",
     "janitor",
+    "moving",
+    "naming",
+    "notices",
+    "office",
+    "overdue",
     "portable",
+    "portable_records",
     "present",
     "reading",
+    "records",
     "renaming",
     "search",
     "sending",
+    "task_moves",
+    "taskbook",
     "tasks",
     "templates",
     "threads",
     "tracing",
     "unsending",
+    "waiting",
 ]
 
-
-def __getattr__(name: str) -> ModuleType:
-    from importlib import import_module  # noqa: PLC0415 - most rooms of the house load nothing by name
-
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f".{name}", __name__)
+__getattr__ = on_demand(__name__, __all__)

@@ -5,27 +5,32 @@ It looks and the letter is written with nobody in between, so two senders do not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from .. import policy, service
 from ..errors import NotAllowed, QuotaFull, UnknownAgent
 from ..model.card import Card
 from ..model.codec import convert
 from ..model.delivery import State
-from ..model.guard import OPEN_DOOR, Guard, guard_from
-from ..model.message import Message, Recipient, is_any, same_name
+from ..model.guard import OPEN_DOOR, guard_from
+from ..model.message import Recipient, is_any, same_name
 from ..model.names import ANY, fold
 from ..model.query import Query
 from ..model.record import CARD, GUARD
 from ..policy.admission import check_guard
 from ..policy.hops import without_letter
-from ..policy.presence import is_routable
-from ..policy.routing import Candidate, least_busy
-from ..store.base import FEW, Post
-from .directory import agent_of
+from ..store.base import FEW
 from .naming import moved, names_of, resident
-from .office import Office
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from ..model.guard import Guard
+    from ..model.message import Message
+    from ..store.base import Post
+    from .office import Office
 
 
 def addressed(office: Office, post: Post, *, ask: bool = True) -> Post:
@@ -131,7 +136,7 @@ def _routed(office: Office, post: Post) -> Post:
 def _choose(office: Office, post: Post, wanted: Collection[str], taken: Collection[str]) -> str:
     """The least busy agent that can do all of this and takes the letter."""
     refusal: NotAllowed | QuotaFull | None = None
-    for candidate in least_busy(_candidates(office, wanted, taken)):
+    for candidate in policy.routing.least_busy(_candidates(office, wanted, taken)):
         try:
             check_guard_at(office, post.message.sender, candidate.name)
         except NotAllowed as refused:
@@ -161,12 +166,12 @@ def _can(card: Card, wanted: Collection[str]) -> bool:
     return set(wanted) <= set(card.capabilities)
 
 
-def _candidates(office: Office, wanted: Collection[str], taken: Collection[str]) -> list[Candidate]:
+def _candidates(office: Office, wanted: Collection[str], taken: Collection[str]) -> list[policy.routing.Candidate]:
     moment = office.now()
-    agents = [agent_of(office, record, moment) for record in office.store.records(CARD)]
+    agents = [service.directory.agent_of(office, record, moment) for record in office.store.records(CARD)]
     able = [agent for agent in agents if _can(agent.card, wanted) and fold(agent.card.id) not in taken]
     return [
-        Candidate(
+        policy.routing.Candidate(
             name=agent.card.id,
             tasks=len(agent.presence.current_tasks),
             most_tasks=agent.card.max_concurrent_tasks,
@@ -174,7 +179,7 @@ def _candidates(office: Office, wanted: Collection[str], taken: Collection[str])
             active_at=agent.presence.last_active_at,
         )
         for agent in able
-        if is_routable(agent.presence)
+        if policy.presence.is_routable(agent.presence)
     ]
 
 

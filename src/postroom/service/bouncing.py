@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from typing import TYPE_CHECKING
 
-from ..model.delivery import Delivery
-from ..model.message import BOUNCE, Message
-from ..store.base import Write
+from ..model.message import BOUNCE
 from .notices import about, notice
-from .office import Office
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ..model.delivery import Delivery
+    from ..model.message import Message
+    from ..store.base import Write
+    from .office import Office
 
 
 def bounce(office: Office, message: Message, delivery: Delivery, now: datetime) -> list[Write]:

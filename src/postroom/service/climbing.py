@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,15 +12,23 @@ from ..errors import StaleRevision
 from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
 from ..model.escalation import ESCALATION, Escalation
-from ..model.message import ESCALATION_UPDATE, Message, Recipient
-from ..model.parts import Part, data, text
+from ..model.message import ESCALATION_UPDATE, Recipient
+from ..model.parts import data, text
 from ..model.record import CLOSED_ESCALATION, OPEN_ESCALATION
 from ..policy.ladder import after_climb, time_to_climb
-from ..store.base import Post, Write
+from ..store.base import Post
 from .escalating import as_it_is, close, span, takes
 from .notices import notice
-from .office import Office
 from .records import find_record, put_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from ..model.message import Message
+    from ..model.parts import Part
+    from ..store.base import Write
+    from .office import Office
 
 
 def climb_overdue(office: Office, now: datetime) -> int:

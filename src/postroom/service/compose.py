@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from .. import model, service
 from ..errors import Invalid, TooLarge
 from ..model.codec import convert, encode, to_plain
 from ..model.message import (
@@ -15,20 +15,25 @@ from ..model.message import (
     Message,
     Priority,
     Recipient,
-    RecipientKind,
     TaskNote,
     is_any,
     is_broadcast,
 )
 from ..model.names import ANY, BROADCAST, check_agent, check_id, check_kind, check_scope, fold
 from ..model.parts import Part, check_part, text
-from ..model.task import check_state
 from ..model.thread import general_scope
 from ..model.values import check_json, check_label, check_line, check_object, check_text, check_time
-from ..policy.limits import Limits
-from .files import enclose
 from .given import listed, quoted
-from .office import POSTMASTER, Office
+from .office import POSTMASTER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..model.message import (
+        RecipientKind,
+    )
+    from ..policy.limits import Limits
+    from .office import Office
 
 LONGEST_SUBJECT = 1000
 MOST_TAGS = 256
@@ -161,7 +166,7 @@ def check_task(value: Any, depth: int) -> TaskNote:
     except (msgspec.ValidationError, TypeError) as broken:
         raise Invalid(str(broken), field="task", hint="id, state, deadline, reason") from None
     check_id(note.id, "task.id")
-    check_state(note.state, "task.state")
+    model.task.check_state(note.state, "task.state")
     if note.deadline is not None:
         check_time(note.deadline, "task.deadline")
     return note
@@ -193,7 +198,7 @@ def _parts(office: Office, draft: Draft) -> tuple[Part, ...]:
     checked = [check_part(part, f"body[{i}]", limits.max_depth) for i, part in enumerate(given)]
     for i, part in enumerate(checked):
         if part.type == "file":
-            checked[i] = enclose(part, office.file_root, limits.max_message_bytes, f"body[{i}]")
+            checked[i] = service.files.enclose(part, office.file_root, limits.max_message_bytes, f"body[{i}]")
     return tuple(checked)
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid
-from ..model.health import BackupReport, Progress
-from .authorize import Principal, authorize
+from ..model.health import BackupReport
+from .authorize import authorize
 from .given import told
-from .office import Office
+
+if TYPE_CHECKING:
+    from ..model.health import Progress
+    from .authorize import Principal
+    from .office import Office
 
 
 def backup(

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from .. import service
 from ..errors import Invalid, Resync
 from ..model.delivery import State
 from ..model.message import Priority
-from ..model.query import LetterQuery, Moment, Query
+from ..model.query import LetterQuery, Query
 from ..model.record import CARD
-from ..model.stats import AgentFlow, Flow, Settled, Stats, Tally, Traffic
-from .authorize import Principal, authorize
-from .moving import let_time_pass
-from .office import Office
-from .reading import check_spelling
+from ..model.stats import AgentFlow, Flow, Stats, Tally, Traffic
+from .authorize import authorize
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from ..model.query import Moment
+    from ..model.stats import Settled
+    from .authorize import Principal
+    from .office import Office
 
 
 def room_stats(office: Office, caller: Principal) -> Stats:
@@ -47,12 +53,12 @@ def room_stats(office: Office, caller: Principal) -> Stats:
 def mailbox_stats(office: Office, caller: Principal, mailbox: str) -> Tally:
     """The open and dead mail of one mailbox."""
     authorize(caller, "count", mailbox)
-    let_time_pass(office, office.now(), (mailbox,))
+    service.moving.let_time_pass(office, office.now(), (mailbox,))
     counted = office.store.tally(mailbox)
     if counted:
         shown = office.store.count(Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True))
         return replace(counted[0], dead=sum(shown.values()))
-    check_spelling(office, mailbox)
+    service.reading.check_spelling(office, mailbox)
     return Tally(mailbox=mailbox, unread=dict.fromkeys(Priority, 0))
 
 

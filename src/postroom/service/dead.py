@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .. import service
 from ..errors import Invalid, TooLarge, UnknownMessage
 from ..model import delivery as moves
 from ..model.codec import digest
 from ..model.delivery import SETTLED, State
-from ..model.message import Message
 from ..model.names import check_id
 from ..model.query import Found, Query
 from ..model.record import FORGOTTEN, SPENT, Record, spent_key
-from ..store.base import Forget, Move, Put, Write
-from .authorize import Principal, authorize
+from ..store.base import Forget, Move, Put
+from .authorize import authorize
 from .given import check_limit
-from .moving import let_time_pass
-from .naming import check_not_moved
-from .office import Office
-from .taskbook import strike
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from ..model.message import Message
+    from ..store.base import Write
+    from .authorize import Principal
+    from .office import Office
 
 MOST = 10_000  # letters named in one call
 
@@ -29,8 +32,8 @@ def list_dead(office: Office, caller: Principal, mailbox: str, limit: int | None
     """Dead letters of a mailbox, the oldest first; `delivery.reason` and `.history` say why."""
     authorize(caller, "dead", mailbox)
     query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, order="age", limit=check_limit(limit))
-    let_time_pass(office, office.now(), (mailbox,))
-    check_not_moved(office, mailbox, "mailbox")
+    service.moving.let_time_pass(office, office.now(), (mailbox,))
+    service.naming.check_not_moved(office, mailbox, "mailbox")
     return office.store.find(query)
 
 
@@ -75,7 +78,7 @@ def forget(office: Office, letters: Sequence[Message], now: datetime) -> list[Wr
         memories.setdefault((SPENT, spent_key(letter.sender, letter.key or letter.id)), memory)
     new = [Record(kind=at[0], key=at[1], value=v) for at, v in memories.items() if not office.store.records(*at)]
     forgotten: list[Write] = [*(Forget(letter.id) for letter in letters), *(Put(record=record) for record in new)]
-    return [*forgotten, *strike(office, letters)]
+    return [*forgotten, *service.taskbook.strike(office, letters)]
 
 
 def way_of(message: Message) -> dict[str, Any]:
@@ -99,7 +102,7 @@ def _dead(office: Office, mailbox: str, ids: Sequence[str]) -> list[Found]:
     if not ids:
         raise Invalid("no letter is named", field="id", hint="give the ids of dead letters")
     if missing:
-        check_not_moved(office, mailbox, "mailbox")
+        service.naming.check_not_moved(office, mailbox, "mailbox")
         raise UnknownMessage(f"no dead letter {min(missing)!r} in {mailbox!r}", field="id")
     return found
 

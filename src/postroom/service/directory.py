@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from .. import service
 from ..errors import Invalid, NameTaken, UnknownAgent
 from ..model.card import EVERYONE, Agent, Beat, Card, Warmth
 from ..model.codec import convert, to_plain
 from ..model.names import check_agent, check_scope
-from ..model.query import Moment
-from ..model.record import BEAT, CARD, MEMBER, Record
+from ..model.record import BEAT, CARD, MEMBER
 from ..model.values import check_label, check_line, check_object, check_text
 from ..policy.presence import is_routable, presence
-from ..store.base import Write
-from .authorize import Principal, authorize
+from .authorize import authorize
 from .given import check_count, check_seconds, listed
-from .guarding import allow_only
-from .naming import check_not_moved
-from .office import Office
 from .records import find_record, put_record
-from .taskbook import active_tasks, all_active, task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ..model.query import Moment
+    from ..model.record import Record
+    from ..store.base import Write
+    from .authorize import Principal
+    from .office import Office
 
 
 def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Agent:
@@ -34,14 +37,14 @@ def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Ag
     card = replace(check_card(office, name, moment, said), principal=caller.name)
 
     def plan() -> Sequence[Write]:
-        check_not_moved(office, name, "id")
+        service.naming.check_not_moved(office, name, "id")
         held = find_record(office, CARD, name)
         if held is not None:
             _check_taken(office, convert(held.value, Card), moment)
         return [
             put_record(CARD, name, to_plain(card), held),
             *_memberships(office, name, card, held),
-            *allow_only(office, name, card),
+            *service.guarding.allow_only(office, name, card),
             put_record(BEAT, name, to_plain(_first_beat(moment)), find_record(office, BEAT, name), durable=False),
         ]
 
@@ -79,7 +82,7 @@ def heartbeat(
 
     def plan() -> Sequence[Write]:
         if find_record(office, CARD, name) is None:
-            check_not_moved(office, name, "id")
+            service.naming.check_not_moved(office, name, "id")
             raise UnknownAgent(f"{name!r} is not registered", field="id", hint="register it first")
         beat = replace(_beat(office, name, moment), **changed)
         return [put_record(BEAT, name, to_plain(beat), find_record(office, BEAT, name), durable=False)]
@@ -92,7 +95,7 @@ def agent(office: Office, caller: Principal, name: str) -> Agent:
     authorize(caller, "agents")
     record = find_record(office, CARD, name)
     if record is None:
-        check_not_moved(office, name, "id")
+        service.naming.check_not_moved(office, name, "id")
         raise UnknownAgent(f"{name!r} is not registered", field="id")
     return agent_of(office, record, office.now())
 
@@ -110,7 +113,7 @@ def agents(
     moment = office.now()
     cards = [convert(record.value, Card) for record in office.store.records(CARD)]
     beats = {record.key: convert(record.value, Beat) for record in office.store.records(BEAT)}
-    busy = all_active(office)
+    busy = service.taskbook.all_active(office)
     everyone = [_agent(office, card, beats.get(card.id), busy, moment) for card in cards]
     return [
         agent
@@ -123,7 +126,7 @@ def agents(
 
 def agent_of(office: Office, record: Record, moment: Moment) -> Agent:
     """The agent whose card this record is."""
-    busy = {record.key: active_tasks(office, record.key)}
+    busy = {record.key: service.taskbook.active_tasks(office, record.key)}
     return _agent(office, convert(record.value, Card), _last_beat(office, record.key), busy, moment)
 
 
@@ -139,7 +142,7 @@ def _agent(
 
 def _is_over(office: Office, name: str, task: str) -> bool:
     """Is this a task that the agent was given, and has finished? Then its last heartbeat is old news."""
-    known = task_of(office, name, task)
+    known = service.taskbook.task_of(office, name, task)
     return known is not None and known.is_final
 
 

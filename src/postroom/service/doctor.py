@@ -10,14 +10,15 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..errors import PostroomError
 from ..model.card import Warmth
 from ..model.delivery import State
-from ..model.health import Diagnosis, Finding, Level, Progress, error, note, ok, warning
+from ..model.health import Diagnosis, Finding, Level, error, note, ok, warning
 from ..model.query import LetterQuery, Query
 from ..model.record import Record
 from ..store.base import Put
@@ -26,6 +27,11 @@ from .directory import agents
 from .given import told
 from .moving import let_time_pass
 from .office import Office
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.health import Progress
 
 PROBE = "doctor"  # records that a doctor wrote to see whether writing works; none is left behind
 SLOW = 1.0  # seconds for one durable write

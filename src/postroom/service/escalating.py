@@ -6,13 +6,12 @@ answering an escalation answers everyone on it. Unanswered ones climb by the jan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from .. import service
 from ..errors import Invalid, Missing, NotAllowed
 from ..model.codec import convert, to_plain
 from ..model.delivery import UNSENT
@@ -23,16 +22,22 @@ from ..model.names import check_agent, check_id, check_kind, fold
 from ..model.query import LetterQuery, Query
 from ..model.record import CLOSED_ESCALATION, OPEN_ESCALATION
 from ..policy.ladder import rungs_above, time_to_climb, urgency
-from ..store.base import Post, Write
-from .addressing import check_guard_at
-from .authorize import Principal, authorize
+from .authorize import authorize
 from .compose import Draft, pieces
 from .given import listed
 from .naming import names_of, resident
-from .office import POSTMASTER, Office
-from .reading import check_spelling
+from .office import POSTMASTER
 from .records import find_record, put_record
-from .sending import Receipt, commit_posts, marked, prepare
+from .sending import commit_posts, marked, prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from ..store.base import Post, Write
+    from .authorize import Principal
+    from .office import Office
+    from .sending import Receipt
 
 MARK = "Escalation:"
 
@@ -102,7 +107,7 @@ def escalations(
     found = [convert(record.value, Escalation) for kind in kinds for record in office.store.records(kind)]
     seen = [as_it_is(office, one) for one in found if mailbox is None or _concerns(one, mailbox)]
     if not seen and mailbox is not None:
-        check_spelling(office, mailbox)
+        service.reading.check_spelling(office, mailbox)
     shown = [one for one in seen if one.status == "open" or not open_only]
     return sorted(shown, key=lambda one: (one.opened_at, one.id))
 
@@ -116,7 +121,7 @@ def resolve(office: Office, caller: Principal, mailbox: str, id: str) -> Escalat
         held = find_record(office, OPEN_ESCALATION, check_id(id, "id"))
         found = None if held is None else convert(held.value, Escalation)
         if found is None or not _concerns(found, mailbox):
-            check_spelling(office, mailbox)
+            service.reading.check_spelling(office, mailbox)
             raise Missing(f"no open escalation {id!r} at {mailbox!r}", field="id")
         now = as_it_is(office, found)
         if now.status == "open":
@@ -185,7 +190,7 @@ def _from_first(office: Office, asker: str, key: str, above: tuple[str, ...]) ->
 def takes(office: Office, asker: str, name: str) -> bool:
     """Does the guard of this rung let the asker in?"""
     try:
-        check_guard_at(office, asker, name)
+        service.addressing.check_guard_at(office, asker, name)
     except NotAllowed:
         return False
     return True

@@ -6,10 +6,13 @@ import binascii
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid, NotAllowed, TooLarge
-from ..model.parts import Part, part_from_json
+from ..model.parts import part_from_json
+
+if TYPE_CHECKING:
+    from ..model.parts import Part
 
 
 def enclose(part: Part, root: str, largest: int, field: str) -> Part:

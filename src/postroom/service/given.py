@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import Invalid
-from ..model.health import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.health import Progress
 
 MOST = 2**53  # the largest count anyone needs
 FOR_EVER = 1e12  # seconds

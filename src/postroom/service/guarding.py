@@ -5,21 +5,30 @@ They are asked inside the commit of each letter (`sending`). A guard is there on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from .. import service
 from ..errors import Invalid, TooLarge
-from ..model.card import EVERYONE, Card
-from ..model.guard import OPEN_DOOR, Guard, guard_from, guard_value
+from ..model.card import EVERYONE
+from ..model.guard import OPEN_DOOR, guard_from, guard_value
 from ..model.message import same_name
 from ..model.names import check_agent, fold
-from ..model.record import GUARD, Record
-from ..store.base import Write
-from .authorize import Principal, authorize
-from .naming import check_not_moved, names_of, resident
-from .office import POSTMASTER, Office
+from ..model.record import GUARD
+from .authorize import authorize
+from .office import POSTMASTER
 from .records import find_record, put_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..model.card import Card
+    from ..model.guard import Guard
+    from ..model.record import Record
+    from ..store.base import Write
+    from .authorize import Principal
+    from .office import Office
 
 MOST = 10_000  # names blocked by one mailbox
 
@@ -49,7 +58,9 @@ def unblock(office: Office, caller: Principal, mailbox: str, name: str) -> list[
     freed = check_agent(name, "name")
 
     def remove(names: tuple[str, ...]) -> tuple[str, ...]:
-        meant = {fold(one) for one in (freed, *names_of(office, resident(office, freed)))}
+        meant = {
+            fold(one) for one in (freed, *service.naming.names_of(office, service.naming.resident(office, freed)))
+        }
         return tuple(held for held in names if fold(held) not in meant)
 
     return _change(office, mailbox, remove)
@@ -58,7 +69,7 @@ def unblock(office: Office, caller: Principal, mailbox: str, name: str) -> list[
 def blocked(office: Office, caller: Principal, mailbox: str) -> list[str]:
     """The names whose mail is refused here, in order."""
     authorize(caller, "block", mailbox)
-    check_not_moved(office, mailbox, "mailbox")
+    service.naming.check_not_moved(office, mailbox, "mailbox")
     return sorted(_guard(find_record(office, GUARD, mailbox)).block)
 
 
@@ -74,7 +85,7 @@ def _change(office: Office, mailbox: str, change: Callable[[tuple[str, ...]], tu
 
     def plan() -> Sequence[Write]:
         nonlocal after
-        check_not_moved(office, mailbox, "mailbox")
+        service.naming.check_not_moved(office, mailbox, "mailbox")
         held = find_record(office, GUARD, mailbox)
         guard = _guard(held)
         after = change(guard.block)

@@ -5,26 +5,32 @@ The lease token is the only proof of holding. Whoever comes late, after the leas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+from .. import policy, service
 from ..errors import LeaseLost, StaleRevision, UnknownMessage
 from ..model import delivery as moves
 from ..model.delivery import Attempt, Delivery, Lease, State
-from ..model.query import Found, Moment, Query
+from ..model.query import Found, Query
 from ..model.values import check_label, check_line
 from ..policy.limits import LONGEST_LEASE
-from ..policy.retry import after_failure
 from ..policy.timers import has_lapsed
-from ..store.base import Move, Write
-from .authorize import Principal, authorize
-from .bouncing import bounce
-from .compose import Draft
+from ..store.base import Move
+from .authorize import authorize
 from .given import check_count, check_seconds
-from .moving import let_time_pass, move_found
-from .office import Office
-from .reading import NO_FILTER, Filter, check_spelling, narrow, received
-from .sending import Receipt, commit_posts, prepare_all
+from .reading import NO_FILTER, check_spelling, narrow, received
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.query import Moment
+    from ..store.base import Plan, Post, Write
+    from .authorize import Principal
+    from .compose import Draft
+    from .office import Office
+    from .reading import Filter
+    from .sending import Receipt
 
 Settle = Callable[[Delivery], tuple[Delivery, str]]
 LONGEST_REASON = 2000
@@ -59,8 +65,8 @@ def claim(
         until=moment.steady + _check_lease(office, lease),
         boot=moment.boot,
     )
-    let_time_pass(office, moment, (mailbox,))
-    found = move_found(office, query, "claim", lambda delivery: moves.claim(delivery, taken))
+    service.moving.let_time_pass(office, moment, (mailbox,))
+    found = service.moving.move_found(office, query, "claim", lambda delivery: moves.claim(delivery, taken))
     if not found:
         check_spelling(office, mailbox)
     return found
@@ -138,7 +144,7 @@ def fail(
         holder = delivery.lease.holder if delivery.lease else mailbox
         attempt = Attempt(at=moment.wall, holder=holder, reason=why)
         if retry:
-            return after_failure(delivery, attempt, office.limits)
+            return policy.retry.after_failure(delivery, attempt, office.limits)
         return moves.bury(delivery, attempt), "bury"
 
     return _settle(office, caller, mailbox, held, moment, failed)[0]
@@ -178,7 +184,7 @@ def _settle(
     have been done before.
     """
     authorize(caller, "settle", mailbox)
-    posts = prepare_all(office, caller, drafts, moment.wall)
+    posts = service.sending.prepare_all(office, caller, drafts, moment.wall) if drafts else []
     after: list[Found] = []
     writes: list[Write] = []
 
@@ -188,12 +194,19 @@ def _settle(
         return [*writes, *posts]
 
     try:
-        receipts = commit_posts(office, posts, plan(held))
+        receipts = _commit(office, posts, plan(held))
     except (StaleRevision, LeaseLost):  # what the holder knows may be old; the room's word and the token decide
-        receipts = commit_posts(office, posts, lambda: plan(_current(office, mailbox, held)))
+        receipts = _commit(office, posts, lambda: plan(_current(office, mailbox, held)))
     if held and not writes and not posts:
         office.store.sync()  # it was settled before; now that is certain
     return after, receipts
+
+
+def _commit(office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
+    if posts:
+        return service.sending.commit_posts(office, posts, writes)
+    office.store.commit(writes)
+    return []
 
 
 def _moves(
@@ -216,7 +229,7 @@ def _moves(
         after.append(Found(now.message, delivery))
         writes.append(Move(now.delivery, delivery, action))
         if action == "bury":
-            writes += bounce(office, now.message, delivery, moment.wall)
+            writes += service.bouncing.bounce(office, now.message, delivery, moment.wall)
     return after, writes
 
 

@@ -5,9 +5,8 @@ A callable; nothing runs by itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,19 +14,25 @@ from msgspec.structs import replace
 from ..errors import StaleRevision
 from ..model import delivery as moves
 from ..model.delivery import State
-from ..model.health import Progress
 from ..model.query import LetterQuery, Query
 from ..model.record import FORGOTTEN, SPENT, Record
 from ..policy.retention import archive_cutoff, memory_cutoff, purge_cutoff
-from ..store.base import Put, Write
-from .authorize import Principal, authorize
+from ..store.base import Put
+from .authorize import authorize
 from .climbing import climb_overdue, forget_closed, letters_of_open
 from .dead import forget
 from .given import check_count, check_seconds, told
 from .moving import SLICE, let_time_pass, move_found
-from .office import Office
 from .overdue import report_overdue
 from .taskbook import all_active
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.health import Progress
+    from ..store.base import Write
+    from .authorize import Principal
+    from .office import Office
 
 CHORE = "chore"  # records of when something was last done
 DAY = 24 * 3600

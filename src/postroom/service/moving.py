@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from .. import policy, service
 from ..errors import StaleRevision, UnknownMessage
 from ..model.delivery import Delivery
-from ..model.query import Found, Moment, Query
-from ..policy.timers import catch_up
-from ..store.base import Move, Write
-from .bouncing import bounce
-from .office import Office
+from ..model.query import Found
+from ..store.base import Move
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.query import Moment, Query
+    from ..store.base import Write
+    from .office import Office
 
 Step = Callable[[Delivery], Delivery]
 SLICE = 200  # deliveries moved in one commit when time has caught up with many
@@ -45,13 +51,13 @@ def let_time_pass(office: Office, moment: Moment, mailboxes: Sequence[str] | Non
     def plan() -> Sequence[Write]:
         writes: list[Write] = []
         for found in office.store.overdue(moment, mailboxes, SLICE):
-            after = catch_up(found.delivery, moment, office.limits)
+            after = policy.timers.catch_up(found.delivery, moment, office.limits)
             if after is not None:
                 delivery, action = after
                 done[action] = done.get(action, 0) + 1
                 writes.append(Move(found.delivery, delivery, action))
                 if action == "bury":
-                    writes += bounce(office, found.message, delivery, moment.wall)
+                    writes += service.bouncing.bounce(office, found.message, delivery, moment.wall)
         return writes
 
     moved = -1

@@ -5,15 +5,19 @@ A note at the old door says where its owner is now. Letters never change: they g
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from ..errors import UnknownAgent
 from ..model.guard import guard_from
-from ..model.message import Message
 from ..model.names import ONE_MAILBOX
 from ..model.record import FORMER, GUARD
-from .office import Office
 from .records import find_record
+
+if TYPE_CHECKING:
+    from ..model.message import Message
+    from .office import Office
 
 
 def names_of(office: Office, mailbox: str) -> tuple[str, ...]:

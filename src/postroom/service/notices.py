@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..model.delivery import open_delivery
 from ..model.message import Message, Recipient
 from ..model.parts import data, text
 from ..store.base import Post
 from .compose import LONGEST_SUBJECT
-from .office import POSTMASTER, Office
+from .office import POSTMASTER
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from .office import Office
 
 
 def notice(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 
 from ..clock import Clock, Ids
-from ..model.query import Moment
 from ..policy.limits import Limits
 from ..store.base import Store
+
+if TYPE_CHECKING:
+    from ..model.query import Moment
 
 POSTMASTER = "postmaster"  # signs the notices of the house; nobody else may use the name
 

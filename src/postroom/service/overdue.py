@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ..model.codec import convert
-from ..model.message import OVERDUE, Message
+from ..model.message import OVERDUE
 from ..model.record import DUE
-from ..model.task import Standing, TaskState
-from ..store.base import Post, Put, Write
+from ..model.task import TaskState
+from ..store.base import Post, Put
 from .notices import about, notice
-from .office import Office
 from .taskbook import Due, task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from ..model.message import Message
+    from ..model.task import Standing
+    from ..store.base import Write
+    from .office import Office
 
 SLICE = 200  # notices in one commit
 _SAYS = {

@@ -8,8 +8,8 @@ aside as damaged stay behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -18,20 +18,26 @@ from msgspec.structs import replace
 from ..errors import Conflict, Invalid
 from ..model.codec import convert, encode
 from ..model.delivery import Delivery, State
-from ..model.health import Progress
 from ..model.message import Message
 from ..model.names import ONE_MAILBOX, check_agent, check_id, fold
 from ..model.query import LetterQuery, Query
 from ..model.record import Record
 from ..model.values import check_time, read_json
-from ..policy.limits import Limits
-from ..store.base import Introduce, Post, Put, Write
-from .authorize import Principal, authorize
+from ..store.base import Introduce, Post, Put
+from .authorize import authorize
 from .compose import CHECKS, Draft, compose, seal
 from .given import check_count, told
-from .office import Office
 from .portable_records import alias_of, check_times, checked_record, record_kinds
 from .present import harmless_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.health import Progress
+    from ..policy.limits import Limits
+    from ..store.base import Write
+    from .authorize import Principal
+    from .office import Office
 
 FORMAT = 2
 OLDER = (1,)  # formats that are still understood: 1 had no names and no end

@@ -6,7 +6,7 @@ Nothing gets in around the validator, not even from our own exports.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,17 +32,22 @@ from ..model.record import (
     SPENT,
     TASKS,
     TEMPLATE,
-    Record,
 )
 from ..model.task import Standing
 from ..model.template import Template
 from ..model.values import check_time
-from ..store.base import Put, Rename, Write
+from ..store.base import Put, Rename
 from .directory import check_card
 from .given import quoted
-from .office import Office
 from .taskbook import Due
 from .templates import check_template
+
+if TYPE_CHECKING:
+    from ..model.record import (
+        Record,
+    )
+    from ..store.base import Write
+    from .office import Office
 
 
 class Memory(Struct):

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import LookAlike, Resync, UnknownMessage
+from .. import service
+from ..errors import Invalid, LookAlike, Resync, UnknownMessage
 from ..model import delivery as moves
 from ..model.change import Cursor
 from ..model.delivery import State
 from ..model.message import Priority
 from ..model.names import check_agent, check_id, check_kind, check_scope, fold
-from ..model.query import Found, Moment, Query
+from ..model.query import Query
 from ..model.values import check_label, check_time
-from .authorize import Principal, authorize
-from .compose import check_priority
+from .authorize import authorize
 from .given import check_count, check_limit, listed
 from .moving import SLICE, let_time_pass, move_found
-from .naming import moved, resident
-from .office import Office
-from .waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..model.query import Found, Moment
+    from .authorize import Principal
+    from .office import Office
 
 
 class Filter(Struct, frozen=True, kw_only=True):
@@ -41,15 +44,27 @@ class Filter(Struct, frozen=True, kw_only=True):
 NO_FILTER = Filter()
 
 
+def as_filter(said: Mapping[str, Any]) -> Filter:
+    """What a caller wants, not checked yet; a filter nobody knows is refused."""
+    if not said:
+        return NO_FILTER
+    known = Filter.__struct_fields__
+    unknown = said.keys() - set(known)
+    if unknown:
+        raise Invalid("there is no such filter", field=min(unknown), hint=", ".join(known))
+    return Filter(**said)
+
+
 def narrow(office: Office, query: Query, filter: Filter) -> Query:
     """The query with the filter's checked values in it."""
     if filter is NO_FILTER:
         return query
+    sender = None if filter.sender is None else check_agent(filter.sender, "sender")
     return replace(
         query,
         kinds=tuple(check_kind(kind, "kinds") for kind in listed(filter.kinds, "kinds")),
-        min_priority=check_priority(filter.min_priority, "min_priority"),
-        sender=None if filter.sender is None else resident(office, check_agent(filter.sender, "sender")),
+        min_priority=service.compose.check_priority(filter.min_priority, "min_priority"),
+        sender=None if sender is None else service.naming.resident(office, sender),
         thread=None if filter.thread is None else check_id(filter.thread, "thread"),
         thread_tag=None if filter.thread_tag is None else check_label(filter.thread_tag, "thread_tag", 200),
         tag=None if filter.tag is None else check_label(filter.tag, "tag"),
@@ -86,7 +101,7 @@ def check_spelling(office: Office, mailbox: str) -> None:
     """Where nothing is found: is it because the name is spelt otherwise here, or given up?"""
     held = office.store.spelling(mailbox)
     if held is not None and fold(held) != fold(mailbox):
-        raise moved(mailbox, held, "mailbox")
+        raise service.naming.moved(mailbox, held, "mailbox")
     if held is not None and held != mailbox:
         raise LookAlike(f"{mailbox!r} reads like {held!r}", field="mailbox", hint=f"write {held!r}")
 
@@ -163,7 +178,7 @@ def wait(
     def find() -> Found | None:
         return look(office, caller, mailboxes, since=since, peek=peek, filter=filter)
 
-    return wait_until(office, mailboxes, timeout, find)
+    return service.waiting.wait_until(office, mailboxes, timeout, find)
 
 
 def check_cursor(value: Any) -> Cursor:

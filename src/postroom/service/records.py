@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..model.record import Record
 from ..store.base import Put
-from .office import Office
+
+if TYPE_CHECKING:
+    from .office import Office
 
 
 def find_record(office: Office, kind: str, key: str) -> Record | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -28,11 +27,18 @@ from ..model.record import (
     session_key,
 )
 from ..model.task import Standing
-from ..store.base import Rename, Write
-from .authorize import Principal, authorize
-from .office import POSTMASTER, Office
+from ..store.base import Rename
+from .authorize import authorize
+from .office import POSTMASTER
 from .records import find_record, put_record
 from .taskbook import Due
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..store.base import Write
+    from .authorize import Principal
+    from .office import Office
 
 Wanted = dict[tuple[str, str], Any]  # (kind, key) -> the value it shall have; None: none
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
-from ..model.message import Message
 from ..model.names import fold
-from ..model.search import SearchQuery, read_query
+from ..model.search import read_query
 from ..policy.ranking import by_relevance
-from .authorize import Principal, authorize
+from .authorize import authorize
 from .given import check_count
 from .moving import let_time_pass
 from .naming import names_of, seen_by
-from .office import Office
 from .reading import check_spelling
+
+if TYPE_CHECKING:
+    from ..model.message import Message
+    from ..model.search import SearchQuery
+    from .authorize import Principal
+    from .office import Office
 
 MOST = 10_000  # letters in one answer
 

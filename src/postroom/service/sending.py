@@ -5,36 +5,34 @@ Hops, trace, allow lists, quotas and pace are enforced here, on every path; no c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, ValidationError
 from msgspec.structs import asdict, replace
 
+from .. import model, policy, service
 from ..errors import Invalid, PostroomError, TooLarge, UnknownAgent
 from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
-from ..model.escalation import ESCALATION
-from ..model.handoff import Handoff
-from ..model.message import Message, RecipientKind, is_any, is_broadcast
+from ..model.message import Message, is_any, is_broadcast
 from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
 from ..model.record import MEMBER, SPENT, spent_key
 from ..policy.admission import check_expiry, check_pace
-from ..policy.hops import relay
-from ..store.base import FEW, Plan, Post, Posted, Write
-from .addressing import addressed, routed_by, routed_to, without_it
-from .authorize import Principal, authorize
+from ..store.base import FEW, Post
+from .authorize import authorize
 from .compose import Draft, check_when, compose, pieces, seal
-from .dead import way_of
 from .given import listed
-from .naming import is_sent_by, names_of, resident, seen_by
-from .office import Office
-from .present import handoff_text
-from .reading import received
-from .taskbook import entered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from ..model.message import RecipientKind
+    from ..store.base import Plan, Posted, Write
+    from .authorize import Principal
+    from .office import Office
 
 
 class Receipt(Struct, frozen=True, gc=False, kw_only=True):
@@ -77,7 +75,7 @@ def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] 
     noted = any(post.message.task is not None for post in posts)
 
     def plan() -> Sequence[Write]:
-        return entered(office, writes() if callable(writes) else writes)
+        return service.taskbook.entered(office, writes() if callable(writes) else writes)
 
     try:
         posted = office.store.commit(plan if noted else writes)
@@ -113,18 +111,23 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahea
         copies=tuple(others),
         quota=office.limits.inbox_quota,
         known_only=office.limits.unknown == "refuse",
-        admit=partial(addressed, office),
+        admit=partial(_admitted, office),
         routes=any(is_any(name) for name, _ in first),
     )
+
+
+def _admitted(office: Office, post: Post) -> Post:
+    """Asked by the store, inside the commit, where there is a guard to pass or an agent to choose."""
+    return service.addressing.addressed(office, post)
 
 
 def _way_of_first(office: Office, sender: str, key: str) -> dict[str, Any] | None:
     """How the letter that used this key before found its way, even if it is deleted by now."""
     sent = office.store.sent(sender, key)
     if sent is not None and sent.message.sender != sender:  # renamed since: the store knows that letter by its id
-        return way_of(sent.message) | {"sender": sent.message.sender, "id": sent.message.id}
+        return service.dead.way_of(sent.message) | {"sender": sent.message.sender, "id": sent.message.id}
     if sent is not None:
-        return way_of(sent.message)
+        return service.dead.way_of(sent.message)
     spent = office.store.records(SPENT, spent_key(sender, key))
     return spent[0].value["way"] if spent else None
 
@@ -146,10 +149,10 @@ def reply_draft(
 ) -> Draft:
     """An answer: thread, scope, priority, conversation and callback kept, "Re:" once."""
     authorize(caller, "send", mailbox)
-    letter = routed_to(office, known_letter(office, mailbox, id))
+    letter = service.addressing.routed_to(office, known_letter(office, mailbox, id))
     # What escalated is answered to everyone it went past: that is how an answer comes back down.
-    names = names_of(office, mailbox)
-    to, cc = _answer_to(letter, names, to_all=to_all or letter.kind == ESCALATION)
+    names = service.naming.names_of(office, mailbox)
+    to, cc = _answer_to(letter, names, to_all=to_all or letter.kind == model.escalation.ESCALATION)
     kept: dict[str, Any] = {
         "to": to,
         "cc": cc,
@@ -189,7 +192,7 @@ def broadcast_draft(mailbox: str, scope: Any, /, body: Any, **more: Any) -> Draf
     return Draft(sender=mailbox, to=BROADCAST + team, body=body, **(kept | more))
 
 
-def handoff_draft(mailbox: str, to: Any, handoff: Handoff, /, **more: Any) -> Draft:
+def handoff_draft(mailbox: str, to: Any, handoff: model.handoff.Handoff, /, **more: Any) -> Draft:
     """Work changes hands: the context as data, a body a model can read, the files it names attached."""
     handoff = _check_handoff(handoff)
     kept = {
@@ -199,14 +202,14 @@ def handoff_draft(mailbox: str, to: Any, handoff: Handoff, /, **more: Any) -> Dr
         "attachments": handoff.files,
         "tags": ("handoff",),
     }
-    return Draft(sender=mailbox, to=to, body=handoff_text(mailbox, handoff), **(kept | more))
+    return Draft(sender=mailbox, to=to, body=service.present.handoff_text(mailbox, handoff), **(kept | more))
 
 
-def _check_handoff(handoff: Any) -> Handoff:
-    if not isinstance(handoff, Handoff):
+def _check_handoff(handoff: Any) -> model.handoff.Handoff:
+    if not isinstance(handoff, model.handoff.Handoff):
         raise Invalid(f"must be a Handoff, not {type(handoff).__name__}", field="handoff")
     try:
-        return convert(to_plain(handoff), Handoff)
+        return convert(to_plain(handoff), model.handoff.Handoff)
     except (ValidationError, TypeError) as broken:
         raise Invalid(str(broken), field="handoff") from None
 
@@ -214,9 +217,9 @@ def _check_handoff(handoff: Any) -> Handoff:
 def known_letter(office: Office, mailbox: str, id: Any, field: str = "id") -> Message:
     """A letter this mailbox sent or received; any other is unknown."""
     letter = office.store.get((check_id(id, field),)).get(id)
-    if letter is not None and is_sent_by(office, letter.message, mailbox):
+    if letter is not None and service.naming.is_sent_by(office, letter.message, mailbox):
         return letter.message
-    return seen_by(office, received(office, mailbox, id, field).message, mailbox)
+    return service.naming.seen_by(office, service.reading.received(office, mailbox, id, field).message, mailbox)
 
 
 def _answer_to(letter: Message, own: Sequence[str], *, to_all: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -234,15 +237,21 @@ def _answer_to(letter: Message, own: Sequence[str], *, to_all: bool) -> tuple[tu
 
 def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relays: bool) -> Message:
     """Thread, conversation, hops and trace from the letter this one answers or passes on."""
-    parent = routed_to(office, known_letter(office, message.sender, message.in_reply_to, "in_reply_to"))
+    parent = service.addressing.routed_to(
+        office, known_letter(office, message.sender, message.in_reply_to, "in_reply_to")
+    )
     targets = [recipient.address for recipient in message.recipients]
-    passed_to = targets if relays else without_it(office, parent, targets)
+    passed_to = targets if relays else service.addressing.without_it(office, parent, targets)
     hops, trace = message.hops, message.trace
     if passed_to:
         reached = mailboxes if any(map(is_broadcast, passed_to)) else passed_to
         if len(reached) <= FEW:  # whoever was renamed since is still the same
-            reached = [was for name in reached for was in names_of(office, resident(office, name))]
-        hops, trace = relay(parent, message.sender, reached)
+            reached = [
+                was
+                for name in reached
+                for was in service.naming.names_of(office, service.naming.resident(office, name))
+            ]
+        hops, trace = policy.hops.relay(parent, message.sender, reached)
     return replace(
         message,
         thread_id=parent.thread,
@@ -301,7 +310,7 @@ def _mailboxes(
 def _receipt(office: Office, post: Post, posted: Posted) -> Receipt:
     message = post.message
     if not posted.repeated:
-        routed = routed_by(post, posted.written) if posted.written is not None else ()
+        routed = service.addressing.routed_by(post, posted.written) if posted.written is not None else ()
         return Receipt(message=message, unknown=posted.unknown, routed=routed)
     first = office.store.get((posted.message_id,)).get(posted.message_id)
     kept = replace(message, id=posted.message_id) if first is None else first.message

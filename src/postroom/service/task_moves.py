@@ -7,36 +7,40 @@ let in, and the table leaves no room for more letters than steps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .. import service
 from ..errors import DeadlinePassed, IllegalMove, Invalid, NotAllowed, PostroomError, QuotaFull, UnknownMessage
 from ..model import delivery as moves
 from ..model.card import Card
 from ..model.codec import convert
-from ..model.delivery import Delivery, Lease, State
+from ..model.delivery import Delivery, State
 from ..model.message import TaskNote
-from ..model.query import Moment
 from ..model.record import CARD
 from ..model.task import TASK_UPDATE, Standing, TaskState, check_answer, check_move, check_mover
 from ..model.values import check_text
-from ..policy.admission import Judge, check_admission, lacking, refusal
-from ..store.base import Move, Post, Posted, Write
-from .addressing import addressed, guard_at
-from .authorize import Principal, authorize
-from .compose import Draft
-from .holding import check_holder
-from .moving import let_time_pass
+from ..policy.admission import check_admission, lacking, refusal
+from ..store.base import Move
+from .authorize import authorize
 from .naming import names_of, resident, seen_by
-from .office import Office
-from .reading import check_spelling, received
 from .sending import Receipt, prepare, reply_draft
 from .taskbook import active_tasks, entered, task_of, was_sent
 from .tasks import check_own_fields, find
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..model.delivery import Lease
+    from ..model.query import Moment
+    from ..policy.admission import Judge
+    from ..store.base import Post, Posted, Write
+    from .authorize import Principal
+    from .compose import Draft
+    from .office import Office
 
 LONGEST_REASON = 2000
 OWN_FIELDS = ("kind", "task", "in_reply_to", "cc", "bcc", "at")  # a step is told to the other party alone, at once
@@ -118,7 +122,7 @@ def admit(
     _check_step(office, mailbox, letter, TaskState.ACCEPTED)
     unfit = _why_not(office, task, office.now()) or _judged(office, task, judge or lacking)
     moment = office.now()
-    let_time_pass(office, moment, (mailbox,))
+    service.moving.let_time_pass(office, moment, (mailbox,))
     settled: list[Move] = []
     posts: list[Post] = []
 
@@ -138,7 +142,7 @@ def admit(
 def _step(office: Office, caller: Principal, draft: Draft, moment: Moment) -> Post:
     """The letter of a step, which passes the other party's guard."""
     post = prepare(office, caller, draft, moment.wall, {})
-    return replace(post, admit=partial(addressed, office, ask=False))
+    return replace(post, admit=partial(service.addressing.addressed, office, ask=False))
 
 
 def _update(
@@ -163,7 +167,7 @@ def _check_step(office: Office, mailbox: str, letter: str, after: TaskState) -> 
     """The task as it is now, if this move is legal and this mailbox may make it."""
     task = task_of(office, mailbox, letter)
     if task is None:  # deleted, taken back or carried to another name since it was found
-        check_spelling(office, mailbox)
+        service.reading.check_spelling(office, mailbox)
         raise UnknownMessage(f"no task {letter!r} in {mailbox!r}", field="id")
     check_move(task.state, after)
     check_mover(task, mailbox, after)
@@ -183,12 +187,12 @@ def _settle(
     """The ack of the opening letter, where it is due. Whoever holds that letter moves the task, nobody else."""
     if mailbox != task.receiver:
         return []
-    delivery = received(office, mailbox, task.letter).delivery
+    delivery = service.reading.received(office, mailbox, task.letter).delivery
     if delivery.state is State.DEAD and after is TaskState.ACCEPTED:
         raise IllegalMove(f"its letter is dead: {delivery.reason}", field="id", hint="revive it first")
     if delivery.state in {State.DONE, State.DEAD}:
         return []
-    check_holder(delivery, lease, moment)
+    service.holding.check_holder(delivery, lease, moment)
     over = after in {TaskState.COMPLETED, TaskState.FAILED, TaskState.REJECTED}
     if over or (after is TaskState.ACCEPTED and ack):
         return [Move(delivery, moves.ack(delivery, moment.wall, archive=True), "ack")]
@@ -217,7 +221,7 @@ def _check_admission(office: Office, task: Standing, moment: Moment) -> None:
     check_admission(
         task,
         giver=names_of(office, task.giver),
-        guard=guard_at(office, task.receiver),
+        guard=service.addressing.guard_at(office, task.receiver),
         busy_with=active_tasks(office, task.receiver),
         most=card.max_concurrent_tasks,
         now=moment.wall,
@@ -234,7 +238,7 @@ def _why_not(office: Office, task: Standing, moment: Moment) -> str | None:
 
 
 def _judged(office: Office, task: Standing, judge: Judge) -> str | None:
-    letter = received(office, task.receiver, task.letter).message
+    letter = service.reading.received(office, task.receiver, task.letter).message
     verdict: Any = judge(_card(office, task.receiver, office.now()), seen_by(office, letter, task.receiver))
     return None if verdict is None else check_text(verdict, "judge", LONGEST_REASON) or "not fit"
 

@@ -6,21 +6,25 @@ this in the same commit. Both parties have their own page, so that whoever is no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .. import service
 from ..model.codec import convert, to_plain
 from ..model.delivery import UNSENT
-from ..model.message import Message
 from ..model.record import ACTIVE, DUE, FORGOTTEN, SESSION, SPENT, TASKS, Record, session_key, spent_key
 from ..model.task import TASK_UPDATE, Standing, TaskState, advance, open_task
-from ..store.base import Post, Put, Write
-from .naming import resident
-from .office import Office
+from ..store.base import Post, Put
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..model.message import Message
+    from ..store.base import Write
+    from .office import Office
 
 
 class Due(Struct, frozen=True):
@@ -111,14 +115,14 @@ def take_back(office: Office, message: Message, now: datetime, *, seen: bool) ->
 def opened_by(office: Office, message: Message) -> Standing | None:
     """Where the task that this letter opened stands, whatever its parties are called by now."""
     opened = open_task(message)
-    return None if opened is None else task_of(office, resident(office, opened.giver), message.id)
+    return None if opened is None else task_of(office, service.naming.resident(office, opened.giver), message.id)
 
 
 def has_moved(office: Office, message: Message) -> bool:
     """Is this letter a step of a task? Then the other party goes by it."""
     if message.task is None or message.kind != TASK_UPDATE:
         return False
-    task = _task_above(Pages(office), replace(message, sender=resident(office, message.sender)))
+    task = _task_above(Pages(office), replace(message, sender=service.naming.resident(office, message.sender)))
     return task is not None and task.id == message.task.id
 
 
@@ -179,7 +183,7 @@ def was_sent(office: Office, message: Message) -> bool:
     """Will the store find that it has this letter already?"""
     store, key = office.store, message.key or message.id
     return (
-        store.sent(resident(office, message.sender), key) is not None
+        store.sent(service.naming.resident(office, message.sender), key) is not None
         or bool(store.records(FORGOTTEN, message.id))
         or bool(store.records(SPENT, spent_key(message.sender, key)))
     )

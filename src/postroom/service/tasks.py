@@ -6,10 +6,9 @@ letter; nothing here looks at what a peer says of sessions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .. import service
 from ..errors import DeadlinePassed, Invalid, TooLarge, UnknownMessage
 from ..model.codec import encode
 from ..model.delivery import State
@@ -18,18 +17,23 @@ from ..model.message import TaskNote
 from ..model.names import check_id
 from ..model.query import Query
 from ..model.record import SESSION, Record, session_key
-from ..model.task import TASK, Standing, TaskState, check_state, open_task
+from ..model.task import TASK, TaskState, check_state, open_task
 from ..model.values import check_label, check_object, check_text
-from ..store.base import Put, Write
-from .authorize import Principal, authorize
-from .compose import Draft, check_fields, check_when
+from ..store.base import Put
+from .authorize import authorize
 from .given import check_count, listed, quoted
-from .moving import let_time_pass
-from .naming import is_sent_by, resident
-from .office import POSTMASTER, Office
-from .reading import check_spelling, received
-from .sending import Receipt, commit_posts, known_letter, prepare
+from .office import POSTMASTER
 from .taskbook import session_of, task_of, tasks_of, was_sent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from ..model.task import Standing
+    from ..store.base import Write
+    from .authorize import Principal
+    from .office import Office
+    from .sending import Receipt
 
 LARGEST_SESSION = 65_536  # bytes, as JSON
 ROLES = {"any": {"giver", "receiver"}, "given": {"giver"}, "received": {"receiver"}}
@@ -50,9 +54,9 @@ def give(
     authorize(caller, "send", mailbox)
     check_own_fields(fields, ("kind", "task"))
     now = office.now().wall
-    due = check_when(deadline, "deadline", now)
+    due = service.compose.check_when(deadline, "deadline", now)
     asked_in = None if session is None else _check_session(office, session)
-    post = prepare(office, caller, _opening(office, mailbox, to, body, due, fields), now, {})
+    post = service.sending.prepare(office, caller, _opening(office, mailbox, to, body, due, fields), now, {})
     if open_task(post.message) is None:
         raise Invalid("a task is for one agent", field="to", hint="give each its own; others may have a copy (cc)")
 
@@ -65,19 +69,19 @@ def give(
         asked = [] if asked_in is None else [Put(record=Record(kind=SESSION, key=key, value=asked_in))]
         return [*asked, post]
 
-    return commit_posts(office, [post], plan)[0]
+    return service.sending.commit_posts(office, [post], plan)[0]
 
 
 def _opening(
     office: Office, mailbox: str, to: Any, body: Any, deadline: datetime | None, fields: Mapping[str, Any]
-) -> Draft:
+) -> service.compose.Draft:
     """A task is called by its letter's id or, so that giving it again says the same, by its key."""
     id = office.ids.message() if fields.get("id") is None else check_id(fields["id"], "id")
     key = fields.get("key")
     name = id if key is None else _as_id(check_label(key, "key", 200))
     note = TaskNote(id=name, state=TaskState.PENDING, deadline=deadline)
     own = {"sender": mailbox, "to": to, "body": body, "kind": TASK, "task": note, "id": id}
-    return Draft(**(dict(fields) | own))
+    return service.compose.Draft(**(dict(fields) | own))
 
 
 def _as_id(key: str) -> str:
@@ -95,7 +99,7 @@ def _check_session(office: Office, session: Any) -> dict[str, Any]:
 
 
 def check_own_fields(fields: Mapping[str, Any], own: Sequence[str]) -> None:
-    check_fields(fields)
+    service.compose.check_fields(fields)
     for name in own:
         if name in fields:
             raise Invalid("cannot be chosen for this letter about a task", field=name)
@@ -108,25 +112,26 @@ def find(office: Office, caller: Principal, mailbox: str, id: Any) -> Standing:
     """A task that `mailbox` gave or was given, by a letter of it or by what the letters call it."""
     authorize(caller, "task", mailbox)
     check_id(id, "id")
-    let_time_pass(office, office.now(), (mailbox,))
+    service.moving.let_time_pass(office, office.now(), (mailbox,))
     task = task_of(office, mailbox, id) or _task_told_of(office, mailbox, id) or _task_called(office, mailbox, id)
     if task is None:
-        check_spelling(office, mailbox)
+        service.reading.check_spelling(office, mailbox)
         raise UnknownMessage(f"no task {id!r} in {mailbox!r}", field="id")
     if mailbox != task.giver:
-        received(office, mailbox, task.letter)  # not before it has come
+        service.reading.received(office, mailbox, task.letter)  # not before it has come
     return task
 
 
 def _task_told_of(office: Office, mailbox: str, id: str) -> Standing | None:
     """The task a later letter is about. Our own book decides, by what it answers, not what is written in it."""
     try:
-        letter = known_letter(office, mailbox, id)
+        letter = service.sending.known_letter(office, mailbox, id)
     except UnknownMessage:
         return None
     for above in (letter.in_reply_to, letter.thread_id):
         task = None if above is None else task_of(office, mailbox, above)
-        if task is not None and resident(office, letter.sender) in {task.giver, task.receiver, POSTMASTER}:
+        parties = set() if task is None else {task.giver, task.receiver, POSTMASTER}
+        if service.naming.resident(office, letter.sender) in parties:
             return task
     return None
 
@@ -147,10 +152,12 @@ def list_tasks(
         raise Invalid(f"{quoted(role)} is not a role", field="role", hint=", ".join(ROLES))
     wanted = {_check_word(word) for word in listed(states, "states")} if states is not None else set(TaskState)
     most = check_count(limit, "limit")
-    let_time_pass(office, office.now(), (mailbox,))
+    service.moving.let_time_pass(office, office.now(), (mailbox,))
     to_come = Query(mailbox=mailbox, states=(State.QUEUED,), kinds=(TASK,))
     hidden = {
-        found.message.id for found in office.store.find(to_come) if not is_sent_by(office, found.message, mailbox)
+        found.message.id
+        for found in office.store.find(to_come)
+        if not service.naming.is_sent_by(office, found.message, mailbox)
     }
     found = [
         task
@@ -158,7 +165,7 @@ def list_tasks(
         if task.state in wanted and ROLES[role] & set(task.roles_of(mailbox)) and task.letter not in hidden
     ]
     if not found:
-        check_spelling(office, mailbox)
+        service.reading.check_spelling(office, mailbox)
     return sorted(found, key=lambda task: task.moved_at, reverse=True)[:most]
 
 

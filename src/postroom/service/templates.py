@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid, Missing, TooLarge
 from ..model.codec import convert, to_plain
@@ -11,12 +11,17 @@ from ..model.names import check_kind, check_scope
 from ..model.record import TEMPLATE
 from ..model.template import Template, filled, places_in
 from ..model.values import check_label, check_line, check_text
-from ..store.base import Write
-from .authorize import Principal, authorize
+from .authorize import authorize
 from .compose import LONGEST_SUBJECT, MOST_TAGS, Draft, check_priority
 from .given import listed
-from .office import Office
 from .records import find_record, put_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..store.base import Write
+    from .authorize import Principal
+    from .office import Office
 
 
 def save(office: Office, caller: Principal, name: str, /, **said: Any) -> Template:

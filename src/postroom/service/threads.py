@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..errors import UnknownMessage
-from ..model.message import Message
 from ..model.names import check_id, check_scope
 from ..model.query import LetterQuery
-from ..model.thread import Conversation, Thread, Turn, fold_conversation, fold_thread, turn_of
+from ..model.thread import fold_conversation, fold_thread, turn_of
 from ..model.values import check_label
-from .authorize import Principal, authorize
+from .authorize import authorize
 from .given import check_count
 from .naming import seen_by
-from .office import Office
 from .reading import check_spelling
+
+if TYPE_CHECKING:
+    from ..model.message import Message
+    from ..model.thread import Conversation, Thread, Turn
+    from .authorize import Principal
+    from .office import Office
 
 
 def thread(office: Office, caller: Principal, mailbox: str | None, id: str) -> list[Message]:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..errors import UnknownMessage
-from ..model.delivery import Delivery, State
-from ..model.message import BOUNCE, Message
+from ..model.delivery import State
+from ..model.message import BOUNCE
 from ..model.names import check_id
 from ..model.query import LetterQuery, Query
 from ..model.record import FORGOTTEN
 from ..model.trace import Trace, stop_of
 from .addressing import routed_to, without_it
-from .authorize import Principal, authorize
+from .authorize import authorize
 from .naming import is_sent_by, seen_by
-from .office import Office
 from .reading import check_spelling
+
+if TYPE_CHECKING:
+    from ..model.delivery import Delivery
+    from ..model.message import Message
+    from .authorize import Principal
+    from .office import Office
 
 
 def trace(office: Office, caller: Principal, mailbox: str | None, id: str) -> Trace:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..errors import IllegalMove, UnknownMessage
 from ..model import delivery as moves
-from ..model.delivery import UNSENT, Delivery, State
-from ..model.message import Message
+from ..model.delivery import UNSENT, State
 from ..model.names import check_id
 from ..model.query import Query
-from ..store.base import Move, Write
-from .authorize import Principal, authorize
+from ..store.base import Move
+from .authorize import authorize
 from .naming import check_not_moved, is_sent_by
-from .office import Office
 from .taskbook import has_moved, opened_by, take_back
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.delivery import Delivery
+    from ..model.message import Message
+    from ..store.base import Write
+    from .authorize import Principal
+    from .office import Office
 
 _NAMED = 3  # so many holders are named in a refusal
 

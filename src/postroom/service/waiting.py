@@ -6,11 +6,14 @@ The watch is set before the second look, so nothing that arrives in between is s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from .given import check_seconds
-from .office import Office
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .office import Office
 
 T = TypeVar("T")
 LONGEST_SLEEP = 60.0  # seconds; a bell is only a hint, so look now and then all the same

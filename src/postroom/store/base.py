@@ -7,21 +7,24 @@ looks first and then says what to write, with nobody in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from ..model.change import Change, Cursor
 from ..model.delivery import DURABLE, Delivery, State
-from ..model.message import Message, Priority
-from ..model.query import Found, LetterQuery, Moment, Query
+from ..model.message import Message
 from ..model.record import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+    from pathlib import Path
+
+    from ..model.change import Change, Cursor
     from ..model.health import Finding, Progress
+    from ..model.message import Priority
+    from ..model.query import Found, LetterQuery, Moment, Query
     from ..model.search import SearchQuery
     from ..model.stats import Tally, Traffic
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime
+from typing import TYPE_CHECKING
 
-from ..model.delivery import Delivery, State
+from ..model.delivery import State
 from ..model.message import Priority
 from ..model.stats import Settled, Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from ..model.delivery import Delivery
 
 
 def tallies(deliveries: Iterable[Delivery]) -> list[Tally]:

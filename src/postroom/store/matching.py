@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..model.delivery import Delivery, State
-from ..model.message import Message
-from ..model.query import Found, Moment, Query
+from ..model.delivery import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..model.delivery import Delivery
+    from ..model.message import Message
+    from ..model.query import Found, Moment, Query
 
 
 def fits(delivery: Delivery, query: Query) -> bool:

@@ -6,92 +6,50 @@ It keeps what outlives nothing, and promises everything else the protocol promis
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
-from ..errors import (
-    BadStore,
-    IdTaken,
-    IllegalMove,
-    LookAlike,
-    NameTaken,
-    QuotaFull,
-    Resync,
-    StaleRevision,
-    UnknownAgent,
-    UnknownMessage,
-)
-from ..model.change import Change, Cursor
-from ..model.codec import decode_message, digest, encode
-from ..model.delivery import OPEN, SETTLED, Delivery, State
-from ..model.health import Finding, Progress, note
-from ..model.message import Message, Priority
+from ..errors import BadStore, Resync
+from ..model.change import Cursor
+from ..model.delivery import SETTLED, State
+from ..model.health import note
+from ..model.message import Priority
 from ..model.names import fold
-from ..model.query import Found, LetterQuery, Moment, Query
-from ..model.record import CARD, FORGOTTEN, SPENT, Record, spent_key
-from ..model.search import SearchQuery
-from ..model.stats import Tally, Traffic
+from ..model.query import Found, LetterQuery
+from ..model.stats import Traffic
 from ..model.thread import conversation_of
-from .base import Forget, Introduce, Letter, Move, Plan, Post, Posted, Put, Rename, Write, rung_by
-from .bells import HouseBells, HouseWatch
+from .base import rung_by
 from .counting import settled_since, tallies
+from .house_bells import HouseBells
 from .matching import SORT, by_arrival, fits, seconds_left, tells
+from .memory_tables import Journal, Tables, shown
 from .searching import answers
 
-K = TypeVar("K")
-V = TypeVar("V")
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from ..model.change import Change
+    from ..model.health import Finding, Progress
+    from ..model.query import Moment, Query
+    from ..model.record import Record
+    from ..model.search import SearchQuery
+    from ..model.stats import Tally
+    from .base import Letter, Plan, Posted, Write
+    from .house_bells import HouseWatch
 
 
-class Journal:
-    """Undoes what a failed commit had done."""
-
-    def __init__(self) -> None:
-        self._steps: list[Callable[[], object]] = []
-
-    def set(self, table: dict[K, V], key: K, value: V) -> None:
-        self._remember(table, key)
-        table[key] = value
-
-    def drop(self, table: dict[K, V], key: K) -> None:
-        self._remember(table, key)
-        del table[key]
-
-    def undo(self) -> None:
-        for step in reversed(self._steps):
-            step()
-
-    def _remember(self, table: dict[K, V], key: K) -> None:
-        if key in table:
-            old = table[key]
-            self._steps.append(lambda: table.__setitem__(key, old))
-        else:
-            self._steps.append(lambda: table.pop(key, None))
-
-
-class MemoryStore:
+class MemoryStore(Tables):
     """A room that lives as long as its process."""
 
     def __init__(self, name: str) -> None:
+        super().__init__()
         self._room = name
         self._epoch = 0
         self._lock = threading.RLock()
         self._bells = HouseBells()
-        self._letters: dict[int, bytes] = {}  # encoded, so that nobody can change what was accepted
-        self._numbers: dict[str, int] = {}
-        self._keys: dict[tuple[str, str], int] = {}
-        self._deliveries: dict[tuple[int, str], Delivery] = {}
-        self._records: dict[tuple[str, str], Record] = {}  # with their values encoded, like letters
-        self._names: dict[str, tuple[str, bool]] = {}  # folded -> (name, known)
-        self._aliases: dict[
-            str, tuple[str, str]
-        ] = {}  # a former name, folded -> (as it was spelt, what it is now)
-        self._changes: list[Change] = []
-        self._last = 0
         self._trimmed = 0  # cursors below this need a resync
 
     # -- writing
@@ -102,7 +60,7 @@ class MemoryStore:
             writes = writes() if callable(writes) else writes
             last, changes = self._last, len(self._changes)
             try:
-                outcomes = [self._apply(write, journal) for write in writes]
+                outcomes = [self.apply(write, journal) for write in writes]
             except BaseException:
                 journal.undo()
                 self._last = last
@@ -115,191 +73,16 @@ class MemoryStore:
     def sync(self) -> None:
         """Nothing here outlives the process."""
 
-    def _apply(self, write: Write, journal: Journal) -> Posted | None:
-        if isinstance(write, Post):
-            return self._post(write, journal)
-        if isinstance(write, Move):
-            self._move(write, journal)
-        elif isinstance(write, Put):
-            self._put(write, journal)
-        elif isinstance(write, Introduce):
-            self._name(write.mailbox, "mailbox", journal, known=write.known)
-        elif isinstance(write, Forget):
-            self._forget(write, journal)
-        else:
-            self._rename(write, journal)
-        return None
-
-    def _post(self, post: Post, journal: Journal) -> Posted:
-        message = post.message
-        earlier = self._earlier(message)
-        if earlier is not None:
-            return earlier
-        given, post = post, post if post.admit is None else post.admit(post)
-        deliveries = [*post.deliveries, *(replace(post.deliveries[0], mailbox=copy) for copy in post.copies)]
-        self._name(message.sender, "sender", journal, known=True)
-        unknown = [d.mailbox for d in deliveries if not self._name(d.mailbox, "to", journal)]
-        deliveries = [replace(delivery, mailbox=self._now(delivery.mailbox)) for delivery in deliveries]
-        if unknown and post.known_only:
-            raise UnknownAgent(f"nobody here is called {unknown[0]!r}", field="to", hint="register it first")
-        if post.quota is not None:
-            self._check_quota(deliveries, post.quota)
-        number = self._note("posted", message_id=message.id)
-        journal.set(self._letters, number, encode(message))
-        journal.set(self._numbers, message.id, number)
-        if message.key is not None:
-            journal.set(self._keys, (self._now(message.sender), message.key), number)
-        for delivery in deliveries:
-            journal.set(self._deliveries, (number, delivery.mailbox), replace(delivery, number=number))
-        written = None if post is given else post
-        return Posted(message_id=message.id, number=number, unknown=tuple(unknown), written=written)
-
-    def _earlier(self, message: Message) -> Posted | None:
-        """The letter this one repeats, if any; IdTaken when it says something else."""
-        forgotten = self._records.get((FORGOTTEN, message.id))
-        spent = self._records.get((SPENT, spent_key(message.sender, message.key or message.id)))
-        for record, field in ((forgotten, "id"), (spent, "key")):
-            if record is not None:
-                first = _shown(record).value
-                if first["digest"] != digest(message):
-                    raise IdTaken(field=field)
-                return Posted(message_id=first["id"], number=0, repeated=True)
-        number, field = self._numbers.get(message.id), "id"
-        if number is None and message.key is not None:
-            number, field = self._keys.get((self._now(message.sender), message.key)), "key"
-            if number is None:
-                number = self._unkeyed(self._now(message.sender), message.key)
-        if number is None:
-            return None
-        first = decode_message(self._letters[number])
-        if digest(first) != digest(message):
-            raise IdTaken(f"letter {first.id} has it, and says something else", field=field)
-        return Posted(message_id=first.id, number=0, repeated=True)
-
-    def _unkeyed(self, sender: str, id: str) -> int | None:
-        """A letter that was sent without a key: its id is the key, for its sender."""
-        number = self._numbers.get(id)
-        if number is None:
-            return None
-        first = decode_message(self._letters[number])
-        return number if self._now(first.sender) == sender and first.key is None else None
-
-    def _check_quota(self, deliveries: Iterable[Delivery], quota: int) -> None:
-        for mailbox in {delivery.mailbox for delivery in deliveries}:
-            waiting = sum(
-                1
-                for d in self._deliveries.values()
-                if d.mailbox == mailbox and d.read_at is None and d.state in OPEN
-            )
-            if waiting >= quota:
-                raise QuotaFull(f"the inbox of {mailbox!r} is full ({quota} letters)", field="to")
-
-    def _move(self, move: Move, journal: Journal) -> None:
-        at = (move.before.number, self._now(move.before.mailbox))
-        current = self._deliveries.get(at)
-        if current is None:
-            raise UnknownMessage
-        if current.revision != move.before.revision:
-            raise StaleRevision
-        after = replace(move.after, mailbox=self._now(move.after.mailbox))
-        change = self._note("moved", message_id=after.message_id, mailbox=after.mailbox, state=after.state)
-        after = replace(after, arrived=change) if move.action == "deliver" else after
-        journal.set(self._deliveries, at, after)
-
-    def _put(self, put: Put, journal: Journal) -> None:
-        record = put.record
-        at = (record.kind, record.key)
-        current = self._records.get(at)
-        if (current.revision if current else 0) != record.revision:
-            raise StaleRevision
-        if record.kind == CARD:
-            self._name(record.key, "id", journal, known=True)
-        if record.value is not None:
-            kept = replace(record, revision=record.revision + 1, value=encode(record.value))
-            journal.set(self._records, at, kept)
-        elif current is not None:
-            journal.drop(self._records, at)
-        if put.durable:
-            self._note("put", kind=record.kind, key=record.key)
-
-    def _forget(self, write: Forget, journal: Journal) -> None:
-        number = self._numbers.get(write.message_id)
-        if number is None:
-            raise UnknownMessage
-        places = [at for at in self._deliveries if at[0] == number]
-        if any(self._deliveries[at].state in OPEN for at in places):
-            raise IllegalMove("a letter that is not settled everywhere cannot be deleted")
-        message = decode_message(self._letters[number])
-        for at in places:
-            journal.drop(self._deliveries, at)
-        journal.drop(self._letters, number)
-        journal.drop(self._numbers, message.id)
-        if message.key is not None:
-            journal.drop(self._keys, (self._now(message.sender), message.key))
-        self._note("forgot", message_id=message.id)
-
-    def _name(self, name: str, field: str, journal: Journal, *, known: bool = False) -> bool:
-        """Make sure the mailbox is there. Is it known?"""
-        former = self._aliases.get(fold(name))
-        if former is not None and former[0] == name:
-            name = former[1]
-        held, was_known = self._names.get(fold(name), (former[0] if former else name, False))
-        if held != name:
-            raise LookAlike(f"{name!r} reads like {held!r}", field=field, hint=f"write {held!r}")
-        journal.set(self._names, fold(name), (name, was_known or known))
-        return was_known or known
-
-    def _now(self, name: str) -> str:
-        """What the mailbox of this name is called now."""
-        former = self._aliases.get(fold(name))
-        return former[1] if former is not None and former[0] == name else name
-
-    def _rename(self, write: Rename, journal: Journal) -> None:
-        old, new = fold(write.old), fold(write.new)
-        if old != new and old in self._names and new in self._names:
-            raise NameTaken(f"somebody else is called {write.new!r}", field="new")
-        before = self._names[old][0] if old in self._names else write.new
-        for name in (old, new):
-            former = self._aliases.get(name)
-            if former is not None and former[1] != before:
-                raise NameTaken(f"{name!r} was another's name", field="old" if name == old else "new")
-        _, known = self._names.get(old) or self._names.get(new, ("", False))
-        if old in self._names:
-            journal.drop(self._names, old)
-        journal.set(self._names, new, (write.new, known))
-        for name, (spelt, now) in list(self._aliases.items()):
-            if now == before:
-                journal.set(self._aliases, name, (spelt, write.new))
-        if new in self._aliases:
-            journal.drop(self._aliases, new)
-        if old != new:
-            journal.set(self._aliases, old, (write.old, write.new))
-        self._move_in(before, write.new, journal)
-
-    def _move_in(self, before: str, name: str, journal: Journal) -> None:
-        """All that lies under one name lies under another."""
-        for at in [at for at in self._deliveries if at[1] == before and before != name]:
-            journal.set(self._deliveries, (at[0], name), replace(self._deliveries[at], mailbox=name))
-            journal.drop(self._deliveries, at)
-        for key in [key for key in self._keys if key[0] == before and before != name]:
-            journal.set(self._keys, (name, key[1]), self._keys[key])
-            journal.drop(self._keys, key)
-
-    def _note(self, what: Any, **facts: Any) -> int:
-        self._last += 1
-        self._changes.append(Change(number=self._last, what=what, **facts))
-        return self._last
-
     # -- asking
 
     def get(self, ids: Sequence[str]) -> dict[str, Letter]:
         with self._lock:
-            return {id: self._letter(self._numbers[id]) for id in ids if id in self._numbers}
+            return {id: self.letter(self._numbers[id]) for id in ids if id in self._numbers}
 
     def sent(self, sender: str, key: str) -> Letter | None:
         with self._lock:
-            number = self._keys.get((sender, key)) or self._unkeyed(sender, key)
-            return None if number is None else self._letter(number)
+            number = self._keys.get((sender, key)) or self.unkeyed(sender, key)
+            return None if number is None else self.letter(number)
 
     def find(self, query: Query) -> list[Found]:
         with self._lock:
@@ -316,7 +99,7 @@ class MemoryStore:
 
     def letters(self, query: LetterQuery) -> list[Letter]:
         with self._lock:
-            letters = [self._letter(number) for number in sorted(self._letters) if number > query.after]
+            letters = [self.letter(number) for number in sorted(self._letters) if number > query.after]
             matching = [letter for letter in letters if self._suits(letter, query)]
         if query.order == "newest":
             matching.reverse()
@@ -345,7 +128,7 @@ class MemoryStore:
     def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
         with self._lock:
             return [
-                Found(self._letter(d.number).message, d)
+                Found(self.letter(d.number).message, d)
                 for d in self._deliveries.values()
                 if (mailboxes is None or d.mailbox in mailboxes) and seconds_left(d, moment) <= 0
             ][:limit]
@@ -365,8 +148,8 @@ class MemoryStore:
         with self._lock:
             if key is not None:
                 record = self._records.get((kind, key))
-                return [] if record is None else [_shown(record)]
-            return [_shown(self._records[at]) for at in sorted(self._records) if at[0] == kind]
+                return [] if record is None else [shown(record)]
+            return [shown(self._records[at]) for at in sorted(self._records) if at[0] == kind]
 
     def keys(self, kind: str) -> list[str]:
         with self._lock:
@@ -413,7 +196,7 @@ class MemoryStore:
             if foreign or not self._trimmed <= since.number <= self._last:
                 raise Resync
             told = [change for change in self._changes if self._still_told(change, since.number)][:limit]
-            found = [c if c.mailbox is None else replace(c, mailbox=self._now(c.mailbox)) for c in told]
+            found = [c if c.mailbox is None else replace(c, mailbox=self.now(c.mailbox)) for c in told]
             return found, replace(since, number=found[-1].number if found else self._last)
 
     def _still_told(self, change: Change, since: int) -> bool:
@@ -454,18 +237,15 @@ class MemoryStore:
         """Deliveries are looked at first: reading a letter costs far more."""
         for delivery in self._deliveries.values():
             if fits(delivery, query):
-                message = self._letter(delivery.number).message
-                if tells(message, query, self._now(message.sender)):
+                message = self.letter(delivery.number).message
+                if tells(message, query, self.now(message.sender)):
                     yield Found(message, delivery)
-
-    def _letter(self, number: int) -> Letter:
-        return Letter(number, decode_message(self._letters[number]))
 
     def _suits(self, letter: Letter, query: LetterQuery) -> bool:
         message = letter.message
         deliveries = [d for (number, _), d in self._deliveries.items() if number == letter.number]
         came = (d for d in deliveries if d.state is not State.QUEUED and not d.is_hidden)
-        sender = self._now(message.sender)
+        sender = self.now(message.sender)
         party = {sender, *(d.mailbox for d in came)}
         settled = [d.acked_at or d.dead_at for d in deliveries if d.state in SETTLED]
         return (
@@ -482,7 +262,3 @@ class MemoryStore:
                 or (len(settled) == len(deliveries) and all(t and t < query.settled_before for t in settled))
             )
         )
-
-
-def _shown(record: Record) -> Record:
-    return replace(record, value=msgspec.json.decode(record.value))

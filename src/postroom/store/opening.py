@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import BadStore
-from .base import Store
+
+if TYPE_CHECKING:
+    from .base import Store
 
 ADDRESS_RULE = "sqlite:/path/to/room.db, a path that ends in .db, or memory:"
 
@@ -47,19 +48,21 @@ def _open_sqlite(path: str, address: str, *, boot: str, durable: bool, busy_time
     return SqliteStore(_file(path, address), boot=boot, durable=durable, busy_timeout=busy_timeout)
 
 
-def file_of(address: str) -> Path | None:
+def file_of(address: str) -> str | None:
     """The file a store's address names; None for a store that has none."""
     scheme, rest = _parse(address)
     return _file(rest, address) if scheme == "sqlite" else None
 
 
-def _file(path: str, address: str) -> Path:
+def _file(path: str, address: str) -> str:
     path = path.removeprefix("//")
     if not path or path.endswith("/") or "?" in path or "\n" in path:
         raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE)
     try:
-        place = Path(path).expanduser()
+        place = os.path.expanduser(path)
         os.fsencode(place)
-    except (RuntimeError, UnicodeEncodeError):  # a user nobody knows; half a character
+    except UnicodeEncodeError:  # half a character
         raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE) from None
+    if place.startswith("~"):  # a user nobody knows
+        raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE)
     return place

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ..model.message import Message
 from ..model.names import fold
-from ..model.search import Marks, SearchQuery, Term
+from ..model.search import Marks
 from ..model.words import wording
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..model.message import Message
+    from ..model.search import SearchQuery, Term
 
 
 def answers(message: Message, query: SearchQuery, reader: str | None) -> bool:

@@ -1,11 +1,13 @@
 """A room in one SQLite file, used by many processes at once, with no server.
 
     ground      may this file be used at all: owner, modes, kind of file system
+    identity    which file stands at a path
     lock        the queue in which writers stand: flock, fair and bounded
     futex       words on which processes sleep until another wakes them
     turns       a tap on the shoulder for whoever is next in that line
     tray        letters of those who wait, for whoever is in to take along
     parcels     what lies in the tray
+    laid        how one waits whose parcel lies there
     wal         the write-ahead log: pre-sized, synced by each writer, checkpointed under the lock
     connection  one thread's way in: connection, lock and log together
     schema      versions and migrations
@@ -15,6 +17,7 @@
     asking      what each question reads
     index       the index of words, in a file of its own
     index_words what stands in it, and how it is asked
+    lookout     when a sender looks whether that index lags behind
     searching   a search: new letters one by one, older ones by way of the index
     counting    what is counted, from the small indexes
     backup      a copy of a room in use
@@ -28,4 +31,44 @@
 The commit path: stand in line → BEGIN IMMEDIATE … COMMIT (WAL, synchronous=NORMAL) → leave the line →
 fdatasync the log → ring the bells → report success. Who must wait lays its letter into the tray, and is told
 when another has written it and made it safe.
+
+A part that is not on that path is loaded when it is first asked for, as `sqlite.asking`.
 """
+
+from __future__ import annotations
+
+from ...loading import on_demand
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from . import (
+        asking,
+        backup,
+        counting,
+        examining,
+        identity,
+        index,
+        laid,
+        parcels,
+        renaming,
+        searching,
+        tray,
+        turns,
+    )
+
+__all__ = [
+    "asking",
+    "backup",
+    "counting",
+    "examining",
+    "identity",
+    "index",
+    "laid",
+    "parcels",
+    "renaming",
+    "searching",
+    "tray",
+    "turns",
+]
+
+__getattr__ = on_demand(__name__, __all__)

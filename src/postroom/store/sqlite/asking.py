@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -12,9 +11,14 @@ from ...model.codec import encode
 from ...model.delivery import UNSENT
 from ...model.message import DEFAULT_SCOPE
 from ...model.names import fold
-from ...model.query import LetterQuery, Moment, Query
 from ...model.thread import general_conversation, general_scope
-from .rows import DELIVERY, RANK, STATE_NUMBER, Row, micros
+from .rows import DELIVERY, RANK, STATE_NUMBER, micros
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ...model.query import LetterQuery, Moment, Query
+    from .rows import Row
 
 Statement = tuple[str, list[Any]]
 

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
 from ...errors import BadStore, Conflict, StoreFailing
-from ...model.health import Progress
 from .ground import create, sync_path
 from .place import belongs_to
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...model.health import Progress
 
 PAGES = 2048  # copied between two words about the progress: 8 MB
 

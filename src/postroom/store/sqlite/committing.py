@@ -6,30 +6,26 @@ carried, or whose carrier was killed, is posted by its own writer, who hears why
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
 
 from ...errors import PostroomError
-from ..base import Plan, Posted, Write, must_last
-from .connection import Connection
-from .lock import WriterLock
-from .tray import ANSWERED, TAKEN, TURNED_BACK, NoTray, Tray
-from .turns import NAP
+from .. import sqlite
+from ..base import must_last
 from .writing import Writing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..base import Plan, Posted, Write
+    from .connection import Connection
+    from .laid import Laid
     from .parcels import Parcel
 
-SLOW = 0.25  # seconds after which a carrier that has written a letter is taken for dead
 
-
-class Committed(Struct, frozen=True, gc=False):
+class Committed(NamedTuple):
     """What became of it. It is in the room; `make_safe` before anybody is told."""
 
     writes: Sequence[Write]
@@ -44,19 +40,16 @@ def commit(here: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -
     inside = True  # or not: to leave a room one is not in is harmless, to stay is not
     try:
         if not here.lock.take_at_once():
-            laid = lay(here.lock.tray, writes, durable=durable)
+            laid = sqlite.laid.lay(here.lock.tray, writes, durable=durable)
             inside = here.lock.stand_in_line() if laid is None else laid.stand_in_line(here.lock)
         if laid is not None and laid.posted is not None:
             return Committed(laid.writes, laid.posted)
         here.mend()
         done = _write(here, writes, durable=durable)
-        return done if laid is None else laid.corrected(done)
+        return done if laid is None else done._replace(posted=laid.corrected(done.posted))
     finally:
         if inside:
-            following = here.lock.tray.choose()
             here.lock.leave()
-            if following >= 0:
-                here.lock.tray.wake(following)
 
 
 def make_safe(here: Connection, done: Committed) -> None:
@@ -75,7 +68,7 @@ def make_safe(here: Connection, done: Committed) -> None:
 
 
 def _write(here: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -> Committed:
-    parcels = here.lock.tray.take()
+    parcels = here.lock.tray.take() if here.lock.is_laid else ()
     try:
         done = _transact(here, writes, _open(parcels) if parcels else (), durable=durable)
     except NotCarried:
@@ -114,10 +107,8 @@ class NotCarried(Exception):
 
 
 def _open(parcels: Sequence[tuple[int, bytes]]) -> list[tuple[int, Parcel]]:
-    from .parcels import unpack  # noqa: PLC0415 - most never meet anybody
-
     try:
-        return [(slot, unpack(parcel)) for slot, parcel in parcels]
+        return [(slot, sqlite.parcels.unpack(parcel)) for slot, parcel in parcels]
     except msgspec.DecodeError as strange:  # laid out by another version of this program
         raise NotCarried from strange
 
@@ -133,62 +124,3 @@ def _carry(writing: Writing, parcels: Sequence[tuple[int, Parcel]]) -> list[tupl
 def _turn_back(here: Connection, parcels: Sequence[tuple[int, bytes]]) -> None:
     for slot, _ in parcels:
         here.lock.tray.reply(slot, None)
-
-
-# -- outside
-
-
-def lay(tray: Tray | NoTray, writes: Sequence[Write] | Plan, *, durable: bool) -> Laid | None:
-    """Lay it into the tray, if it is something that others can carry, and if there is place for it."""
-    if isinstance(tray, NoTray) or callable(writes):
-        return None
-    from .parcels import pack  # noqa: PLC0415 - see above
-
-    packed = pack(writes, durable=durable)
-    return Laid(tray, writes, packed[1]) if packed is not None and tray.lay(packed[0]) else None
-
-
-class Laid:
-    """What we laid into the tray."""
-
-    def __init__(self, tray: Tray, writes: Sequence[Write], ticket: bytes) -> None:
-        self.writes = writes
-        self.posted: tuple[Posted, ...] | None = None  # until it is answered
-        self._tray = tray
-        self._ticket = ticket
-        self._was_taken = False
-
-    def stand_in_line(self, lock: WriterLock) -> bool:
-        """Wait until it is answered for (False) or it is our own turn (True)."""
-        try:
-            end = time.monotonic() + lock.timeout
-            patience = NAP
-            while True:
-                state = self._tray.look()
-                if state == ANSWERED and self._hear():
-                    return False
-                if state in {ANSWERED, TURNED_BACK}:  # or answered, but not to this
-                    return lock.stand_in_line()
-                now = time.monotonic()
-                if state == TAKEN and not self._was_taken:
-                    self._was_taken, patience = True, SLOW
-                elif lock.take_at_once():
-                    return self._tray.look() != ANSWERED or not self._hear()
-                lock.check_patience(end - now)
-                self._tray.wait(state, min(end - now, patience))
-        finally:
-            self._tray.take_back()
-
-    def corrected(self, done: Committed) -> Committed:
-        """Where our carrier was killed after it had written our letter, we met our own letter, and no other."""
-        if not self._was_taken:
-            return done
-        return replace(done, posted=tuple([replace(posted, repeated=False) for posted in done.posted]))
-
-    def _hear(self) -> bool:
-        from .parcels import unpack_answer  # noqa: PLC0415 - see above
-
-        answer = self._tray.answer()
-        if answer is not None:
-            self.posted = unpack_answer(answer, self._ticket)
-        return self.posted is not None

@@ -6,19 +6,25 @@ Never shared between threads, never carried over a fork.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import apsw
 
-from ...errors import BadStore, Damaged, PostroomError, StoreBusy, StoreFailing
+from ...errors import BadStore, Damaged, StoreBusy, StoreFailing
+from .. import sqlite
 from . import ground
-from .index import Index
 from .lock import WriterLock
 from .schema import bring_up, version_of
 from .wal import REPLACED, Log
 from .writing import Names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...errors import PostroomError
+    from .index import Index
 
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
 OLDEST_SQLITE = (3, 51, 3)  # before it, a write racing a checkpoint could lose committed data
@@ -29,22 +35,20 @@ _WRITABLE = "is the folder there and writable?"
 class Connection:
     """Open and ready; `database` may be read at any time, and written inside `lock`."""
 
-    def __init__(self, path: Path, *, boot: str, busy_timeout: float) -> None:
+    def __init__(self, path: str, *, boot: str, busy_timeout: float) -> None:
         check_library(apsw.sqlitelibversion())
+        self._path = path
         with translated(path):
-            self.lock = WriterLock(Path(f"{path}.lock"), busy_timeout)
+            self.lock = WriterLock(f"{path}.lock", busy_timeout)
         try:
             with translated(path), self.lock:
                 ground.create(path)
-                self.lock.set_up_tray()
-                self.database = apsw.Connection(str(path), flags=_FLAGS)
+                self.database = apsw.Connection(path, flags=_FLAGS)
                 self.names = Names()  # the numbers of this room's mailboxes, and of no other's
-                self._at = ground.FileAt(path)
-                self._inode = self._at.inode()
+                self._inode = os.stat(path).st_ino
                 _prepare(self.database, path, busy_timeout)
                 bring_up(self.database, path)
                 self.log = Log(self.database, path)
-                self.index = Index(path, self.database)
                 with self.database:
                     _enter(self.database, boot)
                 wrote = self.database.total_changes() > 0
@@ -56,12 +60,17 @@ class Connection:
             self.close()
             raise
 
+    @cached_property
+    def index(self) -> Index:
+        """The index of words; made for whoever searches, or helps to fill it."""
+        return sqlite.index.Index(self._path, self.database)
+
     def mend(self) -> None:
         """Under the lock, before anything is written: it is the same room still, nothing is left of an
         interrupted commit, and after a failed sync the log is made whole.
         """
         try:
-            same = self._at.inode() == self._inode
+            same = os.stat(self._path).st_ino == self._inode
             self.log.check()
         except OSError:
             same = False
@@ -77,8 +86,8 @@ class Connection:
 
     def close(self) -> None:
         for held in ("index", "log", "database", "lock"):
-            if hasattr(self, held):
-                getattr(self, held).close()
+            if held in self.__dict__:
+                self.__dict__[held].close()
 
 
 def check_library(version: str) -> None:
@@ -89,7 +98,7 @@ def check_library(version: str) -> None:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translated(path: ground.Place) -> Iterator[None]:
     """The errors of SQLite and of the system in the house's words."""
     try:
         yield
@@ -99,7 +108,7 @@ def translated(path: Path) -> Iterator[None]:
         raise StoreFailing(f"{path} cannot be written: {error.strerror}", hint=_WRITABLE) from error
 
 
-def translate(error: apsw.Error, path: Path) -> PostroomError:
+def translate(error: apsw.Error, path: ground.Place) -> PostroomError:
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return StoreBusy(f"another program holds {path}", hint="try again")
     if isinstance(error, apsw.FullError):
@@ -113,7 +122,7 @@ def translate(error: apsw.Error, path: Path) -> PostroomError:
     return StoreFailing(f"{path}: {error}") if isinstance(error, apsw.IOError) else Damaged(f"{path}: {error}")
 
 
-def _prepare(database: apsw.Connection, path: Path, busy_timeout: float) -> None:
+def _prepare(database: apsw.Connection, path: str, busy_timeout: float) -> None:
     database.set_busy_timeout(int(busy_timeout * 1000))
     database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # else the last to close deletes the log
     database.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)

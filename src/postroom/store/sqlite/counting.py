@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...model.change import Cursor
 from ...model.message import Priority
 from ...model.names import fold
 from ...model.stats import Settled, Tally, Traffic
-from .asking import Statement
-from .rows import Row, micros, priority_of, time_of
+from .rows import micros, priority_of, time_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from ...model.change import Cursor
+    from .asking import Statement
+    from .rows import Row
 
 DELIVERIES = "SELECT count(*) FROM deliveries"
 KNOWN = "SELECT name FROM mailboxes WHERE known = 1"

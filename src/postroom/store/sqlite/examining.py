@@ -12,21 +12,25 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import apsw
 from msgspec import Struct
 
 from ...errors import PostroomError
-from ...model.health import Finding, Progress, error, note, ok, warning
+from ...model.health import Finding, error, note, ok, warning
 from . import holders
 from .connection import OLDEST_SQLITE, Connection, translate
 from .patience import interruptible
 from .place import examine_place
-from .rows import Row
 from .schema import STEPS
 from .wal import CHECKPOINT_PAGES, FRAME
 from .writing import quarantine
+
+if TYPE_CHECKING:
+    from ...model.health import Progress
+    from .rows import Row
 
 SLICE = 5000  # letters whose sums are looked at between two words about the progress
 MOST = 10  # complaints, ids or numbers that one finding tells
@@ -57,9 +61,10 @@ Check = Callable[[Visit], Iterator[Finding]]
 
 
 def examine_room(
-    here: Connection, path: Path, *, durable: bool, repair: bool, full: bool, progress: Progress
+    here: Connection, place: str, *, durable: bool, repair: bool, full: bool, progress: Progress
 ) -> Iterator[Finding]:
     """All checks of the store, one after the other."""
+    path = Path(place)
     done, total = 0, 1 + len(CHECKS) + _slices(here.database)
 
     def step() -> None:

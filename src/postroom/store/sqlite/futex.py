@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
-import platform
+import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import mmap
 
 SYSCALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98}  # futex(2), by machine
 EVERYONE = 0x7FFFFFFF
@@ -17,7 +20,7 @@ class _Timespec(ctypes.Structure):
 
 
 def has_futex() -> bool:
-    return sys.platform == "linux" and platform.machine() in SYSCALL
+    return sys.platform == "linux" and os.uname().machine in SYSCALL
 
 
 class Futex:
@@ -26,7 +29,7 @@ class Futex:
     def __init__(self, memory: mmap.mmap) -> None:
         self._first = ctypes.c_uint32.from_buffer(memory)
         self._address = ctypes.addressof(self._first)
-        self._number = SYSCALL[platform.machine()]
+        self._number = SYSCALL[os.uname().machine]
         self._syscall = ctypes.CDLL(None, use_errno=True).syscall
         self._syscall.argtypes = [ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32]
         self._syscall.argtypes += [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32]

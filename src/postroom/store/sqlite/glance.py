@@ -16,7 +16,7 @@ from ...whereabouts import boot_id
 APPLICATION = 0x506F7374  # as in schema.py, which is too heavy to ask
 PATIENCE = 200  # milliseconds for somebody who opens the room at the same moment
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-_SCHEMA = os.path.join(os.path.dirname(__file__), "schema")  # noqa: PTH118, PTH120 - pathlib would weigh more than the look
+_SCHEMA = os.path.join(os.path.dirname(__file__), "schema")
 
 ONE_MAILBOX = frozenset({"user", "ceo", "human"})  # as in model/names.py: three names, and the store knows whose
 
@@ -41,7 +41,7 @@ def is_surely_empty(path: str, mailbox: str) -> bool:
     try:
         if mailbox.lower() in ONE_MAILBOX or not _is_a_room_in_use(path):
             return False
-        steps = sum(name.endswith(".sql") for name in os.listdir(_SCHEMA))  # noqa: PTH208 - see above
+        steps = sum(name.endswith(".sql") for name in os.listdir(_SCHEMA))
         moment = (boot_id(), time.clock_gettime(_STEADY), time.time_ns() // 1000)
     except OSError:
         return False

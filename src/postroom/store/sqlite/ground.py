@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import stat
 import sys
-from pathlib import Path
+from contextlib import suppress
 
 from ...errors import BadStore
 
@@ -17,22 +16,22 @@ NETWORK = frozenset(
 
 
 _full_sync: int | None = getattr(fcntl, "F_FULLFSYNC", None)
-_AT_FDCWD = -100
-_STATX_INO = 0x100
-_INO_AT = 32  # its place in struct statx
-_statx = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)  # Linux; macOS has no such trap
 
 
-def prepare(path: Path) -> Path:
+Place = str | os.PathLike[str]
+
+
+def prepare(place: Place) -> str:
     """The real path of the room's file, in a folder that exists, or BadStore."""
-    path = Path(os.path.realpath(path))  # one file, one lock: no second name by a symbolic link
-    _make_folder(path.parent)
-    _check_file_system(path.parent)
+    path = os.path.realpath(place)  # one file, one lock: no second name by a symbolic link
+    folder = os.path.dirname(path)
+    _make_folder(folder)
+    _check_file_system(folder)
     _check_file(path)
     return path
 
 
-def create(path: Path) -> None:
+def create(path: Place) -> None:
     """Make the file, for its owner alone, if it is not there. Call under the lock.
 
     An existing file is never opened here: closing it again would drop the locks SQLite holds in this process.
@@ -42,7 +41,7 @@ def create(path: Path) -> None:
     except FileExistsError:
         return
     os.close(made)
-    sync_path(path.parent)
+    sync_path(os.path.dirname(path))
 
 
 def sync_file(descriptor: int) -> None:
@@ -53,7 +52,7 @@ def sync_file(descriptor: int) -> None:
         fcntl.fcntl(descriptor, _full_sync)
 
 
-def sync_path(path: Path) -> None:
+def sync_path(path: Place) -> None:
     """A file that nobody has open, or a folder, is on stable storage when this returns."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -62,43 +61,25 @@ def sync_path(path: Path) -> None:
         os.close(descriptor)
 
 
-class FileAt:
-    """Which file stands at a path, asking for nothing else.
-
-    Not `os.stat`: it asks for times too, and since Linux 6.13 a file whose times were asked for gets an exact
-    time at its next write, which costs a journal entry and makes the next sync a third slower (measured).
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        answer = ctypes.create_string_buffer(256)
-        self._question = (_AT_FDCWD, os.fsencode(path), 0, _STATX_INO, answer)
-        self._inode = ctypes.c_uint64.from_buffer(answer, _INO_AT)
-
-    def inode(self) -> int:
-        if _statx is None:
-            return self._path.stat().st_ino
-        if _statx(*self._question) != 0:
-            raise OSError(ctypes.get_errno(), "cannot be reached", str(self._path))
-        return self._inode.value
-
-
-def _make_folder(folder: Path) -> None:
-    missing = [folder, *folder.parents]
-    missing = missing[: next(i for i, place in enumerate(missing) if os.path.lexists(place))]
+def _make_folder(folder: str) -> None:
+    missing, place = [], folder
+    while not os.path.lexists(place):
+        missing.append(place)
+        place = os.path.dirname(place)
     try:
         for place in reversed(missing):
-            place.mkdir(mode=0o700, exist_ok=True)
-            sync_path(place.parent)
+            with suppress(FileExistsError):  # somebody else makes it too
+                os.mkdir(place, mode=0o700)
+            sync_path(os.path.dirname(place))
     except OSError as broken:
         raise BadStore(f"the folder {folder} cannot be made: {broken.strerror}", field="store") from None
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise BadStore(f"{folder} is not a folder", field="store")
 
 
-def _check_file(path: Path) -> None:
+def _check_file(path: str) -> None:
     try:
-        found = path.stat()
+        found = os.stat(path)
     except FileNotFoundError:
         return
     except OSError as broken:
@@ -113,7 +94,7 @@ def _check_file(path: Path) -> None:
         raise BadStore(f"{path} belongs to another user (uid {found.st_uid})", field="store")
 
 
-def _check_file_system(folder: Path) -> None:
+def _check_file_system(folder: str) -> None:
     kind = file_system(folder)
     if kind in NETWORK:
         raise BadStore(
@@ -123,11 +104,11 @@ def _check_file_system(folder: Path) -> None:
         )
 
 
-def file_system(folder: Path) -> str:
+def file_system(folder: Place) -> str:
     """The kind of file system, or '' where the system does not tell."""
     if sys.platform != "linux":
         return ""
-    device = folder.stat().st_dev
+    device = os.stat(folder).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
         for line in mounts:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _PROC = Path("/proc")
 _READ_MARKS = range(123, 128)  # bytes of the log's index that a reader locks while it has a view

@@ -11,14 +11,16 @@ A lock of its own keeps those who fill it apart. Nobody waits for it: who finds 
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+from contextlib import suppress
 from typing import NamedTuple
 
 import apsw
 
 from ...errors import StoreBusy, Unreadable
 from ...model.record import FORGOTTEN
-from .ground import FileAt, create
+from .ground import create
+from .identity import FileAt
 from .index_words import EVERY_LETTER, said_by
 from .lock import WriterLock
 from .rows import sound
@@ -74,10 +76,10 @@ _UNAVAILABLE = (apsw.Error, OSError, StoreBusy)  # do without, for now
 class Index:
     """One thread's hold on the index of a room. Nothing is opened before it is used."""
 
-    def __init__(self, path: Path, room: apsw.Connection) -> None:
+    def __init__(self, path: str, room: apsw.Connection) -> None:
         self._room = room
-        self._path = Path(f"{path}.search")
-        self._lock_path = Path(f"{self._path}.lock")
+        self._path = f"{path}.search"
+        self._lock_path = f"{self._path}.lock"
         self._at = FileAt(self._path)
         self._inode = -1
         self._database: apsw.Connection | None = None
@@ -166,7 +168,7 @@ class Index:
     def _enter(self) -> apsw.Connection:
         inode = self._at.inode()
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
-        database = apsw.Connection(str(self._path), flags=flags)
+        database = apsw.Connection(self._path, flags=flags)
         database.set_busy_timeout(int(PATIENCE * 1000))
         database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         database.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
@@ -196,7 +198,8 @@ class Index:
         """Under the lock: the file, and its log first, so that no log is ever left for another file."""
         self._let_go()
         for end in ("-wal", "-shm", ""):
-            Path(f"{self._path}{end}").unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(f"{self._path}{end}")
 
     def _let_go(self) -> None:
         if self._database is not None:

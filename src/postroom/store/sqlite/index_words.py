@@ -6,16 +6,21 @@ hold: they begin with a character of private use, and such characters part words
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ...model.hashing import blake2b
-from ...model.message import Message
-from ...model.search import Marks, SearchQuery, Term
+from ...model.search import Marks
 from ...model.words import BREAK, texts, words
 from ..searching import any_name, marks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...model.message import Message
+    from ...model.search import SearchQuery, Term
 
 _EVERY = "\ue001"
 _PARTY = "\ue002"

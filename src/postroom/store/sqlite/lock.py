@@ -1,8 +1,9 @@
 """The line in which writers stand: an flock, fair and bounded, that knows its holder's name.
 
 SQLite's own waiting starves (a second and more at eight writers); here the one who leaves taps the next on the
-shoulder (`turns`). The lock file also carries one warning from writer to writer: that a sync failed, and the log
-must be made whole before anyone writes again.
+shoulder (`turns`), after it has written what those who wait laid out for it (`tray`). Both lie in the lock file.
+It also carries one warning from writer to writer: that a sync failed, and the log must be made whole before
+anyone writes again.
 """
 
 from __future__ import annotations
@@ -12,15 +13,23 @@ import os
 import time
 import weakref
 from contextlib import suppress
-from pathlib import Path
-from types import TracebackType
+from typing import TYPE_CHECKING
 
 from ...errors import StoreBusy
-from .tray import NoTray, Tray, open_tray
-from .turns import open_turns
+from .. import sqlite
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from .ground import Place
+    from .tray import NoTray, Tray
+    from .turns import Pauses, Turns
 
 _PID_WIDTH = 20  # the holder's pid stands at the start of the file
 _WARNING_AT = _PID_WIDTH  # then one byte: "!" after a failed sync
+TURN_AT = 24  # then words: whose turn it is,
+WAITING_AT = 28  # whether anybody waits for it,
+LAID_AT = 60  # and whether anybody laid something out since somebody last looked; then the tray
 
 
 _LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
@@ -29,13 +38,15 @@ _LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
 class WriterLock:
     """One descriptor; not for two threads at once."""
 
-    def __init__(self, path: Path, timeout: float) -> None:
-        self.descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        self._turns = open_turns(self.descriptor)
-        self.tray: Tray | NoTray = NoTray()
+    def __init__(self, path: Place, timeout: float) -> None:
+        self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self._turns: Turns | Pauses | None = None  # both are opened by those who meet somebody; most never do
+        self._tray: Tray | NoTray | None = None
         _LOCKS.add(self)
         self.timeout = timeout
         self.warned = False  # did a sync fail since the log was last made whole? Known once the lock is held
+        self.is_laid = False  # does something lie in the tray? Known at the same time
+        self._is_inside = False
         self._name = str(os.getpid()).ljust(_PID_WIDTH).encode()
 
     def __enter__(self) -> None:
@@ -45,6 +56,11 @@ class WriterLock:
             self.leave()
             raise
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave()
+
     def take(self) -> None:
         """Stand in line and get in. Whatever happens meanwhile, call `leave` afterwards."""
         if not self.take_at_once():
@@ -53,68 +69,78 @@ class WriterLock:
     def take_at_once(self) -> bool:
         """Get in if nobody is. Whatever happens meanwhile, call `leave` afterwards."""
         try:
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        self._sign_in()
+        self._is_inside = True
+        written = os.pread(self._descriptor, LAID_AT + 4, 0)
+        self.warned = written[_WARNING_AT : _WARNING_AT + 1] == b"!"
+        self.is_laid = any(written[LAID_AT:])
+        if written[:_PID_WIDTH] != self._name:
+            with suppress(OSError):  # on a full disk the name is missing, and nothing else
+                os.pwrite(self._descriptor, self._name, 0)
         return True
 
     def stand_in_line(self) -> bool:
         """Wait, and get in. Whatever happens meanwhile, call `leave` afterwards."""
-        end = time.monotonic() + self.timeout
+        end, turns = time.monotonic() + self.timeout, self._line()
         while True:
-            turn = self._turns.read()
-            self._turns.expect()  # before the try: whoever has the lock then will tap; and others may wait behind
+            turn = turns.read()
+            turns.expect()  # before the try: whoever has the lock then will tap; and others may wait behind
             if self.take_at_once():
                 return True
             left = end - time.monotonic()
             self.check_patience(left)
-            self._turns.wait(turn, left)
+            turns.wait(turn, left)
 
     def check_patience(self, left: float) -> None:
-        """After standing in line: is there time left to stand there?"""
+        """One who stands in line: is there time left to stand there?"""
         if left <= 0:
-            holder = os.pread(self.descriptor, _PID_WIDTH, 0).decode("ascii", "replace").strip() or "unknown"
+            holder = os.pread(self._descriptor, _PID_WIDTH, 0).decode("ascii", "replace").strip() or "unknown"
             held = f"the room is held by process {holder} for more than {self.timeout:g} s"
             raise StoreBusy(held, hint="try again; if it hangs, look at that process")
 
-    def _sign_in(self) -> None:
-        written = os.pread(self.descriptor, _PID_WIDTH + 1, 0)
-        self.warned = written[_WARNING_AT:] == b"!"
-        if written[:_PID_WIDTH] != self._name:
-            with suppress(OSError):  # on a full disk the name is missing, and nothing else
-                os.pwrite(self.descriptor, self._name, 0)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.leave()
-
     def leave(self) -> None:
         """Let the next one in. Harmless for one who is not in."""
+        called = -1
+        if self._is_inside:
+            self._is_inside = False
+            if self._tray is not None or any(os.pread(self._descriptor, 4, LAID_AT)):
+                called = self.tray.choose()
         try:
-            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         except BaseException:
-            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             raise
-        self._turns.tap()
-
-    def set_up_tray(self) -> None:
-        """Under the lock: let others carry our letters, and carry theirs."""
-        self.tray = open_tray(self.descriptor)
+        if self._turns is not None or any(os.pread(self._descriptor, 4, WAITING_AT)):
+            self._line().tap()
+        if called >= 0:
+            self.tray.wake(called)
 
     def warn(self) -> None:
-        os.pwrite(self.descriptor, b"!", _WARNING_AT)
+        os.pwrite(self._descriptor, b"!", _WARNING_AT)
 
     def clear_warning(self) -> None:
-        os.pwrite(self.descriptor, b" ", _WARNING_AT)
+        os.pwrite(self._descriptor, b" ", _WARNING_AT)
 
     def close(self) -> None:
-        if self.descriptor >= 0:  # once: by the second time the number may name a stranger's file
-            self._turns.close()
-            self.tray.close()
-            os.close(self.descriptor)
-            self.descriptor = -1
+        if self._descriptor >= 0:  # once: by the second time the number may name a stranger's file
+            for held in (self._turns, self._tray):
+                if held is not None:
+                    held.close()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    @property
+    def tray(self) -> Tray | NoTray:
+        if self._tray is None:
+            self._tray = sqlite.tray.open_tray(self._descriptor)
+        return self._tray
+
+    def _line(self) -> Turns | Pauses:
+        if self._turns is None:
+            self._turns = sqlite.turns.open_turns(self._descriptor)
+        return self._turns
 
 
 def _let_go() -> None:

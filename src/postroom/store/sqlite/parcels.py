@@ -7,8 +7,7 @@ the first time.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Struct
@@ -16,7 +15,12 @@ from msgspec import Struct
 from ...errors import PostroomError
 from ...model.codec import decode_message, encode
 from ...model.delivery import Delivery
-from ..base import Move, Post, Posted, Write, must_last
+from ..base import Move, Post, Posted, must_last
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..base import Write
 
 _MOST = 4  # writes in one parcel; more are quicker in person
 _REPEATABLE = "ack"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import apsw
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import apsw
 
 STEPS = 100_000  # of SQLite's machine between two looks: some milliseconds
 

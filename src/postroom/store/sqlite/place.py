@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ...model.health import Finding, error, note, ok, warning
+from ...model.health import error, note, ok, warning
 from . import ground
 from .schema import APPLICATION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...model.health import Finding
 
 OTHERS = 0o077  # the bits that let other users in
 VOLATILE = frozenset({"tmpfs", "ramfs"})

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import apsw
+from typing import TYPE_CHECKING
 
 from ...errors import NameTaken
 from ...model.names import fold
-from ..base import Rename
+
+if TYPE_CHECKING:
+    import apsw
+
+    from ..base import Rename
 
 
 def rename(database: apsw.Connection, write: Rename) -> None:

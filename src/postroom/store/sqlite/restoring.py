@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
 from ...errors import BadStore, Conflict, Damaged, PostroomError, SchemaTooNew, StoreBusy, StoreFailing
-from ...model.health import Progress
 from . import ground, holders
 from .backup import made_whole
 from .connection import translated
 from .lock import WriterLock
 from .patience import interruptible
 from .schema import APPLICATION, STEPS, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...model.health import Progress
 
 CHUNK = 16 * 1024 * 1024
 KEPT = ".before-restore"
@@ -33,7 +37,7 @@ def put_back(
 ) -> tuple[int, Path | None]:
     """Make the room at `path` what `backup` holds. How many letters it has, and where the old room is kept."""
     letters = check_copy(backup)
-    path = ground.prepare(path)
+    path = Path(ground.prepare(path))
     if os.path.realpath(backup) == str(path):
         raise BadStore("the backup is the room itself", field="backup")
     if holders.is_open_here(path):

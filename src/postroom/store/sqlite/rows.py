@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import msgspec
@@ -12,10 +11,15 @@ import msgspec
 from ...errors import Unreadable
 from ...model.codec import decode_message, encode
 from ...model.delivery import Attempt, Delivery, Lease, State
-from ...model.message import DEFAULT_SCOPE, Message, Priority, RecipientKind
+from ...model.message import DEFAULT_SCOPE, Priority
 from ...model.query import Found
 from ...model.thread import conversation_of
 from ..base import Letter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...model.message import Message, RecipientKind
 
 Row = tuple[Any, ...]
 

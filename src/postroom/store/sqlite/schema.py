@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import apsw
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from ...errors import BadStore, SchemaTooNew
 from .ground import create, sync_path
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import apsw
+
+    from .ground import Place
+
 APPLICATION = 0x506F7374  # "Post": marks a SQLite file as a room
-STEPS = tuple(sorted((Path(__file__).parent / "schema").glob("*.sql")))  # 0001.sql makes the first version
+_FOLDER = f"{os.path.dirname(__file__)}/schema"
+STEPS = tuple(f"{_FOLDER}/{name}" for name in sorted(os.listdir(_FOLDER)))  # 0001.sql makes the first version
 
 
-def bring_up(database: apsw.Connection, path: Path, steps: tuple[Path, ...] = STEPS) -> None:
+def bring_up(database: apsw.Connection, path: Place, steps: Sequence[Place] = STEPS) -> None:
     """Make or migrate the room's tables. Call under the lock."""
     version = version_of(database, path)
     if version > len(steps):
@@ -28,22 +36,24 @@ def bring_up(database: apsw.Connection, path: Path, steps: tuple[Path, ...] = ST
         back_up(database, path, version)
     with database:
         for step in steps[version:]:
-            database.execute(step.read_text(encoding="utf-8"))
+            with open(step, encoding="utf-8") as file:
+                database.execute(file.read())
         database.pragma("application_id", APPLICATION)
         database.pragma("user_version", len(steps))
 
 
-def back_up(database: apsw.Connection, path: Path, version: int) -> Path:
+def back_up(database: apsw.Connection, path: Place, version: int) -> str:
     """A whole copy beside the room, before it changes shape."""
-    copy = path.with_name(f"{path.name}.before-schema-{version + 1}")
-    copy.unlink(missing_ok=True)
+    copy = f"{path}.before-schema-{version + 1}"
+    with suppress(FileNotFoundError):
+        os.unlink(copy)
     create(copy)  # empty and for its owner alone; VACUUM INTO fills it
-    database.execute("VACUUM INTO ?", (str(copy),))
+    database.execute("VACUUM INTO ?", (copy,))
     sync_path(copy)
     return copy
 
 
-def version_of(database: apsw.Connection, path: Path) -> int:
+def version_of(database: apsw.Connection, path: Place) -> int:
     """The schema a room has, 0 in an empty file; BadStore when the file is another program's."""
     owner = database.pragma("application_id")
     tables = database.execute("SELECT count(*) FROM sqlite_schema").get

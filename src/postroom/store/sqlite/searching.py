@@ -14,17 +14,17 @@ from ...errors import PostroomError
 from ..base import Letter
 from ..searching import answers
 from . import rows
-from .asking import SHOWN, Statement
-from .index import Index
+from .asking import SHOWN
 from .index_words import expression
 
 if TYPE_CHECKING:
     from ...model.search import SearchQuery
+    from .asking import Statement
+    from .index import Index
 
 LONG = 1000  # letters not in the index: with more, whoever sends or searches adds some
 FEW = 100  # with more, the janitor adds them
 SPARE = 10_000  # letters that are gone may stay in the index, besides as many as are there
-LOOK_EVERY = 256  # numbers between two looks of a sender
 FILLS = 8  # slices a search adds before it answers
 PAGE = 256  # letters looked at in one go
 LARGEST_PAGE = 2000
@@ -58,19 +58,11 @@ def catch_up(index: Index, ask: Ask) -> int:
     return added
 
 
-class Lookout:
-    """How senders help: now and then, its own letter being safe, one looks whether the index lags far behind."""
-
-    def __init__(self) -> None:
-        self.next_look = 0  # a number; until a letter has it, looking costs one comparison
-
-    def look(self, number: int, index: Index, ask: Ask) -> None:
-        """A process that sends but one letter looks if it meets the round number: one in so many does."""
-        is_due = self.next_look > 0 or number % LOOK_EVERY == 0
-        self.next_look = number - number % LOOK_EVERY + LOOK_EVERY
-        with suppress(PostroomError):  # the letter is sent, whatever becomes of the index
-            if is_due and is_behind(ask, index.upto(wait=0), LONG):
-                index.fill()
+def help_along(index: Index, ask: Ask) -> None:
+    """By a sender whose letter is safe: add some letters, if the index lags far behind."""
+    with suppress(PostroomError):  # the letter is sent, whatever becomes of the index
+        if is_behind(ask, index.upto(wait=0), LONG):
+            index.fill()
 
 
 class Search:

@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import os
-import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
-from pathlib import Path
+from _thread import _local  # what `threading` calls local, without the rest of it
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 import msgspec
 
+from ... import model
 from ...errors import Resync, StoreFailing, Unreadable
-from ...model.change import Change, Cursor
 from ...model.message import Priority
 from ...model.names import fold
-from ...model.query import Found, LetterQuery, Moment, Query
 from ...model.record import Record
-from ..base import Letter, Plan, Posted, Watch, Write, rung_by
+from .. import sqlite
+from ..base import rung_by
 from ..bells import EVERYONE, MANY, DoorBells
-from . import asking, counting, ground, rows
+from . import ground, rows
 from .committing import commit, make_safe
 from .connection import Connection, translate, translated
-from .searching import Lookout, Search, catch_up
+from .lookout import Lookout
 from .writing import BY_KEY, NEXT_NUMBER, quarantine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from ...model.change import Change, Cursor
     from ...model.health import Finding, Progress
+    from ...model.query import Found, LetterQuery, Moment, Query
     from ...model.search import SearchQuery
     from ...model.stats import Tally, Traffic
+    from ..base import Letter, Plan, Posted, Watch, Write
+    from .asking import Statement
 
 T = TypeVar("T")
 RECORD = "SELECT key, revision, value FROM records WHERE kind = ? AND key = ?"
@@ -45,13 +50,13 @@ _ABANDONED: list[object] = []  # connections of a parent process: never touched,
 class SqliteStore:
     """A room in a file. Any number of threads and processes may hold one at once."""
 
-    def __init__(self, path: Path, *, boot: str, durable: bool = True, busy_timeout: float = 30.0) -> None:
+    def __init__(self, path: ground.Place, *, boot: str, durable: bool = True, busy_timeout: float = 30.0) -> None:
         self.path = ground.prepare(path)
         self._boot = boot
         self._durable = durable
         self._busy_timeout = busy_timeout
-        self._bells = DoorBells(Path(f"{self.path}.bells"))
-        self._local = threading.local()
+        self._bells = DoorBells(f"{self.path}.bells")
+        self._local = _local()
         self._open: weakref.WeakSet[Connection] = weakref.WeakSet()  # one goes when its thread ends
         self._pid = os.getpid()
         self._lookout = Lookout()
@@ -78,8 +83,8 @@ class SqliteStore:
         finally:
             self._bells.let_go(bells)
         posted = done.posted
-        if posted and posted[-1].number >= self._lookout.next_look:
-            self._lookout.look(posted[-1].number, here.index, self._ask)
+        if posted and posted[-1].number >= self._lookout.next_look and self._lookout.is_due(posted[-1].number):
+            sqlite.searching.help_along(here.index, self._ask)
         return posted
 
     def sync(self) -> None:
@@ -109,55 +114,57 @@ class SqliteStore:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
             return self._find_by_priority(query)[: query.limit]
         if query.after is None:
-            return self._sound(rows.found, asking.find(query))
-        found = self._sound(rows.found, asking.find(query), asking.find_late(query))
+            return self._sound(rows.found, sqlite.asking.find(query))
+        found = self._sound(rows.found, sqlite.asking.find(query), sqlite.asking.find_late(query))
         return sorted(found, key=lambda f: f.delivery.arrived or f.delivery.number)[: query.limit]
 
     def _find_by_priority(self, query: Query) -> list[Found]:
         """The index holds read and unread mail apart: the top of each, merged, is far cheaper than one sort."""
-        halves = self._sound(rows.found, *asking.find_apart(query))
+        halves = self._sound(rows.found, *sqlite.asking.find_apart(query))
         found = {f.delivery.number: f for f in halves}  # what was read in between counts once
         return sorted(found.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))
 
     def count(self, query: Query) -> dict[Priority, int]:
-        counted = {rows.priority_of(rank): number for rank, number in self._ask(*asking.count(query))}
+        counted = {rows.priority_of(rank): number for rank, number in self._ask(*sqlite.asking.count(query))}
         return dict.fromkeys(Priority, 0) | counted
 
     def letters(self, query: LetterQuery) -> list[Letter]:
-        return self._sound(rows.letter, asking.letters(query))
+        return self._sound(rows.letter, sqlite.asking.letters(query))
 
     def count_letters(self, query: LetterQuery) -> int:
-        number: int = self._ask(*asking.count_letters(query))[0][0]
+        number: int = self._ask(*sqlite.asking.count_letters(query))[0][0]
         return number
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         party = None if reader is None else self._numbers((reader,))
         if party == []:
             return []
-        search = Search(query, reader, None if party is None else party[0])
+        search = sqlite.searching.Search(query, reader, None if party is None else party[0])
         return search.find(self._here().index, self._ask, self._sound, limit)
 
     def keep_index(self) -> int:
-        return catch_up(self._here().index, self._ask)
+        return sqlite.searching.catch_up(self._here().index, self._ask)
 
     def threads(self, party: str | None, limit: int) -> list[str]:
-        return [thread for thread, _ in self._ask(*asking.threads(party, limit))]
+        return [thread for thread, _ in self._ask(*sqlite.asking.threads(party, limit))]
 
     def conversations(self, party: str | None, scope: str | None, limit: int) -> list[str]:
-        return [asking.catch_all(row) for row in self._ask(*asking.conversations(party, scope, limit))]
+        return [
+            sqlite.asking.catch_all(row) for row in self._ask(*sqlite.asking.conversations(party, scope, limit))
+        ]
 
     def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
         numbers = None if mailboxes is None else self._numbers(mailboxes)
         if numbers == []:
             return []
-        keys = dict.fromkeys(self._ask(*asking.overdue(moment, numbers, limit)))
-        return self._sound(rows.found, *((asking.ONE, list(key)) for key in keys))
+        keys = dict.fromkeys(self._ask(*sqlite.asking.overdue(moment, numbers, limit)))
+        return self._sound(rows.found, *((sqlite.asking.ONE, list(key)) for key in keys))
 
     def next_timer(self, moment: Moment, mailboxes: Sequence[str]) -> float | None:
         numbers = self._numbers(mailboxes)
         if not numbers:
             return None
-        lease, *walls = self._ask(*asking.next_timer(moment, numbers))[0]
+        lease, *walls = self._ask(*sqlite.asking.next_timer(moment, numbers))[0]
         waits = [] if lease is None else [lease - moment.steady]
         now = rows.micros(moment.wall) or 0
         waits += [(wall - now) / 1_000_000 for wall in walls if wall is not None]
@@ -181,35 +188,35 @@ class SqliteStore:
         return sorted(name for (name,) in self._ask("SELECT name FROM mailboxes", []))
 
     def known(self) -> list[str]:
-        return sorted(name for (name,) in self._ask(counting.KNOWN, []))
+        return sorted(name for (name,) in self._ask(sqlite.counting.KNOWN, []))
 
     def tally(self, mailbox: str | None) -> list[Tally]:
-        return counting.tallies(self._ask(*counting.tally(mailbox)))
+        return sqlite.counting.tallies(self._ask(*sqlite.counting.tally(mailbox)))
 
     def count_deliveries(self) -> int:
-        number: int = self._ask(counting.DELIVERIES, [])[0][0]
+        number: int = self._ask(sqlite.counting.DELIVERIES, [])[0][0]
         return number
 
     def traffic(self, since: Cursor, after: datetime) -> Traffic:
         self.changes(since, 1)  # can it still be told?
         until = self.cursor()
-        return counting.traffic_of(until, *(self._ask(*q) for q in counting.traffic(since, until, after)))
+        return sqlite.counting.traffic_of(
+            until, *(self._ask(*q) for q in sqlite.counting.traffic(since, until, after))
+        )
 
     # -- care
 
     def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
-        from .examining import examine_room  # noqa: PLC0415 - rare, and a send must start quickly
-
         here = self._here()
-        return examine_room(here, self.path, durable=self._durable, repair=repair, full=full, progress=progress)
+        return sqlite.examining.examine_room(
+            here, self.path, durable=self._durable, repair=repair, full=full, progress=progress
+        )
 
     def backup(self, path: Path, *, overwrite: bool, progress: Progress) -> int:
-        from .backup import copy_room  # noqa: PLC0415 - see above
-
         source = Connection(self.path, boot=self._boot, busy_timeout=self._busy_timeout)
         try:
             with translated(self.path):
-                return copy_room(source.database, path, overwrite=overwrite, progress=progress)
+                return sqlite.backup.copy_room(source.database, path, overwrite=overwrite, progress=progress)
         finally:
             source.close()
 
@@ -219,16 +226,16 @@ class SqliteStore:
         now = self.cursor()
         if (since.store, since.epoch) != (now.store, now.epoch) or since.number > now.number:
             raise Resync
-        found = self._ask(asking.CHANGES, [since.number, limit])
+        found = self._ask(sqlite.asking.CHANGES, [since.number, limit])
         trimmed = self._ask("SELECT trimmed FROM room", [])[0][0]  # asked last: no trim in between goes unseen
         if since.number < trimmed:
             raise Resync
         last = found[-1][0] if found else now.number
-        return [_change(row) for row in found], Cursor(now.store, now.epoch, last)
+        return [_change(row) for row in found], model.change.Cursor(now.store, now.epoch, last)
 
     def cursor(self) -> Cursor:
         name, epoch, following = self._ask(f"SELECT name, epoch, ({NEXT_NUMBER}) FROM room", [])[0]
-        return Cursor(name, epoch, following - 1)
+        return model.change.Cursor(name, epoch, following - 1)
 
     def renew_epoch(self) -> None:
         here = self._here()
@@ -265,7 +272,7 @@ class SqliteStore:
         for connection in list(self._open):
             connection.close()
         self._open.clear()
-        self._local = threading.local()
+        self._local = _local()
         self._bells.close()
 
     # -- connections
@@ -274,7 +281,7 @@ class SqliteStore:
         """This thread's connection, opened on first use."""
         if self._pid != os.getpid():
             _ABANDONED.append([*self._open, self._local])
-            self._local, self._open, self._pid = threading.local(), weakref.WeakSet(), os.getpid()
+            self._local, self._open, self._pid = _local(), weakref.WeakSet(), os.getpid()
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = Connection(self.path, boot=self._boot, busy_timeout=self._busy_timeout)
@@ -294,7 +301,7 @@ class SqliteStore:
         except apsw.Error as error:
             raise translate(error, self.path) from error
 
-    def _sound(self, make: Callable[[rows.Row], T], *questions: asking.Statement) -> list[T]:
+    def _sound(self, make: Callable[[rows.Row], T], *questions: Statement) -> list[T]:
         """The answers as values. A damaged letter is set aside, and the questions are asked again without it."""
         while True:
             found = [row for sql, values in questions for row in self._ask(sql, values)]
@@ -334,7 +341,7 @@ def _change(row: rows.Row) -> Change:
     number, what, message_id, mailbox, state, kind, key = row
     if what == "forgot":
         message_id, key = key, None
-    return Change(
+    return model.change.Change(
         number=number,
         what=what,
         message_id=message_id,

@@ -17,6 +17,7 @@ import struct
 from binascii import crc32
 
 from .futex import Futex, has_futex
+from .lock import LAID_AT
 
 SLOTS = 16  # who finds none free waits for its own turn
 SIZE = 8192  # of one; larger letters wait for their own turn
@@ -28,8 +29,7 @@ TAKEN = 3  # somebody is writing it, or has written it and is making it safe
 ANSWERED = 4  # safe
 TURNED_BACK = 5  # its owner must come in person
 
-_LAID_AT = 60  # in the lock file, a word: did anybody lay something out since somebody last looked?
-_STATES_AT = 64  # then a word for each slot
+_STATES_AT = LAID_AT + 4  # in the lock file: a word for each slot
 _SLOTS_AT = 4096
 _END = _SLOTS_AT + SLOTS * SIZE
 _HEAD = struct.Struct("<II")  # length and checksum
@@ -44,7 +44,7 @@ class Tray:
         self._descriptor = descriptor
         self._memory = mmap.mmap(descriptor, _END)
         self._states = memoryview(self._memory)[_STATES_AT : _STATES_AT + 4 * SLOTS].cast("I")
-        self._laid = memoryview(self._memory)[_LAID_AT:_STATES_AT].cast("I")
+        self._laid = memoryview(self._memory)[LAID_AT:_STATES_AT].cast("I")
         self._futex = Futex(self._memory)
         self._slot = -1  # none yet: most never have to wait
         self._next = 0  # where to look first for who comes next
@@ -168,7 +168,7 @@ class NoTray:
 
 
 def open_tray(descriptor: int) -> Tray | NoTray:
-    """The tray in this lock file. Called under the lock."""
+    """The tray in this lock file."""
     if not has_futex() or not hasattr(fcntl, "F_OFD_SETLK") or not _make_room(descriptor):
         return NoTray()
     return Tray(descriptor)
@@ -179,9 +179,11 @@ def _lock_on(slot: int) -> bytes:
 
 
 def _make_room(descriptor: int) -> bool:
-    """Written, not only reserved: touching a hole on a full disk would kill the process."""
+    """Room on the disk, not only in the file: touching a hole on a full disk would kill the process. What others
+    have written there meanwhile stays.
+    """
     try:
-        size = os.lseek(descriptor, 0, os.SEEK_END)
-        return size >= _END or os.pwrite(descriptor, bytes(_END - size), size) == _END - size
+        os.posix_fallocate(descriptor, 0, _END)
     except OSError:
         return False
+    return True

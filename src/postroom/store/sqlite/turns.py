@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import mmap
 import os
-import random
 import time
 
 from .futex import Futex, has_futex
+from .lock import TURN_AT, WAITING_AT
 
-_AT = 24  # of the two words in the lock file: the turn, and whether anybody waits for it
-_SIZE = 32
-_TURN, _WAITING = 6, 7  # the same, counted in words
+_SIZE = WAITING_AT + 4
+_TURN, _WAITING = TURN_AT // 4, WAITING_AT // 4  # the same, counted in words
 NAP = 0.005  # seconds after which a sleeper asks by itself
 SHORTEST, LONGEST = 0.00002, 0.0003  # seconds between two tries, where nobody can be tapped
 
@@ -27,7 +26,7 @@ class Pauses:
         return 0
 
     def wait(self, turn: int, seconds: float) -> None:  # noqa: ARG002 - there are no turns here
-        time.sleep(min(random.uniform(SHORTEST, LONGEST), seconds))
+        time.sleep(min(SHORTEST + (LONGEST - SHORTEST) * os.urandom(1)[0] / 255, seconds))
 
     def expect(self) -> None:
         pass
@@ -53,7 +52,7 @@ class Turns:
 
     def wait(self, turn: int, seconds: float) -> None:
         """Sleep until somebody taps, but not for long."""
-        self._futex.wait(_AT, turn, min(seconds, NAP))
+        self._futex.wait(TURN_AT, turn, min(seconds, NAP))
 
     def expect(self) -> None:
         """Say that somebody waits. Whoever leaves after this taps."""
@@ -64,7 +63,7 @@ class Turns:
         if self._words[_WAITING]:
             self._words[_WAITING] = 0
             self._words[_TURN] = (self._words[_TURN] + 1) & 0xFFFFFFFF
-            self._futex.wake(_AT)
+            self._futex.wake(TURN_AT)
 
     def close(self) -> None:
         self._futex.close()
@@ -83,7 +82,7 @@ def _make_room(descriptor: int) -> bool:
     """Written, not only reserved: touching a hole on a full disk would kill the process."""
     try:
         if len(os.pread(descriptor, _SIZE, 0)) < _SIZE:
-            os.pwrite(descriptor, bytes(_SIZE - _AT), _AT)
+            os.pwrite(descriptor, bytes(_SIZE - TURN_AT), TURN_AT)
     except OSError:
         return False
     return True

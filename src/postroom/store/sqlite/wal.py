@@ -7,13 +7,17 @@ of its use, and it is never deleted. Checkpoints run under the writers' lock: th
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
 from ...errors import StoreFailing
-from .ground import FileAt, sync_file, sync_path
-from .lock import WriterLock
+from .. import sqlite
+from .ground import sync_file, sync_path
+
+if TYPE_CHECKING:
+    from .identity import FileAt
+    from .lock import WriterLock
 
 PAGE = 4096
 FRAME = PAGE + 24
@@ -26,10 +30,10 @@ LARGEST = 32 + FRAME * (CHECKPOINT_PAGES + 64)
 class Log:
     """One connection's hold on the room's log. `pages` is how full it was after the last commit."""
 
-    def __init__(self, database: apsw.Connection, path: Path) -> None:
+    def __init__(self, database: apsw.Connection, path: str) -> None:
         self._database = database
-        self._path = Path(f"{path}-wal")
-        self._at = FileAt(self._path)
+        self._path = f"{path}-wal"
+        self._at: FileAt | None = None  # made for the second commit
         self._descriptor = -1
         self._inode = -1
         self._next_checkpoint = CHECKPOINT_PAGES
@@ -42,7 +46,12 @@ class Log:
 
     def check(self) -> None:
         """Under the lock, before anything is written: is the log still the file that SQLite writes to?"""
-        if self._descriptor >= 0 and self._at.inode() != self._inode:
+        if self._descriptor < 0:
+            return
+        at = self._at or self._look()
+        if self._inode < 0:
+            self._inode = sqlite.identity.inode_of(self._descriptor)
+        if at.inode() != self._inode:
             raise StoreFailing(f"{self._path} was replaced by another file", hint=REPLACED)
 
     def tend(self, lock: WriterLock) -> None:
@@ -90,8 +99,12 @@ class Log:
     def _open(self) -> None:
         self.close()
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        self._inode = self._at.inode()
-        sync_path(self._path.parent)
+        self._inode = -1  # asked for when there is something to compare it with
+        sync_path(os.path.dirname(self._path))
+
+    def _look(self) -> FileAt:
+        self._at = sqlite.identity.FileAt(self._path)
+        return self._at
 
     def _fill(self, size: int) -> None:
         try:

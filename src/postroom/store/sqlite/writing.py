@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import apsw
 import msgspec
 from msgspec.structs import replace
 
@@ -19,12 +17,20 @@ from ...errors import (
     UnknownMessage,
 )
 from ...model.codec import decode_message, digest, encode
-from ...model.message import Message
 from ...model.names import fold
 from ...model.record import CARD, FORGOTTEN, GUARD, SPENT, spent_key
-from ..base import Forget, Introduce, Move, Post, Posted, Put, Write
-from .renaming import rename
-from .rows import CHANGED, COLUMNS, STATE_NUMBER, Row, delivery_row, letter_row
+from .. import sqlite
+from ..base import Forget, Introduce, Move, Post, Posted, Put
+from .rows import CHANGED, COLUMNS, STATE_NUMBER, delivery_row, letter_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import apsw
+
+    from ...model.message import Message
+    from ..base import Write
+    from .rows import Row
 
 NEXT_NUMBER = """
 SELECT max(coalesce((SELECT max(number) FROM letters), 0), coalesce((SELECT max(number) FROM changes), 0)) + 1"""
@@ -107,7 +113,7 @@ class Writing:
             elif isinstance(write, Introduce):
                 self._mailbox(write.mailbox, "mailbox", known=write.known)
             else:
-                rename(self._database, write)
+                sqlite.renaming.rename(self._database, write)
                 self._names.committed.pop(write.old, None)
         if moves:
             self._move(moves)
