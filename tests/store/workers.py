@@ -177,8 +177,8 @@ class Forgetful(SqliteStore):
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
         planned = writes() if callable(writes) else writes
-        if self.meeting is not None:  # all have looked before the first of them writes: the bug never hides
-            self.meeting, meeting = None, self.meeting
+        meeting, self.meeting = self.meeting, None
+        if meeting is not None:  # all have looked before the first of them writes: the bug never hides
             meeting.wait(PATIENCE)
         return super().commit(lambda: [self._at_any_revision(write) for write in planned])
 

@@ -1,0 +1,164 @@
+"""SQLite stores with one planted bug each, that an audit must find every time.
+
+Where a bug shows only at an unlucky moment, the store brings that moment about itself.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+from msgspec.structs import replace
+
+from postroom.model.query import Found, Query
+from postroom.store.base import Move, Plan, Post, Posted, Write
+from postroom.store.sqlite import wal
+from postroom.store.sqlite.connection import Connection
+from postroom.store.sqlite.ground import sync_file
+from postroom.store.sqlite.lock import WriterLock
+from postroom.store.sqlite.store import SqliteStore
+from postroom.store.sqlite.writing import Names, Writing
+
+
+class Early(SqliteStore):
+    """Reports success too early: the last two commits that only send are always still to come."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        super().__init__(path, **settings)
+        self._later: list[Sequence[Write]] = []
+
+    def _transact(
+        self, here: Connection, writes: Sequence[Write] | Plan
+    ) -> tuple[Sequence[Write], tuple[Posted, ...]]:
+        if len(self._later) == 2:
+            super()._transact(here, self._later.pop(0))
+        here.database.execute("BEGIN IMMEDIATE")
+        planned = writes() if callable(writes) else writes
+        posted = Writing(here.database, Names()).apply(planned)
+        here.database.execute("ROLLBACK")
+        if not all(isinstance(write, Post) for write in planned):
+            return super()._transact(here, planned)
+        self._later.append(planned)
+        return planned, posted
+
+
+class Doubling(SqliteStore):
+    """Sends again under another id and without its key, as if no answer had come."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        posted = super().commit(writes)
+        if not callable(writes):
+            super().commit([_again(write) for write in writes if isinstance(write, Post)])
+        return posted
+
+
+def _again(post: Post) -> Post:
+    message = replace(post.message, id=f"{post.message.id}.2", key=None)
+    return replace(post, message=message, encoded=b"")
+
+
+class Unfenced(SqliteStore):
+    """Believes for ever what it saw first of an inbox, and writes without asking for the revision."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        super().__init__(path, **settings)
+        self._seen: dict[str | None, list[Found]] = {}
+
+    def find(self, query: Query) -> list[Found]:
+        if query.order != "priority":
+            return super().find(query)
+        if not self._seen.get(query.mailbox):
+            self._seen[query.mailbox] = super().find(query)
+        return self._seen[query.mailbox]
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        planned = writes() if callable(writes) else writes
+        return super().commit(lambda: [self._at_any_revision(write) for write in planned])
+
+    def _at_any_revision(self, write: Write) -> Write:
+        if not isinstance(write, Move):
+            return write
+        before = write.before
+        (now,) = super().find(Query(mailbox=before.mailbox, message_ids=(before.message_id,)))
+        after = replace(write.after, revision=now.delivery.revision + 1)
+        return Move(now.delivery, after, write.action)
+
+
+class Torn(SqliteStore):
+    """No transaction: every statement is committed on its own. And the kill comes in the middle: after the first
+    delivery of a broadcast, and between an ack and its reply.
+    """
+
+    def _transact(
+        self, here: Connection, writes: Sequence[Write] | Plan
+    ) -> tuple[Sequence[Write], tuple[Posted, ...]]:
+        planned = writes() if callable(writes) else writes
+        here.database.exec_trace = _killed_in_the_middle if _is_several(planned) else None
+        writing = Writing(here.database, here.names)
+        posted = writing.apply(planned)
+        writing.remember()
+        return planned, posted
+
+
+def _is_several(writes: Sequence[Write]) -> bool:
+    posts = [write for write in writes if isinstance(write, Post)]
+    return any(len(post.deliveries) + len(post.copies) > 1 for post in posts) or 0 < len(posts) < len(writes)
+
+
+_before = ""
+
+
+def _killed_in_the_middle(_cursor: apsw.Cursor, sql: str, _values: object) -> bool:
+    global _before  # noqa: PLW0603 - a planted bug
+    if _before.startswith(("INSERT INTO deliveries", "UPDATE deliveries")):
+        os.kill(os.getpid(), signal.SIGKILL)
+    _before = sql
+    return True
+
+
+class Swallowing(SqliteStore):
+    """A sync that fails is nobody's business."""
+
+    def _here(self) -> Connection:
+        here = super()._here()
+        here.log.__class__ = _SwallowingLog
+        return here
+
+
+class _SwallowingLog(wal.Log):
+    def sync(self, lock: WriterLock) -> None:  # noqa: ARG002 - nobody is warned
+        try:
+            sync_file(self._descriptor)
+        except OSError:
+            return
+
+
+class Retrying(SqliteStore):
+    """A sync that fails is tried again, on the same descriptor, and then believed."""
+
+    def _here(self) -> Connection:
+        here = super()._here()
+        here.log.__class__ = _RetryingLog
+        return here
+
+
+class _RetryingLog(wal.Log):
+    def sync(self, lock: WriterLock) -> None:  # noqa: ARG002 - nobody is warned
+        try:
+            sync_file(self._descriptor)
+        except OSError:
+            sync_file(self._descriptor)
+
+
+SQLITE: dict[str, type[SqliteStore]] = {
+    "early": Early,
+    "doubling": Doubling,
+    "unfenced": Unfenced,
+    "torn": Torn,
+    "swallowing": Swallowing,
+    "retrying": Retrying,
+}
