@@ -14,7 +14,7 @@ from msgspec import Struct
 from postroom.store.base import Store
 from postroom.store.sqlite.store import SqliteStore
 from postroom.whereabouts import boot_id
-from tests.faults import bugs
+from tests.faults import bugs, disk_bugs
 
 Opener: TypeAlias = Callable[[Path], Store]
 SOUND = "sound"  # the name of no bug
@@ -32,7 +32,8 @@ def sqlite(make: type[SqliteStore]) -> Opener:
     return lambda folder: make(folder / "room.db", boot=boot_id())
 
 
-KINDS = (Kind("sqlite", sqlite(SqliteStore), {name: sqlite(bug) for name, bug in bugs.SQLITE.items()}),)
+SQLITE_BUGS = bugs.SQLITE | disk_bugs.SQLITE
+KINDS = (Kind("sqlite", sqlite(SqliteStore), {name: sqlite(bug) for name, bug in SQLITE_BUGS.items()}),)
 
 
 def opener(kind: str, bug: str = SOUND) -> Opener:
