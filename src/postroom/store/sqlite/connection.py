@@ -16,6 +16,7 @@ from ...errors import BadStore, Damaged, PostroomError, StoreBusy, StoreFailing
 from . import ground
 from .index import Index
 from .lock import WriterLock
+from .rows import SALVAGE
 from .schema import bring_up, version_of
 from .wal import REPLACED, Log
 from .writing import Names
@@ -94,11 +95,13 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except apsw.Error as error:
         raise translate(error, path) from error
+    except UnicodeDecodeError as error:
+        raise Damaged(f"{path} is damaged: {error}", hint=SALVAGE) from None
     except OSError as error:
         raise StoreFailing(f"{path} cannot be written: {error.strerror}", hint=_WRITABLE) from error
 
 
-def translate(error: apsw.Error, path: Path) -> PostroomError:
+def translate(error: apsw.Error, path: Path) -> PostroomError:  # noqa: PLR0911 - a table, read from the top
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return StoreBusy(f"another program holds {path}", hint="try again")
     if isinstance(error, apsw.FullError):
@@ -106,10 +109,12 @@ def translate(error: apsw.Error, path: Path) -> PostroomError:
     if isinstance(error, apsw.NotADBError):
         return BadStore(f"{path} is not a room", field="store", hint="choose another file")
     if isinstance(error, apsw.CorruptError):
-        return Damaged(f"{path} is damaged: {error}", hint="keep a copy of it and restore a backup")
+        return Damaged(f"{path} is damaged: {error}", hint=SALVAGE)
     if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
         return StoreFailing(f"{path} cannot be written: {error}", hint=_WRITABLE)
-    return StoreFailing(f"{path}: {error}") if isinstance(error, apsw.IOError) else Damaged(f"{path}: {error}")
+    if isinstance(error, apsw.IOError):
+        return StoreFailing(f"{path}: {error}", hint="is the disk failing? If it goes on, postroom doctor tells")
+    return Damaged(f"{path}: {error}", hint=SALVAGE)
 
 
 def _prepare(database: apsw.Connection, path: Path, busy_timeout: float) -> None:
