@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,20 +88,30 @@ class Unfenced(SqliteStore):
         return Move(now.delivery, after, write.action)
 
 
-class Torn(SqliteStore):
-    """No transaction: every statement is committed on its own. And the kill comes in the middle: after the first
-    delivery of a broadcast, and between an ack and its reply.
+class Loose(SqliteStore):
+    """No transaction: every statement is committed on its own."""
+
+    def _transact(
+        self, here: Connection, writes: Sequence[Write] | Plan
+    ) -> tuple[Sequence[Write], tuple[Posted, ...]]:
+        planned = writes() if callable(writes) else writes
+        writing = Writing(here.database, here.names)
+        posted = writing.apply(planned)
+        writing.remember()
+        return planned, posted
+
+
+class Torn(Loose):
+    """The same, and the kill comes in the middle: after the first delivery of a broadcast, and between an ack and
+    its reply.
     """
 
     def _transact(
         self, here: Connection, writes: Sequence[Write] | Plan
     ) -> tuple[Sequence[Write], tuple[Posted, ...]]:
         planned = writes() if callable(writes) else writes
-        here.database.exec_trace = _killed_in_the_middle if _is_several(planned) else None
-        writing = Writing(here.database, here.names)
-        posted = writing.apply(planned)
-        writing.remember()
-        return planned, posted
+        here.database.exec_trace = _killed_in_the_middle() if _is_several(planned) else None
+        return super()._transact(here, planned)
 
 
 def _is_several(writes: Sequence[Write]) -> bool:
@@ -109,15 +119,18 @@ def _is_several(writes: Sequence[Write]) -> bool:
     return any(len(post.deliveries) + len(post.copies) > 1 for post in posts) or 0 < len(posts) < len(writes)
 
 
-_before = ""
+def _killed_in_the_middle() -> Callable[[apsw.Cursor, str, Any], bool]:
+    """Seen by every statement before it runs."""
+    last = ""
 
+    def look(_cursor: apsw.Cursor, sql: str, _values: Any) -> bool:
+        nonlocal last
+        if last.startswith(("INSERT INTO deliveries", "UPDATE deliveries")):
+            os.kill(os.getpid(), signal.SIGKILL)
+        last = sql
+        return True
 
-def _killed_in_the_middle(_cursor: apsw.Cursor, sql: str, _values: object) -> bool:
-    global _before  # noqa: PLW0603 - a planted bug
-    if _before.startswith(("INSERT INTO deliveries", "UPDATE deliveries")):
-        os.kill(os.getpid(), signal.SIGKILL)
-    _before = sql
-    return True
+    return look
 
 
 class Swallowing(SqliteStore):
@@ -158,6 +171,7 @@ SQLITE: dict[str, type[SqliteStore]] = {
     "early": Early,
     "doubling": Doubling,
     "unfenced": Unfenced,
+    "loose": Loose,
     "torn": Torn,
     "swallowing": Swallowing,
     "retrying": Retrying,

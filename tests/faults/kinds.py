@@ -12,6 +12,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from postroom.store.base import Store
+from postroom.store.sqlite import wal
 from postroom.store.sqlite.store import SqliteStore
 from postroom.whereabouts import boot_id
 from tests.faults import bugs, disk_bugs
@@ -25,18 +26,35 @@ class Kind(Struct, frozen=True):
 
     name: str
     open: Opener
-    bugs: dict[str, Opener]  # the same store with a planted bug; every kind has all of them that can be told apart
+    bugs: dict[str, Opener]  # the same store with a planted bug
+    hurry: Callable[[], None]  # in this process, let what is rare (a checkpoint) happen every few letters
 
 
 def sqlite(make: type[SqliteStore]) -> Opener:
     return lambda folder: make(folder / "room.db", boot=boot_id())
 
 
+<<<<<<< HEAD
 SQLITE_BUGS = bugs.SQLITE | disk_bugs.SQLITE
 KINDS = (Kind("sqlite", sqlite(SqliteStore), {name: sqlite(bug) for name, bug in SQLITE_BUGS.items()}),)
+=======
+def checkpoint_often() -> None:
+    wal.CHECKPOINT_PAGES = 40
+
+
+KINDS = (
+    Kind(
+        "sqlite", sqlite(SqliteStore), {name: sqlite(bug) for name, bug in bugs.SQLITE.items()}, checkpoint_often
+    ),
+)
+
+
+def named(kind: str) -> Kind:
+    (found,) = (each for each in KINDS if each.name == kind)
+    return found
+>>>>>>> faults-a
 
 
 def opener(kind: str, bug: str = SOUND) -> Opener:
     """How a process opens the room, from the words it was given."""
-    (found,) = (each for each in KINDS if each.name == kind)
-    return found.open if bug == SOUND else found.bugs[bug]
+    return named(kind).open if bug == SOUND else named(kind).bugs[bug]
