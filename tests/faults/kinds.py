@@ -34,17 +34,16 @@ def sqlite(make: type[SqliteStore]) -> Opener:
     return lambda folder: make(folder / "room.db", boot=boot_id())
 
 
-<<<<<<< HEAD
 SQLITE_BUGS = bugs.SQLITE | disk_bugs.SQLITE
-KINDS = (Kind("sqlite", sqlite(SqliteStore), {name: sqlite(bug) for name, bug in SQLITE_BUGS.items()}),)
-=======
+
+
 def checkpoint_often() -> None:
     wal.CHECKPOINT_PAGES = 40
 
 
 KINDS = (
     Kind(
-        "sqlite", sqlite(SqliteStore), {name: sqlite(bug) for name, bug in bugs.SQLITE.items()}, checkpoint_often
+        "sqlite", sqlite(SqliteStore), {name: sqlite(bug) for name, bug in SQLITE_BUGS.items()}, checkpoint_often
     ),
 )
 
@@ -52,7 +51,6 @@ KINDS = (
 def named(kind: str) -> Kind:
     (found,) = (each for each in KINDS if each.name == kind)
     return found
->>>>>>> faults-a
 
 
 def opener(kind: str, bug: str = SOUND) -> Opener:
