@@ -26,11 +26,11 @@ SLOWER = 3  # times the steps in a room a hundred times as large
 
 
 @contextmanager
-def opened(open_store: Opener, folder: Path, **settings: int) -> Iterator[Room]:
+def opened(open_store: Opener, folder: Path) -> Iterator[Room]:
     folder.mkdir(exist_ok=True)
     store = open_store(folder)
     try:
-        yield Room(store, Settings(**settings))
+        yield Room(store, Settings())
     finally:
         store.close()
 
