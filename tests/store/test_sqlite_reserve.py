@@ -16,7 +16,7 @@ from postroom.model.delivery import State
 from postroom.model.message import BOUNCE
 from postroom.model.query import Query
 from postroom.store.base import Posted, Write
-from postroom.store.sqlite import reserve
+from postroom.store.sqlite import connection, reserve
 from postroom.store.sqlite.store import SqliteStore
 from postroom.store.sqlite.writing import Writing
 from tests.letters import ack, bury, claim, held, ids, letter, move, post, send
@@ -162,3 +162,31 @@ def test_while_space_is_short_the_log_does_not_grow(tmp_path: Path, disk: Full) 
         for _ in range(300):
             delivery = claim(store, move(store, delivery, moves.release(delivery), "release"))
         assert log_size(store) == before
+
+
+def test_a_planted_link_is_never_followed_and_stops_nobody(tmp_path: Path, disk: Full) -> None:
+    (tmp_path / "precious").write_text("keep")
+    (tmp_path / "room.db.reserve").symlink_to(tmp_path / "precious")
+    with opened(tmp_path / "room.db") as store:
+        claimed = claim(store, send(store, "m1"))
+        disk.failures = 1
+        ack(store, claimed)
+        send(store, "m2")
+    assert (tmp_path / "precious").read_text() == "keep"
+
+
+def test_a_room_on_a_full_disk_opens_after_a_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path / "room.db") as store:
+        claim(store, send(store, "m1"))
+    enter, failures = connection._enter, [apsw.FullError]
+
+    def enter_or_fail(database: apsw.Connection, boot: str) -> None:
+        enter(database, boot)
+        if failures:
+            raise failures.pop()
+
+    monkeypatch.setattr(connection, "_enter", enter_or_fail)
+    with opened(tmp_path / "room.db", boot="another") as store:
+        assert set_aside(store) > 0  # there was space after all
+        assert held(store, "m1").lease is not None
+    assert failures == []

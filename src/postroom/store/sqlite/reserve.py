@@ -6,6 +6,7 @@ the whole log, the log starts over in the space it has, and acks go on. Letters 
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +24,7 @@ class Reserve:
         self._path = Path(f"{path}.reserve")
 
     def keep(self, log_size: int) -> None:
-        """Set aside what a log of this size needs. OSError where there is no space for it."""
+        """Set aside what a log of this size needs. OSError where that cannot be done; see `is_full`."""
         descriptor = os.open(self._path, _FLAGS, 0o600)
         try:
             held = os.fstat(descriptor).st_size
@@ -35,7 +36,16 @@ class Reserve:
     def spend(self) -> None:
         """Give it up, if it is there."""
         with suppress(OSError):
-            os.truncate(self._path, 0)
+            descriptor = os.open(self._path, _FLAGS, 0o600)  # not by its name: that may be a link to another file
+            try:
+                os.ftruncate(descriptor, 0)
+            finally:
+                os.close(descriptor)
+
+
+def is_full(failed: OSError) -> bool:
+    """Was there no space, or did something else go wrong, which says nothing about space?"""
+    return failed.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
 def _allot(descriptor: int, held: int, size: int) -> None:

@@ -15,7 +15,7 @@ import apsw
 from ...errors import StoreFailing
 from .ground import FileAt, sync_file, sync_path
 from .lock import WriterLock
-from .reserve import Reserve
+from .reserve import Reserve, is_full
 
 PAGE = 4096
 FRAME = PAGE + 24
@@ -122,10 +122,12 @@ class Log:
         self._covered = size
         try:
             self._reserve.keep(size)
-        except OSError:
-            lock.mark_short(True)
-            return False
-        lock.mark_short(False)
+        except OSError as failed:
+            if is_full(failed):
+                lock.mark_short(True)
+                return False
+        else:
+            lock.mark_short(False)
         return True
 
     def _checkpoint(self, lock: WriterLock) -> None:
