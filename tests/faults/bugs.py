@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import apsw
 from msgspec.structs import replace
 
+from postroom.errors import StoreFailing
 from postroom.model.query import Found, Query
 from postroom.store.base import Move, Plan, Post, Posted, Write
 from postroom.store.sqlite import wal
@@ -32,7 +34,7 @@ class Early(SqliteStore):
         self._later: list[Sequence[Write]] = []
 
     def _transact(
-        self, here: Connection, writes: Sequence[Write] | Plan
+        self, here: Connection, writes: Sequence[Write] | Plan, **_needs: bool
     ) -> tuple[Sequence[Write], tuple[Posted, ...]]:
         if len(self._later) == 2:
             super()._transact(here, self._later.pop(0))
@@ -92,7 +94,7 @@ class Loose(SqliteStore):
     """No transaction: every statement is committed on its own."""
 
     def _transact(
-        self, here: Connection, writes: Sequence[Write] | Plan
+        self, here: Connection, writes: Sequence[Write] | Plan, **_needs: bool
     ) -> tuple[Sequence[Write], tuple[Posted, ...]]:
         planned = writes() if callable(writes) else writes
         writing = Writing(here.database, here.names)
@@ -107,7 +109,7 @@ class Torn(Loose):
     """
 
     def _transact(
-        self, here: Connection, writes: Sequence[Write] | Plan
+        self, here: Connection, writes: Sequence[Write] | Plan, **_needs: bool
     ) -> tuple[Sequence[Write], tuple[Posted, ...]]:
         planned = writes() if callable(writes) else writes
         here.database.exec_trace = _killed_in_the_middle() if _is_several(planned) else None
@@ -167,6 +169,66 @@ class _RetryingLog(wal.Log):
             sync_file(self._descriptor)
 
 
+class Careless(SqliteStore):
+    """Sets nothing aside for a full disk."""
+
+    def _transact(
+        self, here: Connection, writes: Sequence[Write] | Plan, **_needs: bool
+    ) -> tuple[Sequence[Write], tuple[Posted, ...]]:
+        here.lock.is_short = False
+        return super()._transact(here, writes, in_need=True)
+
+
+class Pretending(SqliteStore):
+    """What the disk does not take is thrown away, and nobody is told."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        planned = writes() if callable(writes) else writes
+        try:
+            return super().commit(planned)
+        except StoreFailing:
+            posts = [write for write in planned if isinstance(write, Post)]
+            return tuple(Posted(message_id=post.message.id, number=1) for post in posts)
+
+
+class Raw(SqliteStore):
+    """Lets out the errors of the system as they are."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        with _unwrapped():
+            super().__init__(path, **settings)
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        with _unwrapped():
+            return super().commit(writes)
+
+
+@contextmanager
+def _unwrapped() -> Iterator[None]:
+    try:
+        yield
+    except StoreFailing as failed:
+        raise (failed.__cause__ or failed.__context__ or failed) from None
+
+
+class Sulking(SqliteStore):
+    """Once something failed, it refuses for ever."""
+
+    _failed: StoreFailing | None = None
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        try:
+            super().__init__(path, **settings)
+        except StoreFailing as failed:
+            Sulking._failed = failed
+            raise
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        if Sulking._failed is not None:
+            raise Sulking._failed
+        return super().commit(writes)
+
+
 SQLITE: dict[str, type[SqliteStore]] = {
     "early": Early,
     "doubling": Doubling,
@@ -175,4 +237,8 @@ SQLITE: dict[str, type[SqliteStore]] = {
     "torn": Torn,
     "swallowing": Swallowing,
     "retrying": Retrying,
+    "careless": Careless,
+    "pretending": Pretending,
+    "raw": Raw,
+    "sulking": Sulking,
 }

@@ -25,6 +25,9 @@ MANY = 16  # with more recipients than this, the bell for everyone is rung inste
 LONGEST_NAME = 200  # of a bell's file; longer ones are hashed
 KEPT_EARS = 8  # inotify descriptors kept open for the next who waits
 POLL = 0.02  # seconds between looks where the system has no inotify (macOS), or no more of it
+_NO_BELLS = frozenset(  # a full disk, no handles, a folder that is read-only: waiting goes on without bells
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.EACCES, errno.EPERM}
+)
 _TO_RING = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _EVENT = struct.Struct("iIII")
 _IN_MODIFY = 0x2
@@ -141,15 +144,18 @@ class DoorBells:
             name = blake2b(name.encode(), digest_size=20).hexdigest() + "+"
         return self._folder / f"{name}.bell"
 
-    def watch(self, mailboxes: Iterable[str]) -> InotifyWatch | PollWatch:
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+    def watch(self, mailboxes: Iterable[str]) -> InotifyWatch | PollWatch | DeafWatch:
+        wanted = (EVERYONE, *mailboxes)
         descriptor = self._take_ear()
         watch = PollWatch(self) if descriptor is None else InotifyWatch(self, descriptor)
         try:
-            for mailbox in (EVERYONE, *mailboxes):
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            for mailbox in wanted:
                 watch.add(mailbox)
-        except BaseException:
+        except BaseException as error:
             watch.close()
+            if isinstance(error, OSError) and error.errno in _NO_BELLS:
+                return DeafWatch(wanted)
             raise
         return watch
 
@@ -258,6 +264,29 @@ class PollWatch:
 
     def close(self) -> None:
         self._seen.clear()
+
+
+class DeafWatch:
+    """No ear at all, where no bell can be hung. Whoever waits looks for themselves, often but briefly."""
+
+    def __init__(self, mailboxes: Iterable[str]) -> None:
+        self._mailboxes = set(mailboxes) - {EVERYONE}
+
+    def add(self, mailbox: str) -> None:
+        self._mailboxes.add(mailbox)
+
+    def wait(self, timeout: float) -> bool:
+        time.sleep(max(min(POLL, timeout), 0))
+        return True
+
+    def fileno(self) -> int:
+        return -1
+
+    def rung(self) -> set[str]:
+        return set(self._mailboxes)
+
+    def close(self) -> None:
+        self._mailboxes.clear()
 
 
 def open_inotify() -> int | None:

@@ -45,8 +45,7 @@ class Connection:
                 bring_up(self.database, path)
                 self.log = Log(self.database, path)
                 self.index = Index(path, self.database)
-                with self.database:
-                    _enter(self.database, boot)
+                self._enter(boot)
                 wrote = self.database.total_changes() > 0
                 if wrote:
                     self.log.tend(self.lock)
@@ -55,6 +54,16 @@ class Connection:
         except BaseException:
             self.close()
             raise
+
+    def _enter(self, boot: str) -> None:
+        """Also after a boot with a full disk: whoever has mail there can be done with it."""
+        try:
+            with self.database:
+                _enter(self.database, boot)
+        except apsw.FullError:
+            self.log.relieve(self.lock)
+            with self.database:
+                _enter(self.database, boot)
 
     def mend(self) -> None:
         """Under the lock, before anything is written: it is the same room still, nothing is left of an

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import stat
 import sys
 from pathlib import Path
 
-from ...errors import BadStore
+from ...errors import BadStore, PostroomError, StoreFailing
 
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs", "lustre"}
 )
 
 
+# A place that cannot be used for now: no space, no handles, a disk that fails or was made read-only.
+_PASSING = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EROFS}
+)
 _full_sync: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 _AT_FDCWD = -100
 _STATX_INO = 0x100
@@ -91,7 +96,7 @@ def _make_folder(folder: Path) -> None:
             place.mkdir(mode=0o700, exist_ok=True)
             sync_path(place.parent)
     except OSError as broken:
-        raise BadStore(f"the folder {folder} cannot be made: {broken.strerror}", field="store") from None
+        raise _refusal(f"the folder {folder} cannot be made: {broken.strerror}", broken) from None
     if not folder.is_dir():
         raise BadStore(f"{folder} is not a folder", field="store")
 
@@ -102,7 +107,7 @@ def _check_file(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as broken:
-        raise BadStore(f"{path} cannot be reached: {broken.strerror}", field="store") from None
+        raise _refusal(f"{path} cannot be reached: {broken.strerror}", broken) from None
     if stat.S_ISDIR(found.st_mode):
         raise BadStore(f"{path} is a folder", field="store", hint=f"name a file in it: sqlite:{path}/room.db")
     if not stat.S_ISREG(found.st_mode):
@@ -114,13 +119,23 @@ def _check_file(path: Path) -> None:
 
 
 def _check_file_system(folder: Path) -> None:
-    kind = file_system(folder)
+    try:
+        kind = file_system(folder)
+    except OSError as broken:
+        raise _refusal(f"{folder} cannot be looked at: {broken.strerror}", broken) from None
     if kind in NETWORK:
         raise BadStore(
             f"{folder} is on a network file system ({kind}), where locks cannot be trusted",
             field="store",
             hint="use a local disk",
         )
+
+
+def _refusal(what: str, broken: OSError) -> PostroomError:
+    """This place can hold no room, or not for now."""
+    if broken.errno in _PASSING:
+        return StoreFailing(what, hint="try again later")
+    return BadStore(what, field="store")
 
 
 def file_system(folder: Path) -> str:

@@ -1,8 +1,8 @@
 """The line in which writers stand: an flock, fair and bounded, that knows its holder's name.
 
 SQLite's own waiting starves (a second and more at eight writers); here the one who leaves taps the next on the
-shoulder (`turns`). The lock file also carries one warning from writer to writer: that a sync failed, and the log
-must be made whole before anyone writes again.
+shoulder (`turns`). The lock file also carries two warnings from writer to writer: that a sync failed, and the log
+must be made whole before anyone writes again; and that space is short, so letters must wait.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .turns import open_turns
 
 _PID_WIDTH = 20  # the holder's pid stands at the start of the file
 _WARNING_AT = _PID_WIDTH  # then one byte: "!" after a failed sync
+_SHORT_AT = _WARNING_AT + 1  # and one more: "!" while the reserve is not what it should be
 
 
 _LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
@@ -34,6 +35,7 @@ class WriterLock:
         _LOCKS.add(self)
         self._timeout = timeout
         self.warned = False  # did a sync fail since the log was last made whole? Known once the lock is held
+        self.is_short = False  # is the reserve spent, or too small? Known once the lock is held
         self._name = str(os.getpid()).ljust(_PID_WIDTH).encode()
 
     def __enter__(self) -> None:
@@ -49,8 +51,9 @@ class WriterLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._stand_in_line()
-        written = os.pread(self._descriptor, _PID_WIDTH + 1, 0)
-        self.warned = written[_WARNING_AT:] == b"!"
+        written = os.pread(self._descriptor, _SHORT_AT + 1, 0)
+        self.warned = written[_WARNING_AT:_SHORT_AT] == b"!"
+        self.is_short = written[_SHORT_AT:] == b"!"
         if written[:_PID_WIDTH] != self._name:
             with suppress(OSError):  # on a full disk the name is missing, and nothing else
                 os.pwrite(self._descriptor, self._name, 0)
@@ -74,6 +77,12 @@ class WriterLock:
 
     def clear_warning(self) -> None:
         os.pwrite(self._descriptor, b" ", _WARNING_AT)
+
+    def mark_short(self, is_short: bool) -> None:
+        """Under the lock: letters must wait, or need not any more."""
+        if is_short != self.is_short:
+            os.pwrite(self._descriptor, b"!" if is_short else b" ", _SHORT_AT)
+            self.is_short = is_short
 
     def close(self) -> None:
         if self._descriptor >= 0:  # once: by the second time the number may name a stranger's file

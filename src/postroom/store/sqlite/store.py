@@ -19,7 +19,7 @@ from ...model.message import Priority
 from ...model.names import fold
 from ...model.query import Found, LetterQuery, Moment, Query
 from ...model.record import Record
-from ..base import Letter, Plan, Posted, Watch, Write, must_last, rung_by
+from ..base import Letter, Plan, Posted, Watch, Write, must_last, rung_by, sends
 from ..bells import EVERYONE, MANY, DoorBells
 from . import asking, counting, ground, rows
 from .connection import Connection, translate, translated
@@ -99,21 +99,28 @@ class SqliteStore:
             here.log.sync(here.lock)
 
     def _transact(
-        self, here: Connection, writes: Sequence[Write] | Plan
+        self, here: Connection, writes: Sequence[Write] | Plan, *, in_need: bool = False
     ) -> tuple[Sequence[Write], tuple[Posted, ...]]:
-        database = here.database
+        """One transaction. If the disk is full, one more for what sends nothing, with what is kept for that."""
+        database, planned = here.database, writes
         try:
             database.execute("BEGIN IMMEDIATE")
             planned = writes() if callable(writes) else writes
+            if here.lock.is_short and sends(planned):
+                here.log.check_room(here.lock)
             writing = Writing(database, here.names)
             posted = writing.apply(planned)
             database.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             if database.in_transaction:
                 database.execute("ROLLBACK")
-            raise
-        writing.remember()
-        return planned, posted
+            if in_need or not isinstance(error, apsw.FullError) or callable(planned) or sends(planned):
+                raise
+        else:
+            writing.remember()
+            return planned, posted
+        here.log.relieve(here.lock)
+        return self._transact(here, planned, in_need=True)
 
     def _grasp(self, mailboxes: set[str]) -> list[int]:
         """Before the sync, while the code is warm; they are rung after it."""
