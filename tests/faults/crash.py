@@ -53,6 +53,11 @@ class Cut(Struct, frozen=True):
     size: int
 
 
+class Grown(Struct, frozen=True):
+    path: str
+    size: int  # at least
+
+
 class Synced(Struct, frozen=True):
     path: str
 
@@ -61,8 +66,8 @@ class Said(Struct, frozen=True):
     line: str
 
 
-Step: TypeAlias = Made | Gone | Renamed | Wrote | Cut | Synced | Said
-Change: TypeAlias = Wrote | Cut
+Step: TypeAlias = Made | Gone | Renamed | Wrote | Cut | Grown | Synced | Said
+Change: TypeAlias = Wrote | Cut | Grown
 Loss: TypeAlias = Callable[[Sequence[Change]], Sequence[Change]]
 Files: TypeAlias = dict[str, bytes]
 EVERYTHING = "all that may be lost"
@@ -109,6 +114,7 @@ def _last(arguments: str) -> int:
 _ON_FILES: dict[str, Callable[[str, list[bytes], str, int], Step]] = {
     "pwrite64": lambda path, texts, arguments, done: Wrote(path, _last(arguments), texts[0][:done]),
     "ftruncate": lambda path, _texts, arguments, _done: Cut(path, _last(arguments)),
+    "fallocate": lambda path, _texts, arguments, _done: Grown(path, sum(map(int, arguments.split(", ")[2:]))),
     "fsync": lambda path, _texts, _arguments, _done: Synced(path),
     "fdatasync": lambda path, _texts, _arguments, _done: Synced(path),
 }
@@ -129,14 +135,32 @@ class _File:
     def __init__(self) -> None:
         self.sure = b""
         self.since: list[Change] = []
+        self._made: dict[tuple[int, ...], bytes] = {}  # most files do not change at most steps
+
+    def change(self, step: Change) -> None:
+        self.since.append(step)
+        self._made.clear()
 
     def sync(self) -> None:
         self.sure, self.since = self.after(self.since), []
+        self._made.clear()
 
     def after(self, changes: Sequence[Change]) -> bytes:
+        """What it holds if of all changes since the last sync these came to the disk."""
+        own = set(map(id, self.since))
+        key = tuple(map(id, changes))
+        if not own.issuperset(key):  # made up by a loss
+            return self._apply(changes)
+        if key not in self._made:
+            self._made[key] = self._apply(changes)
+        return self._made[key]
+
+    def _apply(self, changes: Sequence[Change]) -> bytes:
         content = bytearray(self.sure)
         for change in changes:
-            if isinstance(change, Cut):
+            if isinstance(change, Grown):
+                content.extend(bytes(max(0, change.size - len(content))))
+            elif isinstance(change, Cut):
                 del content[change.size :]
                 content.extend(bytes(change.size - len(content)))
             else:
@@ -160,8 +184,8 @@ class Disk:
                 del self._names[path]
             case Renamed(path, new):
                 self._names[new] = self._names.pop(path)
-            case Wrote(path) | Cut(path):
-                self._names[path].since.append(step)
+            case Wrote(path) | Cut(path) | Grown(path):
+                self._names[path].change(step)
             case Synced(path):
                 self._sure = dict(self._names)
                 if path in self._names:
@@ -176,9 +200,9 @@ class Disk:
 
 
 def _torn(changes: Sequence[Change]) -> Sequence[Change]:
-    if not changes or isinstance(changes[-1], Cut):
+    last = changes[-1] if changes else None
+    if not isinstance(last, Wrote):
         return changes
-    last = changes[-1]
     return [*changes[:-1], Wrote(last.path, last.at, last.data[: len(last.data) // 2])]
 
 

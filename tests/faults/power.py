@@ -28,6 +28,7 @@ class PowerCut:
 
     def __init__(self, kind: str, folder: Path) -> None:
         self._image, self.root = folder / f"{kind}.disk", folder / kind
+        self._kind, self._more = kind, ""
         with self._image.open("wb") as image:
             image.truncate(_SIZE)
         self.root.mkdir()
@@ -35,7 +36,15 @@ class PowerCut:
         self.switch_on()
 
     def switch_on(self) -> None:
-        _run("mount", "-o", "loop", str(self._image), str(self.root))
+        _run("mount", "-o", f"loop{self._more}", str(self._image), str(self.root))
+
+    def switch_on_again(self) -> None:
+        """From a copy: the cut disk may live on in the mounts of another process, and would be what we get."""
+        self.remove()
+        again = self._image.with_suffix(".again")
+        _run("cp", "--sparse=always", str(self._image), str(again))
+        self._image, self._more = again, ",nouuid" if self._kind == "xfs" else ""
+        self.switch_on()
 
     def cut(self) -> None:
         """From now on nothing reaches the disk."""

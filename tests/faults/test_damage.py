@@ -33,6 +33,7 @@ from tests.letters import ack, claim, held, letter, note, post
 
 POSITIONS = 250  # flips, and as many cuts
 LARGEST = 64 * 1024
+DERIVED = ("-shm", ".reserve")  # files without anything to remember
 HIDDEN = 3  # letters that one flipped byte may hide from the salvage: those of one page
 
 
@@ -95,7 +96,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
         claim(store, held(store, "m1"))
         found = store.find(Query(order="age"))
         store.close()
-    files = {file.name: file.read_bytes() for file in folder.iterdir() if not file.name.endswith("-shm")}
+    files = {file.name: file.read_bytes() for file in folder.iterdir() if not file.name.endswith(DERIVED)}
     boxes: dict[str, set[str]] = {}
     for each in found:
         boxes.setdefault(each.message.id, set()).add(each.delivery.mailbox)

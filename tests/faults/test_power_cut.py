@@ -63,8 +63,7 @@ def audit(kind: Kind, file_system: str, folder: Path, bug: str = SOUND, enough: 
         room.mkdir(mode=0o700)
         subprocess.run(["sync", "-f", str(power.root)], check=True, timeout=PATIENCE)
         promises = send_until_the_cut(kind, bug, room, folder / "ledger", power, enough)
-        power.remove()
-        power.switch_on()
+        power.switch_on_again()
         assert len(promises) >= enough
         return check(kind, room, promises)
 
