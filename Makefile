@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run demo test test-long lint format bench docs imports shells lock clean
+.PHONY: run demo test test-long faults lint format bench docs imports shells fault-tools lock clean
 
 run: $(READY)  ## set everything up and watch agents exchange letters
 	@$(BIN)/python -m postroom.demo
@@ -12,11 +12,14 @@ run: $(READY)  ## set everything up and watch agents exchange letters
 demo: $(READY)  ## the same, and a worker killed in the middle, and a letter nobody can handle
 	@$(BIN)/python -m postroom.demo --slow
 
-test: $(READY) shells  ## lint, types, house rules, tests with coverage; prints where the time went
+test: $(READY) shells fault-tools  ## lint, types, house rules, tests with coverage; prints where the time went
 	@$(BIN)/python tools/check.py
 
 test-long: $(READY)  ## the same tests with many more examples, processes and kills
 	@POSTROOM_TEST_LONG=1 $(BIN)/python -m pytest -q -n 2
+
+faults: $(READY) fault-tools  ## the long form of the fault suite: kills, failing disks, damage, clocks, load
+	@POSTROOM_TEST_LONG=1 POSTROOM_FAULTS_MUST_RUN=1 $(BIN)/python -m pytest -q -n 2 --durations=8 tests/faults
 
 lint: $(READY)  ## style, types, rooms; prints the shape of the code
 	@$(BIN)/ruff check .
@@ -44,6 +47,17 @@ shells:
 	@missing=; for shell in bash zsh fish; do command -v $$shell >/dev/null || missing="$$missing $$shell"; done; \
 	 if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	   echo "installing$$missing, to test completion in them"; \
+	   { apt-get install -qq -y $$missing || { apt-get update -qq && apt-get install -qq -y $$missing; }; } \
+	     >/dev/null 2>&1 </dev/null || echo "could not install$$missing"; \
+	 fi
+
+# Where they are missing and may not be installed, the faults that need them are skipped and say so.
+FAULT_TOOLS := strace:strace mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs unshare:util-linux
+fault-tools:
+	@missing=; for tool in $(FAULT_TOOLS); do \
+	   PATH=$$PATH:/usr/sbin:/sbin command -v $${tool%%:*} >/dev/null || missing="$$missing $${tool##*:}"; done; \
+	 if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	   echo "installing$$missing, to make disks and processes fail"; \
 	   { apt-get install -qq -y $$missing || { apt-get update -qq && apt-get install -qq -y $$missing; }; } \
 	     >/dev/null 2>&1 </dev/null || echo "could not install$$missing"; \
 	 fi

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import BadStore, Invalid, PostroomError
-from .model.health import BackupReport, Diagnosis, error, note
+from .model.health import BackupReport, Diagnosis, Level, error, note
 from .room import chosen_settings, open
 from .service.copying import check_path
+from .service.doctor import LOG_END
 from .service.given import told
 from .settings import default_room
 from .store.opening import file_of
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
     from .model.health import Finding, Progress
     from .settings import Settings
+
+AROUND = frozenset({"permissions", "folder", "file system", "space", "bells", "place", "settings"})  # not inside
+PATIENCE = 5.0  # seconds to wait for a room that is to be salvaged
 
 
 def doctor(
@@ -44,9 +48,12 @@ def doctor(
         return Diagnosis(findings=(missing,))
     try:
         with open(store, **settings) as room:
-            return room.doctor(repair=repair, full=full, progress=progress)
+            findings = room.doctor(repair=repair, full=full, progress=progress).findings
     except PostroomError as refused:
-        return Diagnosis(findings=(_refused("room", refused), *_around(path, repair=repair)))
+        findings = (_refused("room", refused), *_around(path, repair=repair))
+    if path is not None and repair and any(_is_damage(finding) for finding in findings):
+        findings = (*findings, *_salvaged(Path(os.path.realpath(path))))
+    return Diagnosis(findings=findings)
 
 
 def restore(
@@ -87,6 +94,29 @@ def _file(chosen: Settings) -> Path | None:
 def _refused(check: str, refused: PostroomError) -> Finding:
     what = f"{refused.field}: {refused.message}" if refused.field else refused.message
     return error(check, what, refused.hint or "keep a copy of the room's files, then restore a backup")
+
+
+def _is_damage(finding: Finding) -> bool:
+    """Is something broken inside that could not be mended in its place?"""
+    if finding.repaired or finding.check in AROUND:
+        return False
+    return finding.level is Level.ERROR or (finding.level is Level.WARNING and finding.check == LOG_END)
+
+
+def _salvaged(path: Path) -> Iterator[Finding]:
+    """Save what can be read of a room that is damaged; it is left as it is."""
+    from .store.sqlite.salvaging import salvage  # noqa: PLC0415 - rare
+
+    if not Path(f"{path}.lock").exists():  # no room ever lay here
+        return
+    try:
+        saved = salvage(path, PATIENCE)
+    except PostroomError as refused:
+        yield _refused("salvage", refused)
+        return
+    if saved is not None:
+        told = f"{saved.letters} letters could be read and lie in {saved.path}; {saved.lost} others are known of"
+        yield note("salvage", told, f"postroom restore {saved.path} --overwrite makes it the room")
 
 
 def _around(path: Path | None, *, repair: bool) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ import pytest
 
 from postroom.store import bells, ears
 from postroom.store.bells import DoorBells
-from postroom.store.ears import InotifyWatch, PollWatch, open_inotify
+from postroom.store.ears import DeafWatch, InotifyWatch, PollWatch, open_inotify
 from postroom.store.house_bells import HouseBells
 from tests.store.helpers import descriptors
 
@@ -155,3 +155,19 @@ def test_a_forked_child_takes_no_ear_of_its_parent(doors: DoorBells) -> None:
     doors.leave_ear(fresh)  # of a process that is not this one: closed, not kept
     assert doors._ears == []
     os.close(kept)
+
+
+def test_where_no_bell_can_be_hung_whoever_waits_looks_often(
+    doors: DoorBells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_doors: DoorBells, _mailbox: str) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(DoorBells, "hang", fail)
+    with closing(doors.watch(["bob"])) as watch:
+        assert isinstance(watch, DeafWatch)
+        watch.add("cleo")
+        assert watch.wait(SOON)
+        assert watch.fileno() == -1
+        assert watch.rung() == {"bob", "cleo"}
+    doors.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import subprocess
@@ -50,6 +51,7 @@ def test_folders_and_files_are_for_their_owner_alone(tmp_path: Path) -> None:
         "a/b/room.db-wal": 0o600,
         "a/b/room.db-shm": 0o600,
         "a/b/room.db.lock": 0o600,
+        "a/b/room.db.reserve": 0o600,
         "a/b/room.db.bells": 0o700,
         "a/b/room.db.bells/bob.bell": 0o600,
         "a/b/room.db.bells/+everyone.bell": 0o600,
@@ -299,3 +301,24 @@ def test_a_disk_that_is_read_only_is_a_failure_in_plain_words(small_disk: Path) 
         error = refused(path)
         assert isinstance(error, (StoreFailing, BadStore))
         assert "ead-only" in str(error)
+
+
+def test_a_place_that_cannot_be_used_for_now_may_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_given: object, **_named: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(Path, "mkdir", fail)
+        error = refused(tmp_path / "new" / "room.db")
+    assert isinstance(error, StoreFailing)
+    assert error.temporary
+
+
+def test_without_a_file_handle_a_room_may_be_opened_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_folder: Path) -> str:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(ground, "file_system", fail)
+    assert isinstance(refused(tmp_path / "room.db"), StoreFailing)

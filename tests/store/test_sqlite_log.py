@@ -169,7 +169,9 @@ class Refusing:
         raise self._error
 
 
-@pytest.mark.parametrize(("error", "mended"), [(apsw.IOError(), True), (apsw.BusyError(), False)])
+@pytest.mark.parametrize(
+    ("error", "mended"), [(apsw.IOError(), True), (apsw.BusyError(), False), (apsw.FullError(), False)]
+)
 def test_a_failed_checkpoint_fails_no_send(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: apsw.Error, mended: bool
 ) -> None:

@@ -67,9 +67,13 @@ def doctor(
         findings.append(error("store", broken.message, broken.hint or ""))
     total = reached[1] + len(CHECKS)
     unsound = any(finding.check == "letters" and finding.level is Level.ERROR for finding in findings)
+    torn = any(finding.check == LOG_END and finding.level > Level.NOTE for finding in findings)
     for place, (name, check) in enumerate(CHECKS.items(), start=reached[1] + 1):
         if unsound and not repair and name in READ_LETTERS:  # whoever reads a damaged letter sets it aside
             findings.append(note(name, "not looked at while letters are damaged", "repair=True sets them aside"))
+            continue
+        if torn and name in WRITE:
+            findings.append(note(name, "not tried: it would be written over what lies behind the end of the log"))
             continue
         try:
             findings += check(office, caller, repair)
@@ -185,6 +189,8 @@ def _few(names: Sequence[str]) -> str:
 
 
 Check = Callable[[Office, Principal, bool], Iterator[Finding]]
+LOG_END = "end of the log"  # a check of the store
+WRITE = frozenset({"write and read", "leases"})
 READ_LETTERS = frozenset({"leases", "clock"})
 CHECKS: dict[str, Check] = {
     "write and read": _write_and_read,

@@ -245,6 +245,11 @@ def must_last(write: Write) -> bool:
     return write.durable if isinstance(write, Put) else True
 
 
+def sends(writes: Sequence[Write]) -> bool:
+    """Does an agent send something? The notices of the house belong to what they tell of."""
+    return any(isinstance(write, Post) and not write.message.is_automatic for write in writes)
+
+
 def rung_by(writes: Sequence[Write], posted: Sequence[Posted]) -> set[str]:
     """Whose bell a commit rings: those with something new to read or to claim."""
     rung: set[str] = set()

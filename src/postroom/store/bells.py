@@ -6,6 +6,7 @@ A bell carries no news. Whoever hears it asks the store; whoever misses it finds
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,15 @@ from ..model.hashing import blake2b
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .ears import InotifyWatch, PollWatch
+    from .ears import DeafWatch, InotifyWatch, PollWatch
 
 EVERYONE = "+everyone"  # one bell for broadcasts, heard at every mailbox; no agent can have this name
 MANY = 16  # with more recipients than this, the bell for everyone is rung instead of each one's own
 LONGEST_NAME = 200  # of a bell's file; longer ones are hashed
 KEPT_EARS = 8  # inotify descriptors kept open for the next who waits
+_NO_BELLS = frozenset(  # a full disk, no handles, a folder that is read-only: waiting goes on without bells
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.EACCES, errno.EPERM}
+)
 _TO_RING = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -65,16 +69,19 @@ class DoorBells:
             name = blake2b(name.encode(), digest_size=20).hexdigest() + "+"
         return f"{self._folder}/{name}.bell"
 
-    def watch(self, mailboxes: Iterable[str]) -> InotifyWatch | PollWatch:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(self._folder, mode=0o700)
+    def watch(self, mailboxes: Iterable[str]) -> InotifyWatch | PollWatch | DeafWatch:
+        wanted = (EVERYONE, *mailboxes)
         descriptor = self._take_ear()
         watch = store.ears.PollWatch(self) if descriptor is None else store.ears.InotifyWatch(self, descriptor)
         try:
-            for mailbox in (EVERYONE, *mailboxes):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self._folder, mode=0o700)
+            for mailbox in wanted:
                 watch.add(mailbox)
-        except BaseException:
+        except BaseException as error:
             watch.close()
+            if isinstance(error, OSError) and error.errno in _NO_BELLS:
+                return store.ears.DeafWatch(wanted)
             raise
         return watch
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from .bells import EVERYONE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .bells import DoorBells
 
 POLL = 0.02  # seconds between looks where the system has no inotify (macOS), or no more of it
@@ -106,6 +108,29 @@ class PollWatch:
 
     def close(self) -> None:
         self._seen.clear()
+
+
+class DeafWatch:
+    """No ear at all, where no bell can be hung. Whoever waits looks for themselves, often but briefly."""
+
+    def __init__(self, mailboxes: Iterable[str]) -> None:
+        self._mailboxes = set(mailboxes) - {EVERYONE}
+
+    def add(self, mailbox: str) -> None:
+        self._mailboxes.add(mailbox)
+
+    def wait(self, timeout: float) -> bool:
+        time.sleep(max(min(POLL, timeout), 0))
+        return True
+
+    def fileno(self) -> int:
+        return -1
+
+    def rung(self) -> set[str]:
+        return set(self._mailboxes)
+
+    def close(self) -> None:
+        self._mailboxes.clear()
 
 
 def open_inotify() -> int | None:

@@ -13,7 +13,7 @@ import msgspec
 
 from ...errors import PostroomError
 from .. import sqlite
-from ..base import must_last
+from ..base import must_last, sends
 from .writing import Writing
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ def _write(here: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -
     parcels = here.lock.tray.take() if here.lock.is_laid else ()
     try:
         done = _transact(here, writes, _open(parcels) if parcels else (), durable=durable)
-    except NotCarried:
+    except (NotCarried, apsw.FullError):
+        if not parcels:
+            raise
         _turn_back(here, parcels)
         done = _transact(here, writes, (), durable=durable)
     except BaseException:
@@ -83,23 +85,36 @@ def _write(here: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -
 
 
 def _transact(
-    here: Connection, writes: Sequence[Write] | Plan, parcels: Sequence[tuple[int, Parcel]], *, durable: bool
+    here: Connection,
+    writes: Sequence[Write] | Plan,
+    parcels: Sequence[tuple[int, Parcel]],
+    *,
+    durable: bool,
+    in_need: bool = False,
 ) -> Committed:
-    database = here.database
+    """One transaction. If the disk is full, one more for what sends nothing, with what is kept for that."""
+    database, planned = here.database, writes
     try:
         database.execute("BEGIN IMMEDIATE")
         planned = writes() if callable(writes) else writes
+        if here.lock.is_short and (parcels or sends(planned)):
+            here.log.check_room(here.lock)
         writing = Writing(database, here.names)
         posted = writing.apply(planned)
         carried = _carry(writing, parcels) if parcels else ()
         database.execute("COMMIT")
-    except BaseException:
+    except BaseException as error:
         if database.in_transaction:
             database.execute("ROLLBACK")
-        raise
-    writing.remember()
-    must_sync = (durable and any(map(must_last, planned))) or any(parcel.durable for _, parcel in parcels)
-    return Committed(planned, posted, must_sync, carried)
+        is_full = isinstance(error, apsw.FullError) and not in_need and not parcels
+        if not is_full or callable(planned) or sends(planned):
+            raise
+    else:
+        writing.remember()
+        must_sync = (durable and any(map(must_last, planned))) or any(parcel.durable for _, parcel in parcels)
+        return Committed(planned, posted, must_sync, carried)
+    here.log.relieve(here.lock)
+    return _transact(here, planned, (), durable=durable, in_need=True)
 
 
 class NotCarried(Exception):

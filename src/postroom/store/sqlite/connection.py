@@ -16,6 +16,7 @@ from ...errors import BadStore, Damaged, StoreBusy, StoreFailing
 from .. import sqlite
 from . import ground
 from .lock import WriterLock
+from .rows import SALVAGE
 from .schema import bring_up, version_of
 from .wal import REPLACED, Log
 from .writing import Names
@@ -49,8 +50,7 @@ class Connection:
                 _prepare(self.database, path, busy_timeout)
                 bring_up(self.database, path)
                 self.log = Log(self.database, path)
-                with self.database:
-                    _enter(self.database, boot)
+                self._enter(boot)
                 wrote = self.database.total_changes() > 0
                 if wrote:
                     self.log.tend(self.lock)
@@ -64,6 +64,16 @@ class Connection:
     def index(self) -> Index:
         """The index of words; made for whoever searches, or helps to fill it."""
         return sqlite.index.Index(self._path, self.database)
+
+    def _enter(self, boot: str) -> None:
+        """Also after a boot with a full disk: whoever has mail there can be done with it."""
+        try:
+            with self.database:
+                _enter(self.database, boot)
+        except apsw.FullError:
+            self.log.relieve(self.lock)
+            with self.database:
+                _enter(self.database, boot)
 
     def mend(self) -> None:
         """Under the lock, before anything is written: it is the same room still, nothing is left of an
@@ -104,11 +114,13 @@ def translated(path: ground.Place) -> Iterator[None]:
         yield
     except apsw.Error as error:
         raise translate(error, path) from error
+    except UnicodeDecodeError as error:
+        raise Damaged(f"{path} is damaged: {error}", hint=SALVAGE) from None
     except OSError as error:
         raise StoreFailing(f"{path} cannot be written: {error.strerror}", hint=_WRITABLE) from error
 
 
-def translate(error: apsw.Error, path: ground.Place) -> PostroomError:
+def translate(error: apsw.Error, path: ground.Place) -> PostroomError:  # noqa: PLR0911 - a table, read from the top
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return StoreBusy(f"another program holds {path}", hint="try again")
     if isinstance(error, apsw.FullError):
@@ -116,10 +128,12 @@ def translate(error: apsw.Error, path: ground.Place) -> PostroomError:
     if isinstance(error, apsw.NotADBError):
         return BadStore(f"{path} is not a room", field="store", hint="choose another file")
     if isinstance(error, apsw.CorruptError):
-        return Damaged(f"{path} is damaged: {error}", hint="keep a copy of it and restore a backup")
+        return Damaged(f"{path} is damaged: {error}", hint=SALVAGE)
     if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
         return StoreFailing(f"{path} cannot be written: {error}", hint=_WRITABLE)
-    return StoreFailing(f"{path}: {error}") if isinstance(error, apsw.IOError) else Damaged(f"{path}: {error}")
+    if isinstance(error, apsw.IOError):
+        return StoreFailing(f"{path}: {error}", hint="is the disk failing? If it goes on, postroom doctor tells")
+    return Damaged(f"{path}: {error}", hint=SALVAGE)
 
 
 def _prepare(database: apsw.Connection, path: str, busy_timeout: float) -> None:

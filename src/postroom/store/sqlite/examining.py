@@ -22,6 +22,7 @@ from ...errors import PostroomError
 from ...model.health import Finding, error, note, ok, warning
 from . import holders
 from .connection import OLDEST_SQLITE, Connection, translate
+from .pages import commits_behind
 from .patience import interruptible
 from .place import examine_place
 from .schema import STEPS
@@ -38,7 +39,7 @@ PATIENCE = 1.0  # seconds; who reads for longer holds the log back
 LARGE = 4 * FRAME * CHECKPOINT_PAGES  # bytes of a log that something held back
 GLANCE = 0.02  # seconds between two looks at that
 _OF_AN_INDEX = re.compile(r"row \d+ missing from index |wrong # of entries in index ")
-COPY = "keep a copy of the room's files, then restore a backup, or export what can be read"
+COPY = "restore a backup, or let repair=True save what can be read in a room beside it"
 
 
 class Visit(Struct, kw_only=True):
@@ -86,7 +87,7 @@ def _checked(visit: Visit, path: Path) -> Iterator[Finding]:
         except apsw.Error as broken:  # a damaged room must not stop its doctor
             refused = translate(broken, path)
             yield error(name, refused.message, refused.hint or COPY)
-        except (PostroomError, OSError) as failed:
+        except (PostroomError, OSError, ValueError, TypeError) as failed:
             yield error(name, f"could not be looked at: {failed}")
         visit.step()
 
@@ -133,16 +134,30 @@ def _durability(visit: Visit) -> Iterator[Finding]:
         yield note("durability", meaning, 'durability="power" waits for the disk')
 
 
+def _log_end(visit: Visit) -> Iterator[Finding]:
+    """Does the log go on behind the place where it can be read no further?"""
+    with visit.here.lock:  # else a commit in between would seem to lie behind
+        frames, _ = visit.database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+        behind = commits_behind(Path(f"{visit.path}-wal").read_bytes(), max(frames, 0))
+    if behind:
+        visit.sound = False  # whatever is written now is written over them
+        told = f"the log can be read up to page {frames}, and {behind} commits lie behind that"
+        hint = "after a power cut these were never confirmed; else the disk is failing: repair=True saves them"
+        yield warning("end of the log", told, hint)
+    else:
+        yield ok("end of the log", "nothing lies behind it")
+
+
 def _integrity(visit: Visit) -> Iterator[Finding]:
     complaints = _complaints(visit)
     if not complaints:
         looked = "every page and index" if visit.full else "every page (indexes too with full=True)"
         yield ok("integrity", f"sound: {looked}")
         return
-    visit.sound = False
+    was_sound, visit.sound = visit.sound, False
     told = "; ".join(complaints[:MOST])
     only_indexes = all(_OF_AN_INDEX.match(complaint) for complaint in complaints)
-    if visit.repair and only_indexes:
+    if visit.repair and only_indexes and was_sound:
         with _mending(visit):
             visit.database.execute("REINDEX")
         visit.sound = not _complaints(visit)
@@ -247,7 +262,7 @@ def _log(visit: Visit) -> Iterator[Finding]:
 def _grown(visit: Visit, size: int) -> Finding:
     """Some reader once held the log back. It does no harm but for its size."""
     told = f"the log has grown to {size:,} bytes: something once read for long, a backup maybe"
-    if not visit.repair:
+    if not (visit.repair and visit.sound):
         return note("log", told, "repair=True makes it small again")
     with visit.here.lock:
         visit.here.mend()
@@ -267,6 +282,7 @@ def _checkpoint(visit: Visit) -> tuple[int, int]:
 CHECKS: dict[str, Check] = {
     "versions": _versions,
     "durability": _durability,
+    "end of the log": _log_end,
     "integrity": _integrity,
     "letters": _letters,
     "deliveries": _orphans,

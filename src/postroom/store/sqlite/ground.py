@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from ...errors import BadStore
+from ...errors import BadStore, StoreFailing
+
+if TYPE_CHECKING:
+    from ...errors import PostroomError
 
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs", "lustre"}
 )
 
 
+# A place that cannot be used for now: no space, no handles, a disk that fails or was made read-only.
+_PASSING = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EROFS}
+)
 _full_sync: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
@@ -72,7 +81,7 @@ def _make_folder(folder: str) -> None:
                 os.mkdir(place, mode=0o700)
             sync_path(os.path.dirname(place))
     except OSError as broken:
-        raise BadStore(f"the folder {folder} cannot be made: {broken.strerror}", field="store") from None
+        raise _refusal(f"the folder {folder} cannot be made: {broken.strerror}", broken) from None
     if not os.path.isdir(folder):
         raise BadStore(f"{folder} is not a folder", field="store")
 
@@ -83,7 +92,7 @@ def _check_file(path: str) -> None:
     except FileNotFoundError:
         return
     except OSError as broken:
-        raise BadStore(f"{path} cannot be reached: {broken.strerror}", field="store") from None
+        raise _refusal(f"{path} cannot be reached: {broken.strerror}", broken) from None
     if stat.S_ISDIR(found.st_mode):
         raise BadStore(f"{path} is a folder", field="store", hint=f"name a file in it: sqlite:{path}/room.db")
     if not stat.S_ISREG(found.st_mode):
@@ -95,13 +104,23 @@ def _check_file(path: str) -> None:
 
 
 def _check_file_system(folder: str) -> None:
-    kind = file_system(folder)
+    try:
+        kind = file_system(folder)
+    except OSError as broken:
+        raise _refusal(f"{folder} cannot be looked at: {broken.strerror}", broken) from None
     if kind in NETWORK:
         raise BadStore(
             f"{folder} is on a network file system ({kind}), where locks cannot be trusted",
             field="store",
             hint="use a local disk",
         )
+
+
+def _refusal(what: str, broken: OSError) -> PostroomError:
+    """This place can hold no room, or not for now."""
+    if broken.errno in _PASSING:
+        return StoreFailing(what, hint="try again later")
+    return BadStore(what, field="store")
 
 
 def file_system(folder: Place) -> str:

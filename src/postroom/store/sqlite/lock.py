@@ -2,8 +2,8 @@
 
 SQLite's own waiting starves (a second and more at eight writers); here the one who leaves taps the next on the
 shoulder (`turns`), after it has written what those who wait laid out for it (`tray`). Both lie in the lock file.
-It also carries one warning from writer to writer: that a sync failed, and the log must be made whole before
-anyone writes again.
+It also carries two warnings from writer to writer: that a sync failed, and the log must be made whole before
+anyone writes again; and that space is short, so letters must wait.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _PID_WIDTH = 20  # the holder's pid stands at the start of the file
 _WARNING_AT = _PID_WIDTH  # then one byte: "!" after a failed sync
+_SHORT_AT = _WARNING_AT + 1  # and one more: "!" while the reserve is not what it should be
 TURN_AT = 24  # then words: whose turn it is,
 WAITING_AT = 28  # whether anybody waits for it,
 LAID_AT = 60  # and whether anybody laid something out since somebody last looked; then the tray
@@ -45,6 +46,7 @@ class WriterLock:
         _LOCKS.add(self)
         self.timeout = timeout
         self.warned = False  # did a sync fail since the log was last made whole? Known once the lock is held
+        self.is_short = False  # is the reserve spent, or too small? Known at the same time
         self.is_laid = False  # does something lie in the tray? Known at the same time
         self._is_inside = False
         self._name = str(os.getpid()).ljust(_PID_WIDTH).encode()
@@ -74,7 +76,8 @@ class WriterLock:
             return False
         self._is_inside = True
         written = os.pread(self._descriptor, LAID_AT + 4, 0)
-        self.warned = written[_WARNING_AT : _WARNING_AT + 1] == b"!"
+        self.warned = written[_WARNING_AT:_SHORT_AT] == b"!"
+        self.is_short = written[_SHORT_AT : _SHORT_AT + 1] == b"!"
         self.is_laid = any(written[LAID_AT:])
         if written[:_PID_WIDTH] != self._name:
             with suppress(OSError):  # on a full disk the name is missing, and nothing else
@@ -122,6 +125,12 @@ class WriterLock:
 
     def clear_warning(self) -> None:
         os.pwrite(self._descriptor, b" ", _WARNING_AT)
+
+    def mark_short(self, is_short: bool) -> None:
+        """Under the lock: letters must wait, or need not any more."""
+        if is_short != self.is_short:
+            os.pwrite(self._descriptor, b"!" if is_short else b" ", _SHORT_AT)
+            self.is_short = is_short
 
     def close(self) -> None:
         if self._descriptor >= 0:  # once: by the second time the number may name a stranger's file

@@ -23,7 +23,7 @@ LITTLE_SPACE = 100 * 1024 * 1024  # bytes
 NO_SPACE = 10 * 1024 * 1024
 MANY_BELLS = 10_000
 _MARK_AT, _HEAD = 68, 72  # where a SQLite file says whose it is
-FILES = ("", "-wal", "-shm", ".lock", ".bells")  # what a room is made of: these ends after its own name
+FILES = ("", "-wal", "-shm", ".lock", ".reserve", ".bells")  # what a room is made of: its name with these ends
 SEARCH = ".search"  # so begin the ends of the index's files, which may be deleted at any time
 
 

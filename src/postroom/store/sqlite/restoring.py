@@ -46,7 +46,7 @@ def put_back(
         lock = WriterLock(Path(f"{path}.lock"), busy_timeout)
     try:
         with translated(path), lock:
-            _check_nobody_inside(path)
+            check_nobody_inside(path)
             kept = _set_aside(path, overwrite=overwrite)
             with made_whole(path, overwrite=True) as growing:
                 copy_bytes(backup, growing, progress)
@@ -119,7 +119,7 @@ def _check_version(database: apsw.Connection, backup: Path) -> None:
         raise SchemaTooNew(told, field="backup", hint="upgrade: pip install -U postroom")
 
 
-def _check_nobody_inside(path: Path) -> None:
+def check_nobody_inside(path: Path) -> None:
     inside = [holders.name_of(pid) for pid in holders.holders(path) if pid != os.getpid()]
     if inside:
         raise StoreBusy(f"{path} is open in process {', '.join(inside)}", hint="end it first, then restore")

@@ -8,7 +8,7 @@ from zlib import crc32
 
 import msgspec
 
-from ...errors import Unreadable
+from ...errors import Damaged, Unreadable
 from ...model.codec import decode_message, encode
 from ...model.delivery import Attempt, Delivery, Lease, State
 from ...model.message import DEFAULT_SCOPE, Priority
@@ -31,11 +31,15 @@ _COLUMNS = """
     expires_at lease_token lease_holder lease_until lease_boot reason history arrived"""
 COLUMNS = tuple(_COLUMNS.split())  # of `deliveries`, in order
 DELIVERY = (
-    "d.number, m.name, d.kind, d.state, d.rank, d.revision, d.attempts, d.delivered_at, d.read_at, d.acked_at,"
+    # A name that does not go with its folded form is damaged: better no name than another's.
+    "d.number, iif(lower(m.name) = m.folded, m.name, NULL), d.kind, d.state, d.rank, d.revision, d.attempts,"
+    " d.delivered_at, d.read_at, d.acked_at,"
     " d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,"
     " d.lease_boot, d.reason, d.history, d.arrived"
 )
+SALVAGE = "postroom doctor --repair saves what can be read; or restore a backup"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+UNLIKELY = (ValueError, TypeError, IndexError, OverflowError)  # what values that nobody wrote lead to
 _decode_history = msgspec.json.Decoder(tuple[Attempt, ...]).decode
 
 
@@ -116,7 +120,7 @@ def found(row: Row) -> Found:
     message = sound(row[-2], row[-1])
     try:
         return Found(message, delivery(message, row[:-2]))
-    except (ValueError, TypeError, IndexError) as broken:
+    except UNLIKELY as broken:
         raise Unreadable(f"a stored delivery cannot be read: {broken}") from None
 
 
@@ -131,6 +135,8 @@ def delivery(message: Message, row: Row) -> Delivery:
     (number, mailbox, kind, state, rank, revision, attempts, delivered, read, acked, dead, due, archived) = row[
         :13
     ]
+    if mailbox is None:
+        raise Damaged("the name of a mailbox is damaged", hint=SALVAGE)
     (expires, token, holder, until, boot, reason, history, arrived) = row[13:]
     return Delivery(
         message_id=message.id,

@@ -11,7 +11,7 @@ import apsw
 import msgspec
 
 from ... import model
-from ...errors import Resync, StoreFailing, Unreadable
+from ...errors import Damaged, Resync, StoreFailing, Unreadable
 from ...model.message import Priority
 from ...model.names import fold
 from ...model.record import Record
@@ -75,6 +75,8 @@ class SqliteStore:
             raise
         except apsw.Error as error:
             raise translate(error, self.path) from error
+        except UnicodeDecodeError as error:
+            raise self._damaged(error) from None
         bells = self._grasp(rung_by(done.writes, done.posted))
         try:
             if done.must_sync or done.carried:
@@ -172,7 +174,10 @@ class SqliteStore:
 
     def records(self, kind: str, key: str | None = None) -> list[Record]:
         found = self._ask(RECORDS, [kind]) if key is None else self._ask(RECORD, [kind, key])
-        return [Record(kind=kind, key=k, revision=r, value=msgspec.json.decode(v)) for k, r, v in found]
+        try:
+            return [Record(kind=kind, key=k, revision=r, value=msgspec.json.decode(v)) for k, r, v in found]
+        except (msgspec.DecodeError, ValueError, TypeError) as broken:
+            raise self._damaged(broken) from None
 
     def keys(self, kind: str) -> list[str]:
         return [key for (key,) in self._ask("SELECT key FROM records WHERE kind = ? ORDER BY key", [kind])]
@@ -185,10 +190,10 @@ class SqliteStore:
         return found[0][0] if found else None
 
     def mailboxes(self) -> list[str]:
-        return sorted(name for (name,) in self._ask("SELECT name FROM mailboxes", []))
+        return self._names("SELECT name FROM mailboxes")
 
     def known(self) -> list[str]:
-        return sorted(name for (name,) in self._ask(sqlite.counting.KNOWN, []))
+        return self._names(sqlite.counting.KNOWN)
 
     def tally(self, mailbox: str | None) -> list[Tally]:
         return sqlite.counting.tallies(self._ask(*sqlite.counting.tally(mailbox)))
@@ -300,9 +305,21 @@ class SqliteStore:
             return self._here().database.execute(sql, values).fetchall()
         except apsw.Error as error:
             raise translate(error, self.path) from error
+        except UnicodeDecodeError as error:
+            raise self._damaged(error) from None
+
+    def _damaged(self, why: Exception) -> Damaged:
+        return Damaged(f"{self.path} is damaged: {why}", hint=rows.SALVAGE)
+
+    def _names(self, sql: str) -> list[str]:
+        found = [name for (name,) in self._ask(sql, [])]
+        if not all(isinstance(name, str) for name in found):
+            raise self._damaged(TypeError("a mailbox has lost its name"))
+        return sorted(found)
 
     def _sound(self, make: Callable[[rows.Row], T], *questions: Statement) -> list[T]:
         """The answers as values. A damaged letter is set aside, and the questions are asked again without it."""
+        tried: set[int] = set()
         while True:
             found = [row for sql, values in questions for row in self._ask(sql, values)]
             sound, damaged = [], []
@@ -314,7 +331,10 @@ class SqliteStore:
             if not damaged:
                 return sound
             for number, why in damaged:
+                if number in tried:  # it cannot be set aside: what finds it is damaged too
+                    raise self._damaged(why)
                 self._set_aside(number, why)
+            tried |= {number for number, _ in damaged}
 
     def _set_aside(self, number: int, damage: Unreadable) -> None:
         here = self._here()
@@ -324,8 +344,11 @@ class SqliteStore:
         if here.database.in_transaction:  # a plan is looking: its commit carries this along
             quarantine(here.database, number)
             return
-        with here.lock, here.database:
-            quarantine(here.database, number)
+        try:
+            with here.lock, here.database:
+                quarantine(here.database, number)
+        except apsw.Error as error:  # more is damaged than this letter
+            raise translate(error, self.path) from error
 
     def _numbers(self, mailboxes: Sequence[str]) -> list[int]:
         here = self._here()

@@ -7,6 +7,7 @@ of its use, and it is never deleted. Checkpoints run under the writers' lock: th
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import apsw
@@ -14,6 +15,7 @@ import apsw
 from ...errors import StoreFailing
 from .. import sqlite
 from .ground import sync_file, sync_path
+from .reserve import Reserve, is_full
 
 if TYPE_CHECKING:
     from .identity import FileAt
@@ -34,6 +36,8 @@ class Log:
         self._database = database
         self._path = f"{path}-wal"
         self._at: FileAt | None = None  # made for the second commit
+        self._reserve = Reserve(path)
+        self._covered = -1  # the size of log up to which we have looked after the reserve
         self._descriptor = -1
         self._inode = -1
         self._next_checkpoint = CHECKPOINT_PAGES
@@ -60,12 +64,26 @@ class Log:
             self._open()
         size = os.lseek(self._descriptor, 0, os.SEEK_END)
         used = 32 + FRAME * self.pages
-        if used + STEP // 2 > size and size < LARGEST:
-            self._fill(size)
+        is_near_its_end = used + STEP // 2 > size
+        if is_near_its_end and size < LARGEST and not lock.is_short:
+            self._fill(size, lock)
+        elif size > self._covered:
+            self._set_aside(size, lock)
         if self.pages < CHECKPOINT_PAGES:
             self._next_checkpoint = CHECKPOINT_PAGES  # the log started over: whoever held it back is gone
-        if self.pages >= self._next_checkpoint:
-            self._checkpoint(lock)
+        if self.pages >= self._next_checkpoint or (is_near_its_end and lock.is_short):
+            self._checkpoint(lock)  # when short of space too: it must not grow into what was set aside
+
+    def check_room(self, lock: WriterLock) -> None:
+        """Under the lock, before letters are written: FullError while the rest of the disk is not for them."""
+        if lock.is_short and not self._set_aside(os.stat(self._path).st_size, lock):
+            raise apsw.FullError
+
+    def relieve(self, lock: WriterLock) -> None:
+        """Under the lock, on a full disk: give up the reserve, and let the log start over in the space it has."""
+        lock.mark_short(True)
+        self._reserve.spend()
+        self._checkpoint(lock)
 
     def sync(self, lock: WriterLock) -> None:
         """After the lock was left: make what was committed survive a power cut.
@@ -106,16 +124,29 @@ class Log:
         self._at = sqlite.identity.FileAt(self._path)
         return self._at
 
-    def _fill(self, size: int) -> None:
+    def _fill(self, size: int, lock: WriterLock) -> None:
+        ahead = min(STEP, LARGEST - size)
+        if self._set_aside(size + ahead, lock):
+            with suppress(OSError):  # the disk is full or failing: only speed is lost here, the sync will tell
+                os.pwrite(self._descriptor, bytes(ahead), size)
+
+    def _set_aside(self, size: int, lock: WriterLock) -> bool:
+        """The reserve grows with the log, and before it. If it cannot, letters wait from now on."""
+        self._covered = size
         try:
-            os.pwrite(self._descriptor, bytes(min(STEP, LARGEST - size)), size)
-        except OSError:
-            return  # the disk is full or failing: only speed is lost here, the sync will tell
+            self._reserve.keep(size)
+        except OSError as failed:
+            if is_full(failed):
+                lock.mark_short(True)
+                return False
+        else:
+            lock.mark_short(False)
+        return True
 
     def _checkpoint(self, lock: WriterLock) -> None:
         try:
             frames, done = self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except apsw.BusyError:
+        except (apsw.BusyError, apsw.FullError):  # nothing of the log is lost by that
             frames, done = self.pages, 0
         except apsw.Error:
             lock.warn()  # the letter is committed; whether it is safe, the sync decides

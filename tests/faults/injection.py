@@ -1,0 +1,112 @@
+"""An errand under strace, with one fault: a kill or an error at the n-th call of one kind."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from tests.faults.errand import STEADY
+from tests.faults.kinds import SOUND, Kind
+from tests.faults.ledger import NAME
+
+ROOT = Path(__file__).parent.parent.parent
+CALLS = {  # as users of a disk think of them, and as this machine may call them
+    "fsync": "fsync",
+    "fdatasync": "fdatasync",
+    "pwrite64": "pwrite64",
+    "rename": "?rename,?renameat,?renameat2",
+    "unlink": "?unlink,?unlinkat",
+}
+KILL, EIO, ENOSPC = "signal=SIGKILL", "error=EIO", "error=ENOSPC"
+SYNCS = ("fsync", "fdatasync")
+_LINE = re.compile(r"\d+ +(\w+)\((?:AT_FDCWD[^,]*, |)(\d+)?(?:<([^>]*)>)?")
+
+needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+
+
+class Call(Struct, frozen=True):
+    """One line of the trace."""
+
+    name: str
+    descriptor: str
+    path: str
+    failed: bool  # by our hand
+    text: str
+
+
+class Run(Struct, frozen=True):
+    """How an errand ended, and what it asked of the system."""
+
+    code: int
+    errors: str
+    calls: tuple[Call, ...]
+
+    def count(self, call: str) -> int:
+        return sum(each.name.startswith(call) for each in self.calls)
+
+    @property
+    def is_untouched(self) -> bool:
+        """It needs fewer calls than the fault waited for."""
+        return self.code == 0 and not any(call.failed for call in self.calls)
+
+
+def run(folder: Path, kind: Kind, fault: str = "", call: str = "", nth: int = 0, **how: str) -> Run:
+    """An errand in this folder, with this fault at its n-th call."""
+    folder.mkdir()
+    trace = folder / "trace"
+    inject = ["-e", f"inject={CALLS[call]}:{fault}:when={nth}"] if fault else []
+    quick = [] if fault == KILL else ["--seccomp-bpf"]  # strace 6.1 injects no signals with it
+    traced = ",".join(["write", "close", *CALLS.values()])
+    watch = ["strace", "-f", *quick, "-qq", "-y", "-s", "300", "-o", str(trace), "-e", f"trace={traced}"]
+    bug, pace = how.get("bug", SOUND), how.get("pace", STEADY)
+    errand = [sys.executable, "-m", "tests.faults.errand", str(folder), kind.name, bug, pace]
+    ended = subprocess.run(
+        [*watch, *inject, *errand], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+    )
+    return Run(ended.returncode, ended.stderr, _calls(trace))
+
+
+def _calls(trace: Path) -> tuple[Call, ...]:
+    found = []
+    for line in trace.read_text(errors="replace").splitlines():
+        match = _LINE.match(line)
+        if match:
+            name, descriptor, path = match.groups(default="")
+            found.append(Call(name, descriptor, path, "(INJECTED)" in line, line))
+    return tuple(found)
+
+
+def synced_again(calls: tuple[Call, ...]) -> list[str]:
+    """Descriptors that were synced again after a sync had failed, with nothing written to them in between: the
+    system may have dropped what could not be written, and then the second sync means nothing.
+    """
+    failed: set[str] = set()
+    again = []
+    for call in calls:
+        if call.name in {"close", "pwrite64"}:
+            failed.discard(call.descriptor)
+        elif call.name in SYNCS and call.descriptor in failed:
+            again.append(f"synced again: {call.text}")
+        elif call.name in SYNCS and call.failed:
+            failed.add(call.descriptor)
+    return again
+
+
+def places(calls: tuple[Call, ...], call: str, after: str, before: str) -> list[int]:
+    """Which calls of a kind lie between the ledger lines that hold these words."""
+    found: list[int] = []
+    count, is_between = 0, False
+    for each in calls:
+        if each.name == "write" and each.path.endswith(f"/{NAME}"):
+            said = each.text.replace("\\", "")
+            is_between = after in said or (is_between and before not in said)
+        if each.name.startswith(call):
+            count += 1
+            found += [count] if is_between else []
+    return found

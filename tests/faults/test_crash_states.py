@@ -1,0 +1,46 @@
+"""Whatever disk a crash leaves (tests/faults/crash.py), nothing that was promised is lost, and the room opens."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import LONG
+from tests.faults.checker import check
+from tests.faults.crash import after_each, crashes, lay_out, record, sample
+from tests.faults.kinds import Kind
+
+LETTERS = 40 if LONG else 6
+MOST = 100_000 if LONG else 100
+
+pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+
+
+def audit(kind: Kind, folder: Path, *arguments: str, most: int = MOST) -> tuple[int, list[str]]:
+    """Watch a writer, crash it wherever it can be crashed: how often, and what was wrong afterwards."""
+    room, left = folder / "room", folder / "left"
+    room.mkdir()
+    steps = record(room, folder / "trace", "--letters", str(LETTERS), "--kind", kind.name, *arguments)
+    chosen = sample(crashes(steps), most)
+    wrong = []
+    for crash, files, promises in after_each(steps, chosen):
+        lay_out(files, room, left)
+        wrong += [f"{crash}: {complaint}" for complaint in check(kind, left, promises)]
+    return len(chosen), wrong
+
+
+@pytest.mark.parametrize("log", [(), ("--small-log",)], ids=["in the log", "with checkpoints"])
+def test_no_crash_loses_what_was_promised(kind: Kind, tmp_path: Path, log: tuple[str, ...]) -> None:
+    tried, wrong = audit(kind, tmp_path, *log)
+
+    assert wrong == []
+    assert tried > MOST // 2 or LONG
+
+
+@pytest.mark.parametrize("bug", ["unsynced", "synced too early", "emptied too early"])
+def test_the_audit_finds_a_store_that_syncs_too_late(kind: Kind, tmp_path: Path, bug: str) -> None:
+    _, wrong = audit(kind, tmp_path, "--small-log", "--bug", bug, most=20)
+
+    assert any(": lost " in complaint for complaint in wrong)

@@ -1,0 +1,250 @@
+"""Bytes of a small room flipped, its files cut: no wrong mail, no traceback, and what is readable is saved.
+
+What a letter says and whose mailbox it lies in must be exactly right, or refused, or set aside. A letter that is
+gone from the room without a word must be missed by the doctor.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+from msgspec import Struct
+
+import postroom
+from postroom.care import AROUND
+from postroom.errors import PostroomError
+from postroom.model.codec import encode
+from postroom.model.health import Level
+from postroom.model.message import Message
+from postroom.model.query import LetterQuery, Query
+from postroom.service.doctor import LOG_END
+from postroom.store.base import Store
+from postroom.store.sqlite import wal
+from tests.conftest import LONG
+from tests.faults.kinds import Kind, Opener
+from tests.letters import ack, claim, held, letter, note, post
+
+POSITIONS = 250  # flips, and as many cuts
+LARGEST = 64 * 1024
+DERIVED = ("-shm", ".reserve")  # files without anything to remember
+HIDDEN = 3  # letters that one flipped byte may hide from the salvage: those of one page
+
+
+class Sample(Struct, frozen=True):
+    """A small room: its files, and all that is true of it."""
+
+    files: dict[str, bytes]
+    letters: dict[str, Message]
+    mailboxes: dict[str, set[str]]  # by letter
+
+    def lay_out(self, folder: Path, name: str = "", content: bytes = b"") -> Path:
+        """The room in a folder of its own, one file changed."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        for file, whole in self.files.items():
+            (folder / file).write_bytes(content if file == name else whole)
+            (folder / file).chmod(0o600)
+        return folder
+
+
+class Damage(Struct, frozen=True):
+    name: str
+    at: int
+    content: bytes
+    is_cut: bool
+
+
+def flips(sample: Sample, places: list[tuple[str, int]], chance: random.Random) -> Iterator[Damage]:
+    for name, at in places:
+        whole = sample.files[name]
+        flipped = bytes([whole[at] ^ (1 << chance.randrange(8))])
+        yield Damage(name, at, whole[:at] + flipped + whole[at + 1 :], is_cut=False)
+
+
+def cuts(sample: Sample, places: list[tuple[str, int]]) -> Iterator[Damage]:
+    for name, at in places:
+        yield Damage(name, at, sample.files[name][:at], is_cut=True)
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    """Letters in the room's file and in its log, some of them done or held, and a record. In small pages, so that
+    few of its bytes mean nothing.
+    """
+    from tests.faults.kinds import KINDS
+
+    folder = tmp_path_factory.mktemp("sample")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wal, "STEP", 1024)
+        patch.setattr(wal, "LARGEST", 4096)
+        store = KINDS[0].open(folder)
+        store.commit([post(letter(f"m{n}", ["bob", "cleo"], subject=f"letter {n} {'x' * 60}")) for n in range(8)])
+        store.commit([note({"value": 1})])
+        ack(store, claim(store, held(store, "m0")))
+        store.close()
+        _use_small_pages(folder / "room.db")
+        store = KINDS[0].open(folder)
+        for n in range(8, 12):
+            store.commit([post(letter(f"m{n}", ["bob"], subject=f"letter {n} {'y' * 60}"))])
+        claim(store, held(store, "m1"))
+        found = store.find(Query(order="age"))
+        store.close()
+    files = {file.name: file.read_bytes() for file in folder.iterdir() if not file.name.endswith(DERIVED)}
+    boxes: dict[str, set[str]] = {}
+    for each in found:
+        boxes.setdefault(each.message.id, set()).add(each.delivery.mailbox)
+    return Sample(files, {each.message.id: each.message for each in found}, boxes)
+
+
+def _use_small_pages(path: Path) -> None:
+    room = apsw.Connection(str(path))
+    room.pragma("journal_mode", "delete")
+    room.pragma("page_size", 512)
+    room.execute("VACUUM")
+    room.pragma("journal_mode", "wal")
+    room.close()
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Each damaged letter is logged; thousands of them say nothing new."""
+    logging.disable(logging.WARNING)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+# -- the audit
+
+
+def look(open_store: Opener, folder: Path, sample: Sample) -> tuple[set[str] | None, list[str]]:
+    """The letters that can be read, None if the room refuses; and all that is wrong."""
+    try:
+        store = open_store(folder)
+    except PostroomError as refused:
+        return None, complaints_about(refused)
+    try:
+        return read_all(store, sample)
+    except PostroomError as refused:
+        return None, complaints_about(refused)
+    finally:
+        store.close()
+
+
+def complaints_about(refused: PostroomError) -> list[str]:
+    return [] if refused.hint else [f"refused without a hint: {refused}"]
+
+
+def read_all(store: Store, sample: Sample) -> tuple[set[str], list[str]]:
+    """Everything a reader can ask for."""
+    wrong = []
+    found = store.find(Query(order="age")) + [
+        each for box in ("bob", "cleo") for each in store.find(Query(mailbox=box, order="priority", limit=100))
+    ]
+    for each in found:
+        if each.message != sample.letters.get(each.message.id):
+            wrong.append(f"wrong letter: {each.message.id}")
+        elif each.delivery.mailbox not in sample.mailboxes[each.message.id]:
+            wrong.append(f"in the mailbox of another: {each.message.id}")
+    letters = [each.message for each in store.letters(LetterQuery())]
+    wrong += [f"wrong letter: {message.id}" for message in letters if message != sample.letters.get(message.id)]
+    store.records("note")
+    store.mailboxes()
+    store.known()
+    store.tally(None)
+    store.cursor()
+    set_aside = set(store.quarantined())
+    return {each.message.id for each in found} | set_aside, wrong
+
+
+def told(path: Path, *, repair: bool) -> list[str]:
+    """What the doctor says of the room itself, not of its place or its mail."""
+    findings = postroom.doctor(path, full=True, repair=repair).findings
+    inside = [f for f in findings if f.check not in AROUND]
+    return [f.what for f in inside if f.level > (Level.NOTE if f.check == LOG_END else Level.WARNING)]
+
+
+def saved(folder: Path, sample: Sample) -> tuple[set[str], list[str]]:
+    """What the salvage holds, and what is wrong with that."""
+    copy = folder / "room.db.salvaged"
+    if not copy.exists():
+        return set(), []
+    with postroom.open(copy, durability="process") as room:
+        return read_all(room._office.store, sample)
+
+
+def audit(open_store: Opener, sample: Sample, damage: Damage, folder: Path) -> list[str]:
+    """All that is wrong with how a damaged room behaves."""
+    try:
+        wrong = _wrong(open_store, sample, damage, folder)
+    except Exception as surprise:  # noqa: BLE001 - that there is none is what is tested
+        wrong = [f"{surprise!r} in {traceback.extract_tb(surprise.__traceback__)[-2]}"]
+    return [f"{damage.name} at {damage.at}{' cut' if damage.is_cut else ''}: {each}" for each in wrong]
+
+
+def _wrong(open_store: Opener, sample: Sample, damage: Damage, folder: Path) -> list[str]:
+    sample.lay_out(folder, damage.name, damage.content)
+    seen, wrong = look(open_store, folder, sample)
+    if seen == sample.letters.keys():
+        return wrong
+    sample.lay_out(folder, damage.name, damage.content)  # as if the doctor were the first to see it
+    a_log_cut_short = damage.is_cut and damage.name.endswith("-wal")  # looks like one that was never longer
+    if not told(folder / "room.db", repair=True) and not a_log_cut_short:
+        wrong.append("letters are missing, and the doctor says all is well")
+    return wrong + unsaved(sample, damage, folder)
+
+
+def unsaved(sample: Sample, damage: Damage, folder: Path) -> list[str]:
+    """Letters whose bytes are all there, but that neither the repaired room nor the salvage can show."""
+    contents = [damage.content if name == damage.name else whole for name, whole in sample.files.items()]
+    readable = {id for id, message in sample.letters.items() if any(encode(message) in c for c in contents)}
+    copied, wrong = saved(folder, sample)
+    left, more = look(lambda place: postroom.open(place / "room.db")._office.store, folder, sample)
+    missing = readable - copied - (left or set())
+    hidden = 0 if damage.name.endswith(".lock") else HIDDEN
+    return wrong + more + ([f"not saved: {sorted(missing)}"] if len(missing) > hidden else [])
+
+
+# -- the tests
+
+
+def places(sample: Sample, count: int, chance: random.Random) -> list[tuple[str, int]]:
+    """Where to damage it: everywhere in the long form."""
+    every = [(name, at) for name, content in sample.files.items() for at in range(len(content))]
+    return every if LONG else chance.sample(every, count)
+
+
+def test_the_sample_is_small_and_whole(kind: Kind, sample: Sample, tmp_path: Path) -> None:
+    assert sum(map(len, sample.files.values())) <= LARGEST
+    assert look(kind.open, sample.lay_out(tmp_path / "room"), sample) == (set(sample.letters), [])
+    assert told(tmp_path / "room" / "room.db", repair=False) == []
+
+
+@pytest.mark.parametrize("way", ["flipped", "cut"])
+def test_no_damage_makes_wrong_mail_and_all_that_is_readable_is_saved(
+    kind: Kind, sample: Sample, tmp_path: Path, way: str
+) -> None:
+    chance = random.Random(4)
+    chosen = places(sample, POSITIONS, chance)
+    damages = flips(sample, chosen, chance) if way == "flipped" else cuts(sample, chosen)
+    wrong = [each for damage in damages for each in audit(kind.open, sample, damage, tmp_path / "room")]
+
+    assert wrong == []
+
+
+def test_the_audit_finds_a_store_that_does_not_look_at_its_sums(
+    kind: Kind, sample: Sample, tmp_path: Path
+) -> None:
+    name, content = next((n, c) for n, c in sample.files.items() if b"letter 3 x" in c)
+    at = content.index(b"letter 3 x")
+    damage = Damage(name, at, content[:at] + b"L" + content[at + 1 :], is_cut=False)
+
+    assert audit(kind.open, sample, damage, tmp_path / "room") == []
+    wrong = audit(kind.bugs["trusting"], sample, damage, tmp_path / "room")
+    assert any("wrong letter: m3" in each for each in wrong)

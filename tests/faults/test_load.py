@@ -1,0 +1,229 @@
+"""Many letters, many agents, letters of every size. Quick is what takes few steps of SQLite, not seconds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from postroom import Room
+from postroom.errors import PostroomError, StoreBusy, TooLarge
+from postroom.model.codec import encode
+from postroom.model.query import Query
+from postroom.model.record import BEAT
+from postroom.settings import Settings
+from postroom.store.base import Plan, Post, Posted, Put, Store, Write
+from postroom.store.sqlite.store import SqliteStore
+from tests.faults.kinds import Kind, Opener, sqlite
+from tests.letters import letter, post
+
+MANY, FEW, BATCH = 100_000, 1_000, 2_000
+AGENTS, BEATS = 200, 2
+SLOWER = 3  # times the steps in a room a hundred times as large
+
+
+@contextmanager
+def opened(open_store: Opener, folder: Path) -> Iterator[Room]:
+    folder.mkdir(exist_ok=True)
+    store = open_store(folder)
+    try:
+        yield Room(store, Settings())
+    finally:
+        store.close()
+
+
+# -- one inbox with many letters
+
+
+def fill(store: Store, count: int) -> None:
+    for first in range(0, count, BATCH):
+        store.commit([post(letter(f"m{n}", sender="ann")) for n in range(first, min(count, first + BATCH))])
+
+
+def steps(store: SqliteStore, work: Callable[[], object]) -> int:
+    """How many steps SQLite takes for this, in tens."""
+    count = 0
+
+    def tick() -> bool:
+        nonlocal count
+        count += 1
+        return False
+
+    database = store._here().database
+    database.set_progress_handler(tick, 10)
+    try:
+        work()
+    finally:
+        database.set_progress_handler(None)
+    return count
+
+
+def costs(room: Room) -> dict[str, int]:
+    """What the verbs of a worker cost here."""
+    store, bob = room._office.store, room.mailbox("bob")
+    assert isinstance(store, SqliteStore)
+    verbs: dict[str, Callable[[], object]] = {
+        "check": lambda: bob.check(10, peek=True),
+        "claim": bob.claim,
+        "wait": lambda: bob.wait(0, peek=True),
+        "send": lambda: room.mailbox("ann").send("bob", "one more"),
+    }
+    for verb in verbs.values():
+        verb()  # once, for statements that are prepared and names that are learnt
+    return {name: steps(store, verb) for name, verb in verbs.items()}
+
+
+def audit_of_many(open_store: Opener, folder: Path, many: int = MANY) -> list[str]:
+    """Letters that are not there, and verbs that cost more because there are so many."""
+    with opened(open_store, folder / "few") as room:
+        fill(room._office.store, FEW)
+        before = costs(room)
+    with opened(open_store, folder / "many") as room:
+        fill(room._office.store, many)
+        there = sum(room._office.store.count(Query(mailbox="bob")).values())
+        wrong = [] if there == many else [f"{many - there} letters are lost"]
+        wrong += [f"counts are {counts}" for counts in [room.mailbox("bob").counts()] if counts["total"] != there]
+        after = costs(room)
+    grown = {verb: (before[verb], after[verb]) for verb in before if after[verb] > SLOWER * before[verb] + 10}
+    return wrong + [f"{verb} takes {now} steps, not {once}" for verb, (once, now) in grown.items()]
+
+
+class Lossy(SqliteStore):
+    """Loses one letter of every large commit."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        return super().commit(writes if callable(writes) or len(writes) < BATCH else writes[1:])
+
+
+class Unindexed(SqliteStore):
+    """Looks at every letter to find the first."""
+
+    def __init__(self, path: Path, *, boot: str) -> None:
+        super().__init__(path, boot=boot)
+        self._here().database.execute("DROP INDEX IF EXISTS deliveries_unread")
+
+
+def test_a_hundred_thousand_letters_are_all_there_and_the_next_costs_no_more(kind: Kind, tmp_path: Path) -> None:
+    assert audit_of_many(kind.open, tmp_path) == []
+
+
+@pytest.mark.parametrize(("bug", "finds"), [(Lossy, "lost"), (Unindexed, "claim takes")])
+def test_the_audit_finds_a_store_that_loses_letters_or_looks_at_all_of_them(
+    tmp_path: Path, bug: type[SqliteStore], finds: str
+) -> None:
+    wrong = audit_of_many(sqlite(bug), tmp_path, many=10 * BATCH)
+
+    assert any(finds in complaint for complaint in wrong)
+
+
+# -- many agents at once
+
+
+def patiently(verb: Callable[[], object]) -> None:
+    """What is busy says that trying again helps: on a machine with other work, two hundred wait for long."""
+    for _ in range(10):
+        try:
+            verb()
+        except StoreBusy:
+            continue
+        return
+    verb()
+
+
+def audit_of_agents(open_store: Opener, folder: Path) -> list[str]:
+    """Let many agents register and beat at once; who failed, and who is not as it said."""
+    failed: list[str] = []
+    with opened(open_store, folder) as room:
+        line = threading.Barrier(AGENTS)
+
+        def live(name: str) -> None:
+            line.wait(60)
+            try:
+                patiently(lambda: room.mailbox(name).register(capabilities=[f"of-{name}"]))
+                for _ in range(BEATS):
+                    patiently(room.mailbox(name).heartbeat)
+            except PostroomError as error:
+                failed.append(f"{name}: {error}")
+
+        names = [f"agent{number}" for number in range(AGENTS)]
+        threads = [threading.Thread(target=live, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        agents = {agent.card.id: agent for agent in room.agents()}
+        beats = {record.key: record.revision for record in room._office.store.records(BEAT)}
+    wrong = [f"{name} is not listed" for name in names if name not in agents]
+    wrong += [f"{name} lost its card" for name in agents if agents[name].card.capabilities != (f"of-{name}",)]
+    return failed + wrong + [f"{name}: {beats.get(name)} beats" for name in names if beats.get(name) != 1 + BEATS]
+
+
+class Deaf(SqliteStore):
+    """Takes a heartbeat for something that may be lost at once."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        planned = writes() if callable(writes) else writes
+        kept = [write for write in planned if not (isinstance(write, Put) and write.record.kind == BEAT)]
+        return super().commit(kept)
+
+
+def test_two_hundred_agents_register_and_beat_at_once(kind: Kind, tmp_path: Path) -> None:
+    assert audit_of_agents(kind.open, tmp_path) == []
+
+
+def test_the_audit_finds_a_store_that_loses_beats(tmp_path: Path) -> None:
+    assert any("beat" in complaint for complaint in audit_of_agents(sqlite(Deaf), tmp_path))
+
+
+# -- letters of every size
+
+
+def audit_of_sizes(open_store: Opener, folder: Path, limit: int) -> list[str]:
+    """Send letters up to one byte over the limit; those that came otherwise than they should."""
+    wrong = []
+    with opened(open_store, folder) as room:
+        ann, bob = room.mailbox("ann"), room.mailbox("bob")
+        ann.send("bob", "x")
+        (first,) = bob.check(peek=True)
+        bare = len(encode(first.message)) - 1
+        first.ack()
+        for length in (0, 1, 1000, limit - bare - 1, limit - bare, limit - bare + 1):
+            text = "x" * length
+            try:
+                ann.send("bob", text)
+            except TooLarge:
+                came: list[str] = []
+            else:
+                came = [work.text for work in bob.claim(2)]
+            if came != ([text] if bare + length <= limit else []):
+                wrong.append(f"{length} characters came as {[len(each) for each in came]}")
+        room.mailbox("bob").check(None)
+    return wrong
+
+
+class Short(SqliteStore):
+    """Has no room for a letter of more than half a megabyte, and does not say so."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        if callable(writes) or not any(isinstance(w, Post) and len(encode(w.message)) > 2**19 for w in writes):
+            return super().commit(writes)
+        return tuple(Posted(message_id=w.message.id, number=1) for w in writes if isinstance(w, Post))
+
+
+LIMIT = Settings().max_message_bytes
+
+
+def test_letters_of_every_size_up_to_the_limit_come_and_larger_ones_are_refused(
+    kind: Kind, tmp_path: Path
+) -> None:
+    assert audit_of_sizes(kind.open, tmp_path, LIMIT) == []
+
+
+def test_the_audit_finds_a_limit_that_is_off_by_one_and_a_store_that_drops_large_letters(
+    kind: Kind, tmp_path: Path
+) -> None:
+    assert len(audit_of_sizes(kind.open, tmp_path / "off", LIMIT - 1)) == 1
+    assert len(audit_of_sizes(sqlite(Short), tmp_path / "short", LIMIT)) == 2

@@ -1,0 +1,166 @@
+"""A process is killed, or a disk fails, at the n-th call of one kind, for n = 1, 2, … until the run survives.
+
+The long form tries every n. The short form tries every sync, rename and unlink, and of the many writes a sample,
+evenly spread from the first to the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from postroom.model.health import Level
+from postroom.store.base import Store
+from tests.conftest import LONG
+from tests.faults import audit, injection
+from tests.faults.errand import BRISK, STEADY, WHO
+from tests.faults.injection import CALLS, EIO, ENOSPC, KILL, SYNCS, Run, needs_strace, synced_again
+from tests.faults.kinds import Kind, named
+from tests.faults.ledger import lines, said
+from tests.faults.storm_worker import CROWD, DESK, MEMBERS, room_over, text_of
+
+pytestmark = needs_strace
+
+KILLED = -9
+
+
+def complaints(folder: Path, kind: Kind, ended: Run) -> list[str]:
+    """What is wrong with the room that a fault left behind; the room is used again while we look."""
+    store = kind.open(folder)
+    try:
+        return [
+            *held_against_ledger(folder, store),
+            *illness(store),
+            *use_again(folder, store),
+            *held_against_ledger(folder, store),
+            *synced_again(ended.calls),
+        ]
+    finally:
+        store.close()
+
+
+def held_against_ledger(folder: Path, store: Store) -> list[str]:
+    written = lines(folder)
+    return [*audit.audit(store, written, text_of), *audit.unanswered(store, DESK), *audit.unbounced(store)]
+
+
+def illness(store: Store) -> list[str]:
+    found = store.examine(repair=False, full=True, progress=lambda _done, _all: None)
+    return [f"ill: {each.check}: {each.what}" for each in found if each.level > Level.WARNING]
+
+
+def use_again(folder: Path, store: Store) -> list[str]:
+    """Send again whatever was tried, with its key: nobody gets anything twice, and what was lost arrives now."""
+    box = room_over(store).mailbox(WHO)
+    wrong = []
+    for key, *to in said(lines(folder), "try"):
+        first = store.sent(WHO, key)
+        is_broadcast = tuple(to) == MEMBERS
+        text = text_of(key)
+        receipt = box.broadcast(CROWD, text, key=key) if is_broadcast else box.send(to, text, key=key)
+        if receipt.repeated != (first is not None):
+            wrong.append(f"sent again: {key}, repeated {receipt.repeated}")
+    return wrong
+
+
+def untold(folder: Path, ended: Run) -> list[str]:
+    """A sync that failed before anything was promised must have failed something. Not when SQLite syncs a folder
+    (by fdatasync): it looks away, and the house syncs it once more.
+    """
+    syncs = [call for call in ended.calls if call.failed and call.name in SYNCS]
+    failed = [call.text for call in syncs if (call.name, call.path) != ("fdatasync", str(folder))]
+    return [] if said(lines(folder), "failed") else [f"untold: {text}" for text in failed]
+
+
+def sample(count: int, most: int) -> list[int]:
+    """Which calls: all of them, or some from the first to the last."""
+    if LONG or count <= most:
+        return list(range(1, count + 1))
+    return sorted({1 + round(place * (count - 1) / (most - 1)) for place in range(most)})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Kind, str], Run]:
+    """The errand without a fault."""
+
+    @cache
+    def run(name: str, pace: str) -> Run:
+        ended = injection.run(tmp_path_factory.mktemp("errand") / "whole", named(name), pace=pace)
+        assert ended.is_untouched, ended.errors
+        return ended
+
+    return lambda kind, pace: run(kind.name, pace)
+
+
+Whole = Callable[[Kind, str], Run]
+# The call, and at how many places it fails in the short form. At a brisk pace the log is emptied on the way.
+KILLS = [("fsync", 4), ("fdatasync", 7), ("pwrite64", 9), ("rename", 1), ("unlink", 4)]
+ERRORS = [
+    *[("fsync", EIO, STEADY, 5), ("fdatasync", EIO, STEADY, 8), ("fdatasync", ENOSPC, STEADY, 3)],
+    *[("fdatasync", EIO, BRISK, 5), ("pwrite64", EIO, BRISK, 6), ("pwrite64", ENOSPC, BRISK, 6)],
+    *[("rename", EIO, STEADY, 1), ("unlink", EIO, STEADY, 4)],
+]
+if LONG:
+    ERRORS = [(call, fault, pace, 0) for call in CALLS for fault in (EIO, ENOSPC) for pace in (STEADY, BRISK)]
+
+
+@pytest.mark.parametrize(("call", "most"), KILLS)
+def test_a_kill_at_any_call_breaks_no_promise(
+    kind: Kind, tmp_path: Path, whole: Whole, call: str, most: int
+) -> None:
+    count = whole(kind, BRISK).count(call)
+    for nth in sample(count, most):
+        ended = injection.run(tmp_path / str(nth), kind, KILL, call, nth, pace=BRISK)
+        assert KILLED == ended.code
+        assert [] == complaints(tmp_path / str(nth), kind, ended), f"killed at {call} number {nth}"
+    survived = injection.run(tmp_path / "survived", kind, KILL, call, count + 1, pace=BRISK)
+    assert survived.is_untouched, "the errand is not the same every time"
+
+
+@pytest.mark.parametrize(("call", "fault", "pace", "most"), ERRORS)
+def test_an_error_at_any_call_breaks_no_promise(
+    kind: Kind, tmp_path: Path, whole: Whole, call: str, fault: str, pace: str, most: int
+) -> None:
+    for nth in sample(whole(kind, pace).count(call), most):
+        folder = tmp_path / str(nth)
+        ended = injection.run(folder, kind, fault, call, nth, pace=pace)
+        assert (0, 1) == (ended.code, sum(each.failed for each in ended.calls)), ended.errors
+        found = complaints(folder, kind, ended)
+        if pace == STEADY:  # else it may have been the sync of a checkpoint, which promises nothing
+            found += untold(folder, ended)
+        assert [] == found, f"{fault} at {call} number {nth}"
+
+
+# -- twins
+
+
+def test_the_audit_finds_a_store_that_promises_too_early(kind: Kind, tmp_path: Path, whole: Whole) -> None:
+    last = whole(kind, STEADY).count("fdatasync") - 1
+    ended = injection.run(tmp_path / "it", kind, KILL, "fdatasync", last, bug="early")
+    assert any(each.startswith("lost: ") for each in complaints(tmp_path / "it", kind, ended))
+
+
+def test_the_audit_finds_a_store_without_transactions(kind: Kind, tmp_path: Path) -> None:
+    """Somewhere between the first and the last write of a broadcast a kill must tear it."""
+    calls = injection.run(tmp_path / "whole", kind, bug="loose").calls
+    writes = injection.places(calls, "pwrite64", f'"try","{WHO}:2"', f'"sent","{WHO}:2"')
+    found: list[str] = []
+    for nth in writes[::-4]:
+        ended = injection.run(tmp_path / str(nth), kind, KILL, "pwrite64", nth, bug="loose")
+        found = complaints(tmp_path / str(nth), kind, ended)
+        if any(each.startswith("half: ") for each in found):
+            return
+    pytest.fail(f"{writes}: {found}")
+
+
+@pytest.mark.parametrize(("bug", "complaint"), [("swallowing", "untold: "), ("retrying", "synced again: ")])
+def test_the_audit_finds_a_store_that_does_not_mind_a_failed_sync(
+    kind: Kind, tmp_path: Path, whole: Whole, bug: str, complaint: str
+) -> None:
+    last = whole(kind, STEADY).count("fdatasync")
+    ended = injection.run(tmp_path / "it", kind, EIO, "fdatasync", last, bug=bug)
+    found = [*complaints(tmp_path / "it", kind, ended), *untold(tmp_path / "it", ended)]
+    assert any(each.startswith(complaint) for each in found)

@@ -1,0 +1,161 @@
+"""What is readable of a damaged room comes into a fresh one: letters as they were, deliveries, names, records."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import postroom
+from postroom import Level
+from postroom.model.query import Found, Query
+from postroom.model.record import CARD
+from postroom.store.sqlite import pages
+from postroom.store.sqlite.salvaging import Remains, salvage
+from tests.store.helpers import database, empty_log
+
+LONG_TEXT = "a letter over many pages " * 2000
+HOLDER = """
+import sys, apsw
+room = apsw.Connection(sys.argv[1])
+room.execute("SELECT count(*) FROM letters").fetchall()
+print("open", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Letters in every state, one of them long; a renamed agent; one letter deleted on purpose."""
+    path = tmp_path / "room.db"
+    with postroom.open(path, retain_count=1) as room:
+        ann, bob = room.mailbox("ann"), room.mailbox("bob")
+        bob.register(capabilities=["reading"])
+        ann.send("bob", "deleted on purpose")
+        for letter in bob.check():
+            letter.ack()
+        assert room.purge(older_than=0) == 1
+        ann.send_many([postroom.draft(["bob", "cleo"], f"letter {n} {'x' * 300}") for n in range(60)])
+        ann.send("bob", LONG_TEXT)
+        work = bob.claim()
+        assert work is not None
+        work.ack()
+        room.rename("cleo", "dora")
+    empty_log(path)
+    return path
+
+
+def damage(path: Path, at: int, junk: bytes) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:at] + junk + content[at + len(junk) :])
+
+
+def salvaged(path: Path) -> postroom.Room:
+    saved = salvage(path, 5.0)
+    assert saved is not None
+    return postroom.open(saved.path)
+
+
+def test_a_whole_room_comes_over_as_it_is(path: Path) -> None:
+    with postroom.open(path) as room:
+        before = [(f.message, f.delivery.mailbox, f.delivery.state) for f in everything(room)]
+    with salvaged(path) as copy:
+        assert [(f.message, f.delivery.mailbox, f.delivery.state) for f in everything(copy)] == before
+        assert LONG_TEXT in {found.message.text for found in everything(copy)}
+        assert "deleted on purpose" not in {found.message.text for found in everything(copy)}
+        assert copy._office.store.spelling("cleo") == "dora"
+        assert [record.key for record in copy._office.store.records(CARD)] == ["bob"]
+
+
+def everything(room: postroom.Room) -> list[Found]:
+    return room._office.store.find(Query(order="age"))
+
+
+def test_a_room_with_a_damaged_page_is_saved_by_the_doctor_and_restored(path: Path) -> None:
+    content = path.read_bytes()
+    at = content.index(b"letter 30 ") // 4096 * 4096
+    damage(path, at, os.urandom(4096))
+    diagnosis = postroom.doctor(path, repair=True)
+    assert diagnosis.worst is Level.ERROR
+    (told,) = (finding for finding in diagnosis.findings if finding.check == "salvage")
+    assert "others are known of" in told.what
+    postroom.restore(f"{path}.salvaged", path, overwrite=True)
+    with postroom.open(path) as room:
+        texts = {letter.text for letter in room.mailbox("bob").check(None, peek=True)}
+        assert 40 < len(texts) < 61
+        assert room.mailbox("ann").send("bob", "the room works again").id
+
+
+def test_letters_behind_a_break_in_the_log_are_told_and_saved(path: Path) -> None:
+    with postroom.open(path) as room:
+        for number in range(5):
+            room.mailbox("ann").send("bob", f"in the log {number}")
+    log = Path(f"{path}-wal")
+    damage(log, log.read_bytes().index(b"in the log 0"), b"IN")
+    assert postroom.doctor(path).worst is Level.WARNING
+    diagnosis = postroom.doctor(path, repair=True)
+    assert {"end of the log", "salvage"} <= {f.check for f in diagnosis.findings if f.level > Level.OK}
+    with postroom.open(f"{path}.salvaged") as copy:
+        texts = {found.message.text for found in everything(copy)}
+        assert {f"in the log {number}" for number in range(1, 5)} <= texts
+
+
+def test_a_delivery_that_cannot_be_read_is_made_anew(path: Path) -> None:
+    with database(path) as stranger:
+        stranger.execute("UPDATE deliveries SET kind = 77 WHERE number % 2 = 0")
+    with salvaged(path) as copy:
+        assert {found.delivery.kind for found in everything(copy)} == {"to"}
+        assert len(everything(copy)) == 121
+
+
+def test_a_name_that_is_damaged_is_refused_and_nothing_is_set_aside(path: Path) -> None:
+    with database(path) as stranger:
+        stranger.execute("UPDATE mailboxes SET name = 'rob' WHERE name = 'bob'")
+    with postroom.open(path) as room:
+        with pytest.raises(postroom.Damaged, match="name of a mailbox"):
+            everything(room)
+        assert room.quarantined() == []
+
+
+def test_what_is_no_text_where_text_should_be_is_refused(path: Path) -> None:
+    with database(path) as stranger:
+        stranger.execute("UPDATE mailboxes SET name = CAST(x'ff' AS TEXT) WHERE name = 'dora'")
+        stranger.execute("UPDATE records SET value = 'junk' WHERE kind = ?", (CARD,))
+    with postroom.open(path) as room:
+        for ask in (room.mailboxes, room.agents, lambda: everything(room)):
+            with pytest.raises(postroom.Damaged):
+                ask()
+    with database(path) as stranger:
+        stranger.execute("UPDATE mailboxes SET name = x'07' WHERE folded = 'dora'")
+    with postroom.open(path) as room, pytest.raises(postroom.Damaged):
+        room.mailboxes()
+
+
+def test_there_is_nothing_to_save_where_there_is_no_letter(tmp_path: Path) -> None:
+    with postroom.open(tmp_path / "room.db"):
+        pass
+    assert salvage(tmp_path / "room.db", 5.0) is None
+    assert not (tmp_path / "room.db.salvaged").exists()
+
+
+def test_nobody_may_be_inside(path: Path) -> None:
+    damage(path, path.read_bytes().index(b"letter 30 ") // 4096 * 4096, os.urandom(4096))
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout and holder.stdout.readline() == "open\n"
+        diagnosis = postroom.doctor(path, repair=True)
+        holder.communicate("\n")
+    (told,) = (finding for finding in diagnosis.findings if finding.check == "salvage")
+    assert str(holder.pid) in told.what
+
+
+def test_rows_that_make_no_sense_are_passed_over() -> None:
+    leaf = bytes([0x0D, 0, 0, 0, 2, 0, 0, 0]) + (4000).to_bytes(2, "big") + (60_000).to_bytes(2, "big")
+    assert list(pages.rows_of(leaf.ljust(4096, b"\xff"), {})) == []
+    remains = Remains()
+    remains.take(("a", "row", "of", "no", "table"), newest=True)
+    assert remains.letters == {} and remains.records == {}
