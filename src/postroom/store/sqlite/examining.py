@@ -223,6 +223,16 @@ def _orphans(visit: Visit) -> Iterator[Finding]:
         yield error("deliveries", f"deliveries without a letter: numbers {lost}", "repair=True removes them")
 
 
+def _names(visit: Visit) -> Iterator[Finding]:
+    """Each name is kept twice, as it is spelt and as it is looked for."""
+    wrong = "SELECT count(*) FROM mailboxes WHERE folded IS NOT lower(name)"
+    broken = visit.database.execute(wrong).get
+    if broken:
+        yield error("names", f"the names of {broken} mailboxes are damaged, and their mail is not shown", COPY)
+    else:
+        yield ok("names", "every mailbox has its name")
+
+
 def _quarantine(visit: Visit) -> Iterator[Finding]:
     ids = [str(id) for (id,) in visit.database.execute(f"SELECT id FROM quarantine ORDER BY number LIMIT {MOST}")]
     if ids:
@@ -281,6 +291,7 @@ CHECKS: dict[str, Check] = {
     "integrity": _integrity,
     "letters": _letters,
     "deliveries": _orphans,
+    "names": _names,
     "quarantine": _quarantine,
     "log": _log,
 }
