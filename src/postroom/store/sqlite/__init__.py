@@ -4,6 +4,7 @@
     lock        the queue in which writers stand: flock, fair and bounded
     turns       a tap on the shoulder for whoever is next in that line
     wal         the write-ahead log: pre-sized, synced by each writer, checkpointed under the lock
+    reserve     space set aside, so that mail can be done with on a full disk
     connection  one thread's way in: connection, lock and log together
     schema      versions and migrations
     rows        rows ⇄ model

@@ -101,13 +101,11 @@ def translated(path: Path) -> Iterator[None]:
     """The errors of SQLite and of the system in the house's words."""
     try:
         yield
-    except apsw.Error as error:
+    except (apsw.Error, OSError) as error:
         raise translate(error, path) from error
-    except OSError as error:
-        raise StoreFailing(f"{path} cannot be written: {error.strerror}", hint=_WRITABLE) from error
 
 
-def translate(error: apsw.Error, path: Path) -> PostroomError:
+def translate(error: apsw.Error | OSError, path: Path) -> PostroomError:
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return StoreBusy(f"another program holds {path}", hint="try again")
     if isinstance(error, apsw.FullError):
@@ -116,8 +114,9 @@ def translate(error: apsw.Error, path: Path) -> PostroomError:
         return BadStore(f"{path} is not a room", field="store", hint="choose another file")
     if isinstance(error, apsw.CorruptError):
         return Damaged(f"{path} is damaged: {error}", hint="keep a copy of it and restore a backup")
-    if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
-        return StoreFailing(f"{path} cannot be written: {error}", hint=_WRITABLE)
+    if isinstance(error, (OSError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
+        why = error.strerror if isinstance(error, OSError) else error
+        return StoreFailing(f"{path} cannot be written: {why}", hint=_WRITABLE)
     return StoreFailing(f"{path}: {error}") if isinstance(error, apsw.IOError) else Damaged(f"{path}: {error}")
 
 

@@ -71,7 +71,7 @@ class SqliteStore:
         except StoreFailing:
             self._drop(here)  # the next try finds the room anew
             raise
-        except apsw.Error as error:
+        except (apsw.Error, OSError) as error:
             raise translate(error, self.path) from error
         finally:
             here.lock.leave()
