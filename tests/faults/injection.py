@@ -83,13 +83,14 @@ def _calls(trace: Path) -> tuple[Call, ...]:
 
 
 def believed(calls: tuple[Call, ...]) -> list[str]:
-    """Second syncs, after a failed one of the same descriptor, on whose strength something was told. The system may
-    have dropped what it could not write, so a second sync means nothing. Where the file is written anew, emptied or
-    closed before anything is told, nobody relies on it.
+    """Second syncs, after a failed one of the same descriptor, on whose strength something was told.
+
+    The system may have dropped what it could not write, so a second sync means nothing. Where the file is written
+    anew, emptied or closed before anything is told, nobody relies on it.
     """
     failed: set[str] = set()
     again: dict[str, str] = {}
-    wrong = []
+    wrong: list[str] = []
     for call in calls:
         if call.name in {"close", "pwrite64", "ftruncate"}:
             failed.discard(call.descriptor)

@@ -133,7 +133,8 @@ def _log_end(visit: Visit) -> Iterator[Finding]:
     """Does the log go on behind the place where it can be read no further?"""
     with visit.here.lock:  # else a commit in between would seem to lie behind
         frames, _ = visit.database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
-        behind = commits_behind(Path(f"{visit.path}-wal").read_bytes(), max(frames, 0))
+        size = visit.database.pragma("page_size")
+        behind = commits_behind(Path(f"{visit.path}-wal").read_bytes(), size, max(frames, 0))
     if behind:
         visit.sound = False  # whatever is written now is written over them
         told = f"the log can be read up to page {frames}, and {behind} commits lie behind that"
