@@ -15,8 +15,8 @@ demo: $(READY)  ## the same, and a worker killed in the middle, and a letter nob
 test: $(READY) shells fault-tools  ## lint, types, house rules, tests with coverage; prints where the time went
 	@$(BIN)/python tools/check.py
 
-test-long: $(READY)  ## the same tests with many more examples, processes and kills
-	@POSTROOM_TEST_LONG=1 $(BIN)/python -m pytest -q -n 2
+test-long: $(READY)  ## the same tests with many more examples, processes and kills; the faults have their own
+	@POSTROOM_TEST_LONG=1 $(BIN)/python -m pytest -q -n 2 --ignore=tests/faults
 
 faults: $(READY) fault-tools  ## the long form of the fault suite: kills, failing disks, damage, clocks, load
 	@POSTROOM_TEST_LONG=1 POSTROOM_FAULTS_MUST_RUN=1 $(BIN)/python -m pytest -q -n 2 --durations=8 tests/faults

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.conftest import OF_THE_SUITE
+
 ROOT = Path(__file__).parent.parent
 SKIPPED = "import pytest\n\n\ndef test_skipped() -> None:\n    pytest.skip('no strace')\n"
 PASSED = "def test_passed() -> None:\n    pass\n"
 
 
 def run_suite(folder: Path, tests: str, processes: int, *, must_run: str) -> int:
-    """A fault suite of these tests; how it ended."""
+    """A fault suite of these tests, and the one of itself that always passes; how it ended."""
+    (folder / OF_THE_SUITE).write_text(PASSED)
     (folder / "conftest.py").write_text("from tests.faults.conftest import pytest_sessionfinish\n")
     (folder / "test_it.py").write_text(tests)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(processes), str(folder)]

@@ -62,7 +62,7 @@ def run(folder: Path, kind: Kind, fault: str = "", call: str = "", nth: int = 0,
     trace = folder / "trace"
     inject = ["-e", f"inject={CALLS[call]}:{fault}:when={nth}"] if fault else []
     quick = [] if fault == KILL else ["--seccomp-bpf"]  # strace 6.1 injects no signals with it
-    traced = ",".join(["write", "close", *CALLS.values()])
+    traced = ",".join(["write", "close", "ftruncate", *CALLS.values()])
     watch = ["strace", "-f", *quick, "-qq", "-y", "-s", "300", "-o", str(trace), "-e", f"trace={traced}"]
     bug, pace = how.get("bug", SOUND), how.get("pace", STEADY)
     errand = [sys.executable, "-m", "tests.faults.errand", str(folder), kind.name, bug, pace]
@@ -82,20 +82,27 @@ def _calls(trace: Path) -> tuple[Call, ...]:
     return tuple(found)
 
 
-def synced_again(calls: tuple[Call, ...]) -> list[str]:
-    """Descriptors that were synced again after a sync had failed, with nothing written to them in between: the
-    system may have dropped what could not be written, and then the second sync means nothing.
+def believed(calls: tuple[Call, ...]) -> list[str]:
+    """Second syncs, after a failed one of the same descriptor, on whose strength something was told.
+
+    The system may have dropped what it could not write, so a second sync means nothing. Where the file is written
+    anew, emptied or closed before anything is told, nobody relies on it.
     """
     failed: set[str] = set()
-    again = []
+    again: dict[str, str] = {}
+    wrong: list[str] = []
     for call in calls:
-        if call.name in {"close", "pwrite64"}:
+        if call.name in {"close", "pwrite64", "ftruncate"}:
             failed.discard(call.descriptor)
+            again.pop(call.descriptor, None)
         elif call.name in SYNCS and call.descriptor in failed:
-            again.append(f"synced again: {call.text}")
+            again[call.descriptor] = f"believed: {call.text}"
         elif call.name in SYNCS and call.failed:
             failed.add(call.descriptor)
-    return again
+        elif call.name == "write" and call.path.endswith(f"/{NAME}"):
+            wrong += again.values()
+            again.clear()
+    return wrong
 
 
 def places(calls: tuple[Call, ...], call: str, after: str, before: str) -> list[int]:

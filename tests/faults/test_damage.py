@@ -150,7 +150,7 @@ def read_all(store: Store, sample: Sample) -> tuple[set[str], list[str]]:
     for each in found:
         if each.message != sample.letters.get(each.message.id):
             wrong.append(f"wrong letter: {each.message.id}")
-        elif each.delivery.mailbox not in sample.mailboxes[each.message.id]:
+        elif each.delivery.mailbox.lower() not in sample.mailboxes[each.message.id]:  # however it is spelt
             wrong.append(f"in the mailbox of another: {each.message.id}")
     letters = [each.message for each in store.letters(LetterQuery())]
     wrong += [f"wrong letter: {message.id}" for message in letters if message != sample.letters.get(message.id)]

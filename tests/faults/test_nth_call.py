@@ -17,7 +17,7 @@ from postroom.store.base import Store
 from tests.conftest import LONG
 from tests.faults import audit, injection
 from tests.faults.errand import BRISK, STEADY, WHO
-from tests.faults.injection import CALLS, EIO, ENOSPC, KILL, SYNCS, Run, needs_strace, synced_again
+from tests.faults.injection import CALLS, EIO, ENOSPC, KILL, SYNCS, Run, believed, needs_strace
 from tests.faults.kinds import Kind, named
 from tests.faults.ledger import lines, said
 from tests.faults.storm_worker import CROWD, DESK, MEMBERS, room_over, text_of
@@ -36,7 +36,7 @@ def complaints(folder: Path, kind: Kind, ended: Run) -> list[str]:
             *illness(store),
             *use_again(folder, store),
             *held_against_ledger(folder, store),
-            *synced_again(ended.calls),
+            *believed(ended.calls),
         ]
     finally:
         store.close()
@@ -156,7 +156,7 @@ def test_the_audit_finds_a_store_without_transactions(kind: Kind, tmp_path: Path
     pytest.fail(f"{writes}: {found}")
 
 
-@pytest.mark.parametrize(("bug", "complaint"), [("swallowing", "untold: "), ("retrying", "synced again: ")])
+@pytest.mark.parametrize(("bug", "complaint"), [("swallowing", "untold: "), ("retrying", "believed: ")])
 def test_the_audit_finds_a_store_that_does_not_mind_a_failed_sync(
     kind: Kind, tmp_path: Path, whole: Whole, bug: str, complaint: str
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.faults.kinds import SOUND, Kind
 
 ROOT = Path(__file__).parent.parent.parent
-MOUNT = {"disk": "size=16m", "inodes": "size=16m,nr_inodes=24", "read-only": "size=16m"}
+MOUNT = {"disk": "size=16m", "inodes": "size=64m,nr_inodes=24", "read-only": "size=64m"}
 
 
 def complaints(folder: Path, kind: Kind, wall: str, bug: str = SOUND) -> list[str]:

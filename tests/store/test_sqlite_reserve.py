@@ -16,7 +16,7 @@ from postroom.model.delivery import State
 from postroom.model.message import BOUNCE
 from postroom.model.query import Query
 from postroom.store.base import Posted, Write
-from postroom.store.sqlite import connection, reserve
+from postroom.store.sqlite import connection, reserve, wal
 from postroom.store.sqlite.store import SqliteStore
 from postroom.store.sqlite.writing import Writing
 from tests.letters import ack, bury, claim, held, ids, letter, move, post, send
@@ -190,3 +190,23 @@ def test_a_room_on_a_full_disk_opens_after_a_boot(tmp_path: Path, monkeypatch: p
         assert set_aside(store) > 0  # there was space after all
         assert held(store, "m1").lease is not None
     assert failures == []
+
+
+def test_without_a_handle_for_the_log_a_send_fails_for_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is opened at the first commit of a process, and by then there may be none left."""
+
+    def fail(_log: wal.Log) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with opened(tmp_path / "room.db") as store:
+        send(store, "m1")
+    with opened(tmp_path / "room.db") as store:
+        with monkeypatch.context() as poor:
+            poor.setattr(wal.Log, "_open", fail)
+            with pytest.raises(StoreFailing, match="Too many open files") as failed:
+                store.commit([post(letter("m2"))])
+            assert failed.value.temporary
+        (again,) = store.commit([post(letter("m2"))])
+        assert again.repeated

@@ -9,6 +9,7 @@
     parcels     what lies in the tray
     laid        how one waits whose parcel lies there
     wal         the write-ahead log: pre-sized, synced by each writer, checkpointed under the lock
+    reserve     space set aside, so that mail can be done with on a full disk
     connection  one thread's way in: connection, lock and log together
     schema      versions and migrations
     rows        rows ⇄ model

@@ -112,15 +112,13 @@ def translated(path: ground.Place) -> Iterator[None]:
     """The errors of SQLite and of the system in the house's words."""
     try:
         yield
-    except apsw.Error as error:
+    except (apsw.Error, OSError) as error:
         raise translate(error, path) from error
     except UnicodeDecodeError as error:
         raise Damaged(f"{path} is damaged: {error}", hint=SALVAGE) from None
-    except OSError as error:
-        raise StoreFailing(f"{path} cannot be written: {error.strerror}", hint=_WRITABLE) from error
 
 
-def translate(error: apsw.Error, path: ground.Place) -> PostroomError:  # noqa: PLR0911 - a table, read from the top
+def translate(error: apsw.Error | OSError, path: ground.Place) -> PostroomError:  # noqa: PLR0911 - read from the top
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return StoreBusy(f"another program holds {path}", hint="try again")
     if isinstance(error, apsw.FullError):
@@ -129,8 +127,9 @@ def translate(error: apsw.Error, path: ground.Place) -> PostroomError:  # noqa: 
         return BadStore(f"{path} is not a room", field="store", hint="choose another file")
     if isinstance(error, apsw.CorruptError):
         return Damaged(f"{path} is damaged: {error}", hint=SALVAGE)
-    if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
-        return StoreFailing(f"{path} cannot be written: {error}", hint=_WRITABLE)
+    if isinstance(error, (OSError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
+        why = error.strerror if isinstance(error, OSError) else error
+        return StoreFailing(f"{path} cannot be written: {why}", hint=_WRITABLE)
     if isinstance(error, apsw.IOError):
         return StoreFailing(f"{path}: {error}", hint="is the disk failing? If it goes on, postroom doctor tells")
     return Damaged(f"{path}: {error}", hint=SALVAGE)

@@ -138,7 +138,8 @@ def _log_end(visit: Visit) -> Iterator[Finding]:
     """Does the log go on behind the place where it can be read no further?"""
     with visit.here.lock:  # else a commit in between would seem to lie behind
         frames, _ = visit.database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
-        behind = commits_behind(Path(f"{visit.path}-wal").read_bytes(), max(frames, 0))
+        size = visit.database.pragma("page_size")
+        behind = commits_behind(Path(f"{visit.path}-wal").read_bytes(), size, max(frames, 0))
     if behind:
         visit.sound = False  # whatever is written now is written over them
         told = f"the log can be read up to page {frames}, and {behind} commits lie behind that"
@@ -228,6 +229,16 @@ def _orphans(visit: Visit) -> Iterator[Finding]:
         yield error("deliveries", f"deliveries without a letter: numbers {lost}", "repair=True removes them")
 
 
+def _names(visit: Visit) -> Iterator[Finding]:
+    """Each name is kept twice, as it is spelt and as it is looked for."""
+    wrong = "SELECT count(*) FROM mailboxes WHERE folded IS NOT lower(name)"
+    broken = visit.database.execute(wrong).get
+    if broken:
+        yield error("names", f"the names of {broken} mailboxes are damaged, and their mail is not shown", COPY)
+    else:
+        yield ok("names", "every mailbox has its name")
+
+
 def _quarantine(visit: Visit) -> Iterator[Finding]:
     ids = [str(id) for (id,) in visit.database.execute(f"SELECT id FROM quarantine ORDER BY number LIMIT {MOST}")]
     if ids:
@@ -286,6 +297,7 @@ CHECKS: dict[str, Check] = {
     "integrity": _integrity,
     "letters": _letters,
     "deliveries": _orphans,
+    "names": _names,
     "quarantine": _quarantine,
     "log": _log,
 }

@@ -42,9 +42,8 @@ def old_pages(room: bytes, log: bytes) -> Iterator[bytes]:
         yield image
 
 
-def commits_behind(log: bytes, end: int) -> int:
+def commits_behind(log: bytes, size: int, end: int) -> int:
     """How many commits of the log's present round lie behind its first `end` pages."""
-    size = page_size(b"", log)
     salts, step = _salts(log, size), FRAME_HEAD + size
     starts = range(LOG_HEAD + end * step, len(log) - step + 1, step)
     return sum(log[at + 8 : at + 16] == salts and any(log[at + 4 : at + 8]) for at in starts) if any(salts) else 0

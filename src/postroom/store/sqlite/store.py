@@ -73,7 +73,7 @@ class SqliteStore:
         except StoreFailing:
             self._drop(here)  # the next try finds the room anew
             raise
-        except apsw.Error as error:
+        except (apsw.Error, OSError) as error:
             raise translate(error, self.path) from error
         except UnicodeDecodeError as error:
             raise self._damaged(error) from None
