@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run demo test test-long lint format bench docs imports shells lock clean
+.PHONY: run demo test test-long lint format bench bench-peers docs imports shells lock clean
 
 run: $(READY)  ## set everything up and watch agents exchange letters
 	@$(BIN)/python -m postroom.demo
@@ -31,6 +31,9 @@ format: $(READY)
 
 bench: $(READY)  ## speed, as ratios against what this disk can do
 	@$(BIN)/python -m bench
+
+bench-peers: $(READY)  ## the same work by what you would pick instead; writes docs/peers.md
+	@$(BIN)/python -m bench.peers
 
 docs: $(READY)  ## draw what docs/ takes from the code
 	@$(BIN)/python tools/draw.py
