@@ -29,8 +29,8 @@ format: $(READY)
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## speed, as ratios against what this disk can do
-	@$(BIN)/python -m bench
+bench: $(READY)  ## speed, as ratios against what this disk can do; writes docs/performance.md and its plots
+	@$(BIN)/python -m bench --write
 
 bench-peers: $(READY)  ## the same work by what you would pick instead; writes docs/peers.md
 	@$(BIN)/python -m bench.peers

@@ -13,6 +13,8 @@ from .names import find
 from .peer import Send, Take
 
 CLIENTS = 8
+ALL = 10**9
+FEWEST = 3  # messages of a client, however slow it goes
 
 
 class Phase(Struct, frozen=True, kw_only=True):
@@ -21,7 +23,7 @@ class Phase(Struct, frozen=True, kw_only=True):
     act: str  # send or take
     clients: int
     seconds: float
-    most: int = 1_000_000  # messages of each client
+    most: int = ALL  # messages of each client
     counts: bool = True  # else it only prepares or cleans up
 
 
@@ -57,7 +59,7 @@ def work(
 def _send(send: Send, next_id: Callable[[], str], phase: Phase) -> Turn:
     turn = Turn([], [], now())
     before, end = turn.began, turn.began + phase.seconds
-    while before < end and len(turn.ids) < phase.most:
+    while (before < end or len(turn.ids) < FEWEST) and len(turn.ids) < phase.most:
         id = next_id()
         send(_body(id))
         before = _note(turn, id, before)
@@ -68,7 +70,7 @@ def _take(take: Take, phase: Phase) -> Turn:
     """Nobody sends meanwhile: when nothing is there, nothing will come."""
     turn = Turn([], [], now())
     before, end = turn.began, turn.began + phase.seconds
-    while before < end:
+    while before < end or len(turn.ids) < FEWEST:
         body = take()
         if body is None:
             turn.emptied = True

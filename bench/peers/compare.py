@@ -11,11 +11,11 @@ from statistics import median, quantiles
 from msgspec import Struct
 
 from ..workers import Worker, start_together
-from .client import CLIENTS, Phase, Turn, work
+from .client import ALL, CLIENTS, Phase, Turn, work
 from .names import OURS, find
 from .peer import Missing, Peer
 
-WAITING = 3000  # messages that may lie in a peer, about; some take longer the more there are
+WAITING = 4000  # messages that may lie in a peer, for each second of a slot; some are slower the more there are
 DRAIN = 60.0  # seconds for what is left over at the end
 COLUMNS = ("send, 1 client", "send, 8 clients", "receive + ack, 1 client", "receive + ack, 8 clients")
 
@@ -26,6 +26,7 @@ class Row(Struct, kw_only=True):
     name: str
     survives: str
     how: str
+    syncs: str
     version: str = ""
     missing: str = ""  # why it is not in the comparison
     rates: dict[str, list[float]]  # column -> messages per second, a number per round
@@ -49,7 +50,8 @@ def compare(names: Sequence[str], folder: Path, rounds: int, seconds: float) -> 
                     waiting = told[name][0].total() - told[name][1].total()
                     phases = _phases(seconds, waiting, first=number == 0, last=number == rounds - 1)
                     _turn(rows[name], addresses[name], number, phases, told[name])
-            print(f"round {number + 1} of {rounds}", flush=True)
+                print(f"\rround {number + 1} of {rounds}: {name:40}", end="", flush=True)
+        print()
     for name, (sent, taken) in told.items():
         _count(rows[name], sent, taken)
         _relate(rows[name], rows.get(OURS))
@@ -61,6 +63,7 @@ def _row(peer: Peer) -> Row:
         name=peer.name,
         survives=peer.survives,
         how=peer.how,
+        syncs=peer.syncs,
         rates={column: [] for column in COLUMNS},
         late={column: [] for column in COLUMNS},
         ratios={},
@@ -89,7 +92,7 @@ def _rotated(names: Sequence[str], by: int) -> list[str]:
 
 def _phases(seconds: float, waiting: int, *, first: bool, last: bool) -> list[Phase]:
     """The last receivers have twice the time, so that little is left; one client takes what is, at the end."""
-    room = max(WAITING - waiting, 400)
+    room = max(int(WAITING * seconds) - waiting, 400)
     fill = Phase(act="send", clients=CLIENTS, seconds=DRAIN, most=100, counts=False)
     sending = [_slot("send", 1, seconds, room // 4), _slot("send", CLIENTS, seconds, room // CLIENTS * 3 // 4)]
     taking = [_slot("take", 1, seconds), _slot("take", CLIENTS, 2 * seconds)]
@@ -97,7 +100,7 @@ def _phases(seconds: float, waiting: int, *, first: bool, last: bool) -> list[Ph
     return [fill] * first + sending + taking + [drain] * last
 
 
-def _slot(act: str, clients: int, seconds: float, most: int = WAITING) -> Phase:
+def _slot(act: str, clients: int, seconds: float, most: int = ALL) -> Phase:
     return Phase(act=act, clients=clients, seconds=seconds, most=most)
 
 

@@ -16,6 +16,7 @@ class LiteQueue(Embedded):
         self.name = name
         self.survives = POWER if synchronous == "FULL" else KILL
         self.how = f"WAL, synchronous={synchronous}; claim and ack are a commit each"
+        self.syncs = "1 / 2" if synchronous == "FULL" else "0 / 0"
         self._synchronous = synchronous
 
     def version(self) -> str:

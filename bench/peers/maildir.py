@@ -20,6 +20,7 @@ class Maildir(Embedded):
     name = "Maildir (standard library)"
     survives = POWER
     how = "fsync of each file and of the folder; claimed by rename, acknowledged by unlink and fsync of the folder"
+    syncs = "2 / 1"
 
     def version(self) -> str:
         return f"Python {platform.python_version()}"

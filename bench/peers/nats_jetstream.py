@@ -25,6 +25,7 @@ class NatsJetStream:
     name = "NATS JetStream"
     survives = POWER
     how = "file store, sync_interval always; each ack is confirmed by the server (ack_sync)"
+    syncs = "1 / 1"
 
     def version(self) -> str:
         told = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=True)

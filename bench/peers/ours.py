@@ -18,6 +18,7 @@ class Postroom(Embedded):
         self.name = name
         self.survives = POWER if durability == "power" else KILL
         self.how = f"durability={durability}; send and ack are synced, a claim need not be: it may lapse"
+        self.syncs = "1 / 1" if durability == "power" else "0 / 0"
         self._durability = durability
 
     def version(self) -> str:

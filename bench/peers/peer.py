@@ -18,7 +18,8 @@ class Peer(Protocol):
 
     name: str
     survives: str  # what an acknowledged message outlives
-    how: str  # the settings that matter, and what is known of their syncs
+    how: str  # the settings that matter
+    syncs: str  # for a send / for a receive + ack, counted with strace
 
     def version(self) -> str: ...
 
@@ -41,7 +42,12 @@ class Embedded:
     """A library: there is nothing to start, and its clients find it by its folder."""
 
     def start(self, folder: Path) -> str:
+        """Whoever opens it first makes its files; not all of them like eight who do that at once."""
+        self.sender(str(folder))
         return str(folder)
+
+    def sender(self, address: str) -> Send:
+        raise NotImplementedError
 
     def stop(self) -> None:
         pass

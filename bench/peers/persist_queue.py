@@ -17,6 +17,7 @@ class PersistQueue(Embedded):
     name = "persist-queue SQLiteAckQueue"
     survives = POWER
     how = "as it comes: WAL, synchronous=FULL; claim and ack are a synced commit each"
+    syncs = "1 / 2"
 
     def version(self) -> str:
         return f"{metadata.version('persist-queue')}, SQLite {sqlite3.sqlite_version}"

@@ -29,6 +29,7 @@ class Postgres:
 
     def __init__(self, name: str, *, leases: bool) -> None:
         self.name = name
+        self.syncs = "1 / 2" if leases else "1 / 1"
         self._leases = leases
         claims = "claim and ack are a commit each" if leases else "one commit: the open transaction is the claim"
         self.how = f"fsync, synchronous_commit and full_page_writes on; {claims}"

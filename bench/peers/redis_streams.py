@@ -19,6 +19,7 @@ class RedisStreams:
     name = "Redis Streams"
     survives = POWER
     how = "appendonly, appendfsync always: XADD, XREADGROUP and XACK are each synced before the answer"
+    syncs = "1 / 2"
 
     def version(self) -> str:
         told = subprocess.run(

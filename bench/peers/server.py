@@ -64,8 +64,9 @@ def unprivileged(command: list[str]) -> list[str]:
     """PostgreSQL refuses to be run by root. Its new user may still pass the folders above the working tree."""
     if os.geteuid() != 0:
         return command
-    drop = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups --inh-caps=+dac_override"
-    return [*drop.split(), "--ambient-caps=+dac_override", *command]
+    drop = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups"
+    passing = "--inh-caps=+dac_override --ambient-caps=+dac_override --securebits=+no_setuid_fixup"
+    return [*drop.split(), *passing.split(), *command]
 
 
 def give(folder: Path) -> Path:
