@@ -120,7 +120,7 @@ def page(report: Report, figures: Sequence[str]) -> str:
         date=report.date,
         machine=describe(report.machine),
         rows="\n".join(rows),
-        figures="\n\n".join(f"![{FIGURES[name].title}](plots/{name}.svg)" for name in figures),
+        figures="".join(f"\n![{FIGURES[name].title}](plots/{name}.svg)\n" for name in figures),
     )
 
 
@@ -136,9 +136,7 @@ Measured {date}: {machine}.
 | measure | measured | goal | | absolute |
 |---|---|---|---|---|
 {rows}
-
 {figures}
-
 What Redis, PostgreSQL, NATS and others do with the same work stands in [peers.md](peers.md).
 
 ## Repeat it

@@ -16,9 +16,11 @@ READER = "reader"
 class Postroom(Embedded):
     def __init__(self, name: str, durability: str) -> None:
         self.name = name
-        self.survives = POWER if durability == "power" else KILL
-        self.how = f"durability={durability}; send and ack are synced, a claim need not be: it may lapse"
-        self.syncs = "1 / 1" if durability == "power" else "0 / 0"
+        synced = durability == "power"
+        self.survives = POWER if synced else KILL
+        kept = "synced; a claim is not: it may lapse" if synced else "handed to the operating system"
+        self.how = f"durability={durability}: send and ack are {kept}"
+        self.syncs = "1 / 1" if synced else "0 / 0"
         self._durability = durability
 
     def version(self) -> str:
