@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import secrets
@@ -29,6 +30,7 @@ class Server:
                 unprivileged(command), cwd=folder, env=libraries(), stdout=log, stderr=log, start_new_session=True
             )
         self._log = folder / "log"
+        atexit.register(self.stop)  # also when what comes next fails
 
     def wait_for(self, port: int) -> None:
         """Until it lets clients in."""
@@ -42,6 +44,8 @@ class Server:
         raise Missing(f"it does not start: {told[-1] if told else 'and says nothing'}")
 
     def stop(self) -> None:
+        if self._process.poll() is not None:
+            return
         self._process.send_signal(self._end)
         try:
             self._process.wait(_PATIENCE)
