@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run demo test test-long faults lint format bench docs imports shells fault-tools lock clean
+.PHONY: run demo test test-long faults lint format bench bench-peers docs imports shells fault-tools lock clean
 
 run: $(READY)  ## set everything up and watch agents exchange letters
 	@$(BIN)/python -m postroom.demo
@@ -32,8 +32,11 @@ format: $(READY)
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## speed, as ratios against what this disk can do
-	@$(BIN)/python -m bench
+bench: $(READY)  ## speed, as ratios against what this disk can do; writes docs/performance.md and its plots
+	@$(BIN)/python -m bench --write
+
+bench-peers: $(READY)  ## the same work by what you would pick instead; writes docs/peers.md
+	@$(BIN)/python -m bench.peers
 
 docs: $(READY)  ## draw what docs/ takes from the code
 	@$(BIN)/python tools/draw.py

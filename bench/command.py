@@ -32,13 +32,18 @@ def measure(effort: Effort, folder: Path) -> Iterator[Line]:
     run([str(PROGRAM), *CHECK])
     programs = {
         "nothing": [sys.executable, "-c", "pass"],
+        "version": [str(PROGRAM), "--version"],
         "check": [str(PROGRAM), *CHECK],
         "send": [str(PROGRAM), *SEND],
     }
     acts = {name: (lambda command=command: run(command), 3) for name, command in programs.items()}
     samples = take_turns(acts, max(effort.rounds, 7))
-    for name, goal in (("check", 2.5), ("send", 5.5)):
-        what = "postroom check, nothing unread" if name == "check" else "postroom send"
+    wanted = {
+        "version": ("postroom --version", None),
+        "check": ("postroom check, nothing unread", 2.5),
+        "send": ("postroom send", 5.5),
+    }
+    for name, (what, goal) in wanted.items():
         yield Line(
             name=f"{what} / python -c pass",
             value=ratio(samples, name, "nothing"),

@@ -15,11 +15,12 @@ import apsw
 from msgspec import Struct
 
 from .designs import DESIGNS, READER
-from .measure import Effort, Line, micros, per_second
+from .measure import Curve, Effort, Line, micros, per_second
 from .raw import RawFile
 from .workers import Worker, now, start_together
 
 SENDERS = 8
+SHARES = (50.0, 90.0, 99.0, 99.9, 100.0)  # per cent
 WARM = 700  # letters in the room before the clock starts: by then the log has its full size
 
 
@@ -39,6 +40,7 @@ class Run(Struct):
     worst: float  # seconds
     usual: float
     late: float  # 99 of 100 sends are faster
+    shares: dict[float, float]  # per cent of the sends -> seconds they took at most
     fairness: float  # letters of the slowest process / of the fastest
     lost: int
     doubled: int
@@ -71,13 +73,13 @@ def take_for(start: Callable[[], None], path: Path, design: str, seconds: float)
     return taken
 
 
-def run(path: Path, design: str, seconds: float, *, receiver: bool) -> Run:
+def run(path: Path, design: str, seconds: float, *, receiver: bool, senders: int = SENDERS) -> Run:
     first = DESIGNS[design](path, "writer")
     warm = [first.send() for _ in range(WARM)]
-    senders = [Worker(send_for, path, design, f"writer-{i}", seconds) for i in range(SENDERS)]
+    sending = [Worker(send_for, path, design, f"writer-{i}", seconds) for i in range(senders)]
     receivers = [Worker(take_for, path, design, seconds)] if receiver else []
-    start_together(senders + receivers)
-    sent: list[Sent] = [sender.finish() for sender in senders]
+    start_together(sending + receivers)
+    sent: list[Sent] = [sender.finish() for sender in sending]
     taken: list[str] = [id for worker in receivers for id in worker.finish()]
     told = warm + [id for one in sent for id in one.ids]
     times = [seconds for one in sent for seconds in one.seconds]
@@ -90,10 +92,16 @@ def run(path: Path, design: str, seconds: float, *, receiver: bool) -> Run:
         worst=max(times),
         usual=median(times),
         late=quantiles(times, n=100)[98],
+        shares=shares(times),
         fairness=min(counts) / max(counts),
         lost=lost,
         doubled=doubled,
     )
+
+
+def shares(times: Sequence[float]) -> dict[float, float]:
+    ordered = sorted(times)
+    return {share: ordered[min(int(len(ordered) * share / 100), len(ordered) - 1)] for share in SHARES}
 
 
 def count_losses(path: Path, told: Sequence[str], taken: Sequence[str]) -> tuple[int, int]:
@@ -108,7 +116,7 @@ def count_losses(path: Path, told: Sequence[str], taken: Sequence[str]) -> tuple
     return lost, twice + len(set(stored) - set(told))
 
 
-def measure(effort: Effort, folder: Path) -> Iterator[Line]:
+def measure(effort: Effort, folder: Path) -> Iterator[Line | Curve]:
     runs: dict[tuple[str, bool], list[Run]] = {}
     raw_rates = []
     fresh = itertools.count()
@@ -121,6 +129,14 @@ def measure(effort: Effort, folder: Path) -> Iterator[Line]:
                 runs.setdefault((design, receiver), []).append(one)
     yield from _rates(runs, raw_rates)
     yield from _fairness(runs)
+    for name, design in (("Postroom", "ours"), ("naive design", "naive")):
+        middle = {share: median(one.shares[share] for one in runs[design, False]) for share in SHARES}
+        yield Curve(figure="latency", name=f"{name}, 8 processes", points=in_steps(middle))
+
+
+def in_steps(seconds: dict[float, float]) -> list[tuple[float, float]]:
+    """Milliseconds, at places of equal distance."""
+    return [(float(step), seconds[share] * 1e3) for step, share in enumerate(SHARES)]
 
 
 def _rates(runs: dict[tuple[str, bool], list[Run]], raw_rates: list[float]) -> Iterator[Line]:

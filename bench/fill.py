@@ -3,6 +3,8 @@
 The rows are built with the store's own row functions and inserted by plain SQL, without syncs: a million takes
 about a minute. All letters hold 1 KiB of text. Two hundred, spread over the whole past, are unread in one
 mailbox; all others were claimed and acknowledged in a hundred mailboxes, and the newest changes are there too.
+Twenty, spread as widely, are one thread between two agents; three of those hold a word that no other letter has.
+The index of words is made too.
 """
 
 from __future__ import annotations
@@ -29,8 +31,12 @@ from postroom.store.sqlite.writing import INSERT_DELIVERY, INSERT_LETTER, INSERT
 from .measure import LETTER
 
 UNREAD = 200
+THREAD = 20
 MAILBOXES = 100
 READER = "agent-0"
+TALKER = "agent-50"  # has the thread, and the rare word
+ROOT = f"{1:026X}"  # the thread's first letter
+RARE = "zyzzyva"
 KEPT_CHANGES = 100_000
 BATCH = 10_000
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -45,6 +51,7 @@ def filled_room(letters: int) -> Path:
         for old in cache.glob("*"):
             if old.name != _key():
                 shutil.rmtree(old)
+        print(f"making a room of {letters:,} letters, once, in {home}", flush=True)
         making = home.with_suffix(".part")
         shutil.rmtree(making, ignore_errors=True)
         fill(making / "room.db", letters)
@@ -69,12 +76,13 @@ def fill(path: Path, letters: int) -> None:
         database.executemany(INSERT_MOVED, _changes(letters))
     database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     database.close()
+    with postroom.open(str(path), durability="process") as room:
+        room._office.store.keep_index()
 
 
 def _rows(place: int, letters: int) -> tuple[Row, Row]:
     """A letter and its delivery. Two changes follow each letter, so numbers go up by three."""
-    unread = place % (letters // UNREAD) == 0
-    mailbox = 0 if unread else place % MAILBOXES
+    mailbox = _mailbox(place, letters)
     sender = (place * 7 + 1) % MAILBOXES
     at = BEGAN + timedelta(seconds=place)
     message = Message(
@@ -82,12 +90,13 @@ def _rows(place: int, letters: int) -> tuple[Row, Row]:
         sender=f"agent-{sender}",
         recipients=(Recipient(f"agent-{mailbox}"),),
         created_at=at,
-        parts=(text(LETTER),),
+        parts=(text(_text(place, letters)),),
         priority=Priority(place % 4 + 1),
         trace=(f"agent-{sender}",),
+        thread_id=ROOT if _in_thread(place, letters) and place > 1 else None,
     )
     delivery = moves.open_delivery(message, f"agent-{mailbox}", "to", at)
-    if not unread:
+    if not _is_unread(place, letters):
         delivery = moves.ack(moves.claim(delivery, HELD), at, archive=True)
     number = 3 * place + 1
     return letter_row(message, number, sender + 1, encode(message)), delivery_row(delivery, number, mailbox + 1)
@@ -95,9 +104,32 @@ def _rows(place: int, letters: int) -> tuple[Row, Row]:
 
 def _changes(letters: int) -> Iterator[Row]:
     for place in range(max(0, letters - KEPT_CHANGES // 2), letters):
+        if _is_unread(place, letters):
+            continue
         for later, state in ((1, 2), (2, 3)):
             number = 3 * place + 1
-            yield number + later, number, place % MAILBOXES + 1, state
+            yield number + later, number, _mailbox(place, letters) + 1, state
+
+
+def _is_unread(place: int, letters: int) -> bool:
+    return place % (letters // UNREAD) == 0
+
+
+def _in_thread(place: int, letters: int) -> bool:
+    return place % (letters // THREAD) == 1
+
+
+def _mailbox(place: int, letters: int) -> int:
+    """Whose letter it is."""
+    if _is_unread(place, letters):
+        return 0
+    return MAILBOXES // 2 if _in_thread(place, letters) else place % MAILBOXES
+
+
+def _text(place: int, letters: int) -> str:
+    """The rare word stands in an early, a middle and a late letter of the thread."""
+    rare = _in_thread(place, letters) and place // (letters // THREAD) in {2, THREAD // 2, THREAD - 2}
+    return f"It takes a {RARE} to know one. {LETTER}"[: len(LETTER)] if rare else LETTER
 
 
 def _cache() -> Path:

@@ -1,67 +1,105 @@
-"""What a long past costs: check, claim and open in rooms of a thousand letters up to a million."""
+"""What a long past costs: the daily verbs in rooms of a thousand letters up to a million."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 import postroom
 from postroom.mailbox import Mailbox
+from postroom.room import Room
 
-from .fill import READER, UNREAD, filled_room
-from .measure import Effort, Line, Samples, micros, ratio, take_turns, typical
+from .fill import RARE, READER, ROOT, TALKER, THREAD, UNREAD, filled_room
+from .measure import Act, Curve, Effort, Line, Samples, micros, ratio, take_turns, typical
 
 SMALLEST = 1000
-CHECKS, CLAIMS = 50, 20  # of each room in each round
+SIZES = (SMALLEST, 10_000, 100_000, 1_000_000)
+TIMES = {"check": 50, "claim": 20, "search": 20, "thread": 20}  # of each in each room in each round
+OPENINGS = 2
+NAMES = {
+    "check": f"check of the top 20 of {UNREAD} unread",
+    "claim": "claim + release",
+    "search": "search for a rare word",
+    "thread": f"thread of {THREAD}",
+    "open": "open + first check",
+}
 
 
-def measure(effort: Effort, folder: Path) -> Iterator[Line]:
+def measure(effort: Effort, folder: Path) -> Iterator[Line | Curve]:
     del folder  # these rooms are kept
-    sizes = [size for size in (SMALLEST, 10_000, 100_000, 1_000_000) if size <= effort.largest]
-    paths = {size: filled_room(size) for size in sizes}
-    checks, claims = _samples(paths, effort.rounds)
-    opened = {
-        size: median(_open_and_check(path) for _ in range(2 * effort.rounds)) for size, path in paths.items()
-    }
-    largest = str(sizes[-1])
-    yield Line(
-        name=f"check of the top 20 of {UNREAD} unread, at {sizes[-1]:,} letters / at {SMALLEST:,}",
-        value=ratio(checks, largest, str(SMALLEST)),
-        goal=1.5,
-        note=_by_size({size: typical(checks, str(size)) for size in sizes}),
+    paths = {size: filled_room(size) for size in SIZES if size <= effort.largest}
+    samples = _samples(paths, effort.rounds)
+    for verb in ("check", "open", "claim", "search", "thread"):
+        yield _line(verb, samples[verb], list(paths))
+        points = [(float(size), typical(samples[verb], str(size)) * 1e3) for size in paths]
+        yield Curve(figure="growth", name=NAMES[verb], points=points)
+    yield _size(paths)
+
+
+def _line(verb: str, samples: Samples, sizes: list[int]) -> Line:
+    """Opening has a time as its goal; everything else is compared with the smallest room."""
+    note = ", ".join(f"{size:,}: {micros(typical(samples, str(size)))}" for size in sizes)
+    largest = sizes[-1]
+    if verb == "open":
+        slowest = typical(samples, str(largest)) * 1e3
+        return Line(
+            name=f"{NAMES[verb]} at {largest:,} letters, warm", value=slowest, unit="ms", goal=10.0, note=note
+        )
+    return Line(
+        name=f"{NAMES[verb]}, at {largest:,} letters / at {SMALLEST:,}",
+        value=ratio(samples, str(largest), str(SMALLEST)),
+        goal=1.5 if verb == "check" else None,
+        note=note,
     )
-    yield Line(
-        name=f"open + first check at {sizes[-1]:,} letters, warm",
-        value=opened[sizes[-1]] * 1e3,
-        unit="ms",
-        goal=10.0,
-        note=_by_size(opened),
-    )
-    yield Line(
-        name=f"claim + release, at {sizes[-1]:,} letters / at {SMALLEST:,}",
-        value=ratio(claims, largest, str(SMALLEST)),
-        note=_by_size({size: typical(claims, str(size)) for size in sizes}),
-    )
-    yield Line(
-        name=f"room file per letter of 1 KiB text, at {sizes[-1]:,} letters",
-        value=paths[sizes[-1]].stat().st_size / sizes[-1],
+
+
+def _size(paths: dict[int, Path]) -> Line:
+    each = {size: path.stat().st_size / size for size, path in paths.items()}
+    indexed = {size: Path(f"{path}.search").stat().st_size / size for size, path in paths.items()}
+    largest = max(paths)
+    return Line(
+        name=f"room file per letter of 1 KiB text, at {largest:,} letters",
+        value=each[largest],
         unit="bytes",
+        note=", ".join(f"{size:,}: {bytes:,.0f}" for size, bytes in each.items())
+        + f"; the index of words {indexed[largest]:,.0f} more",
     )
 
 
-def _samples(paths: dict[int, Path], rounds: int) -> tuple[Samples, Samples]:
-    rooms = {str(size): postroom.open(str(path)) for size, path in paths.items()}
-    readers = {size: room.mailbox(READER) for size, room in rooms.items()}
-    for reader in readers.values():
-        reader.check(limit=None, peek=True)
-    checks = take_turns({size: (partial(_check, r), CHECKS) for size, r in readers.items()}, rounds)
-    claims = take_turns({size: (partial(_claim, r), CLAIMS) for size, r in readers.items()}, rounds)
-    for room in rooms.values():
-        room.close()
-    return checks, claims
+def _samples(paths: dict[int, Path], rounds: int) -> dict[str, Samples]:
+    """Verb -> room -> seconds. The rooms take turns."""
+    with ExitStack() as opened:
+        rooms = {str(size): opened.enter_context(postroom.open(str(path))) for size, path in paths.items()}
+        acts = {size: _acts(room) for size, room in rooms.items()}
+        samples = {
+            verb: take_turns({size: (acts[size][verb], times) for size in rooms}, rounds)
+            for verb, times in TIMES.items()
+        }
+    return samples | {"open": _openings(paths, rounds)}
+
+
+def _openings(paths: dict[int, Path], rounds: int) -> Samples:
+    taken: Samples = {str(size): [] for size in paths}
+    for _ in range(rounds):
+        for size, path in paths.items():
+            taken[str(size)].append([_open_and_check(path) for _ in range(OPENINGS)])
+    return taken
+
+
+def _acts(room: Room) -> dict[str, Act]:
+    reader, talker = room.mailbox(READER), room.mailbox(TALKER)
+    reader.check(limit=None, peek=True)
+    if len(talker.thread(ROOT)) != THREAD or len(talker.search(RARE)) != 3:
+        raise RuntimeError("this room is not what it was made to be; remove it from the cache")
+    return {
+        "check": partial(_check, reader),
+        "claim": partial(_claim, reader),
+        "search": partial(talker.search, RARE),
+        "thread": partial(talker.thread, ROOT),
+    }
 
 
 def _check(reader: Mailbox) -> None:
@@ -76,13 +114,8 @@ def _claim(reader: Mailbox) -> None:
 
 
 def _open_and_check(path: Path) -> float:
+    """Seconds; closing is not among them."""
     before = time.perf_counter()
-    room = postroom.open(str(path))
-    _check(room.mailbox(READER))
-    taken = time.perf_counter() - before
-    room.close()
-    return taken
-
-
-def _by_size(seconds: dict[int, float]) -> str:
-    return ", ".join(f"{size:,}: {micros(taken)}" for size, taken in seconds.items())
+    with postroom.open(str(path)) as room:
+        _check(room.mailbox(READER))
+        return time.perf_counter() - before

@@ -50,6 +50,14 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return "meets" if met else "misses"
 
 
+class Curve(Struct, frozen=True, kw_only=True):
+    """One line of a figure."""
+
+    figure: str  # one of those in plot.py
+    name: str
+    points: list[tuple[float, float]]
+
+
 def timed(act: Act, times: int) -> list[float]:
     """Seconds of each call."""
     taken = []

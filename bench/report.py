@@ -13,11 +13,13 @@ import apsw
 import msgspec
 from msgspec import Struct
 
-from .measure import Line
+from .measure import Curve, Line
+from .plot import FIGURES, write_figures
 
 HERE = Path(__file__).parent
 LATEST = HERE / "results" / "latest.json"
 PAGE = HERE.parent / "docs" / "performance.md"
+PLOTS = PAGE.parent / "plots"
 
 
 class Machine(Struct, frozen=True, kw_only=True):
@@ -34,6 +36,7 @@ class Report(Struct, frozen=True, kw_only=True):
     date: str
     machine: Machine
     lines: list[Line]
+    curves: list[Curve] = []
 
 
 def machine() -> Machine:
@@ -46,8 +49,9 @@ def machine() -> Machine:
     )
 
 
-def report_of(where: Machine, lines: Sequence[Line]) -> Report:
-    return Report(date=datetime.now(UTC).date().isoformat(), machine=where, lines=list(lines))
+def report_of(where: Machine, lines: Sequence[Line], curves: Sequence[Curve]) -> Report:
+    today = datetime.now(UTC).date().isoformat()
+    return Report(date=today, machine=where, lines=list(lines), curves=list(curves))
 
 
 def save(report: Report) -> None:
@@ -102,10 +106,11 @@ def describe(here: Machine) -> str:
 
 
 def write_page(report: Report) -> None:
-    PAGE.write_text(page(report), encoding="utf-8")
+    figures = write_figures(report.curves, PLOTS)
+    PAGE.write_text(page(report, figures), encoding="utf-8")
 
 
-def page(report: Report) -> str:
+def page(report: Report, figures: Sequence[str]) -> str:
     """docs/performance.md, from the numbers."""
     rows = [
         f"| {line.name} | {measured(line)} | {goal(line)} | {line.verdict} | {line.note} |"
@@ -115,6 +120,7 @@ def page(report: Report) -> str:
         date=report.date,
         machine=describe(report.machine),
         rows="\n".join(rows),
+        figures="".join(f"\n![{FIGURES[name].title}](plots/{name}.svg)\n" for name in figures),
     )
 
 
@@ -130,10 +136,13 @@ Measured {date}: {machine}.
 | measure | measured | goal | | absolute |
 |---|---|---|---|---|
 {rows}
+{figures}
+What Redis, PostgreSQL, NATS and others do with the same work stands in [peers.md](peers.md).
 
 ## Repeat it
 
-    make bench                                # all of it; a few minutes
+    make bench                                # all of it; below ten minutes
+    make bench-peers                          # the same work by others
     .venv/bin/python -m bench --quick         # fewer rounds, up to 100,000 letters
     .venv/bin/python -m bench --only send     # one theme
     .venv/bin/python -m bench --write         # and write this page
@@ -142,8 +151,8 @@ Measured {date}: {machine}.
     .venv/bin/python tools/imports.py send someone --as me --body x   # one command, in more detail
 
 The rooms with a long past are made once, under `$XDG_CACHE_HOME/postroom-bench` (or `~/.cache/postroom-bench`;
-about 2 GB, with the index of their words), and kept for the next time. Everything else happens beside the bench,
-on the disk the working tree is on.
+about 2 GB, with the index of their words), and kept for the next time; the first run takes minutes longer, and
+says so. Everything else happens beside the bench, on the disk the working tree is on.
 
 ## How it is measured
 
@@ -153,8 +162,12 @@ on the disk the working tree is on.
   IMMEDIATE, a busy timeout of 60 s. It checks nothing, so it has less to do in Python.
 - Eight processes are spawned and started together. The letters they were told of are compared with those in the
   room, and with those the receiver acknowledged, id by id.
+- One, two, four and eight processes get a fresh room each time; what a plain file takes from one process, in the
+  same round, is their yardstick. The p99 is compared with the mean time of such a write.
 - A warm start: the log has reached its full size before the clock runs.
-- In rooms with a past, 200 letters, spread over all of it, are unread; the others were acknowledged.
+- In rooms with a past, 200 letters, spread over all of it, are unread; the others were acknowledged. Twenty, as
+  widely spread, are the thread that is read.
+- Memory is what the kernel calls resident, shared libraries included.
 - Three letters hold the rare word. What keeping the index costs is measured with letters of natural variety (of
   20,000 words, few come often), in two rooms that take turns; in one of them senders never look at the index.
 

@@ -12,11 +12,11 @@ from statistics import mean
 import postroom
 from postroom.room import Room
 
-from .fill import MAILBOXES, filled_room
+from .fill import RARE, TALKER, filled_room
 from .measure import Act, Effort, Line, Turns, micros, ratio, take_turns, typical
 
 SMALLEST = 1000
-RARE, COMMON = "zyzzyva", "quicksort"
+COMMON = "quicksort"
 SEARCHES = 20  # of each kind in each round
 WARM = 1500  # letters before the clock starts: by then senders fill the index
 NEVER = 2**62
@@ -31,11 +31,7 @@ def measure(effort: Effort, folder: Path) -> Iterator[Line]:
 
 def _searches(path: Path, size: int, rounds: int) -> Iterator[Line]:
     with postroom.open(str(path)) as room:
-        if not room.search(RARE):  # once; the rooms are kept
-            for sender in (f"agent-{number}" for number in range(1, 4)):
-                room.mailbox(sender).send(f"agent-{MAILBOXES // 2}", f"It takes a {RARE} to know one.")
-        room._office.store.keep_index()
-        reader = room.mailbox(f"agent-{MAILBOXES // 2}")
+        reader = room.mailbox(TALKER)
         acts: Turns = {
             "rare": (partial(reader.search, RARE), SEARCHES),
             "rare, by the operator": (partial(room.search, RARE), SEARCHES),

@@ -9,13 +9,14 @@ from statistics import mean
 
 import postroom
 
-from .measure import LETTER, Effort, Line, Turns, micros, per_second, rate, ratio, take_turns, typical
+from .contention import in_steps, shares
+from .measure import LETTER, Curve, Effort, Line, Turns, micros, per_second, rate, ratio, take_turns, typical
 from .raw import RawFile
 
 WARM = 700  # letters before the clock starts: by then the log has its full size
 
 
-def measure(effort: Effort, folder: Path) -> Iterator[Line]:
+def measure(effort: Effort, folder: Path) -> Iterator[Line | Curve]:
     power = postroom.open(str(folder / "power" / "room.db"), durability="power")
     process = postroom.open(str(folder / "process" / "room.db"), durability="process")
     with RawFile(folder / "raw") as raw, power, process:
@@ -49,3 +50,6 @@ def measure(effort: Effort, folder: Path) -> Iterator[Line]:
         unit="µs",
         note=f"{ratio(samples, 'power', 'process'):.2f} x faster by medians, without the pauses",
     )
+    for name, candidate in (("Postroom, 1 process", "power"), ("raw write + fdatasync", "raw")):
+        times = [seconds for taken in samples[candidate] for seconds in taken]
+        yield Curve(figure="latency", name=name, points=in_steps(shares(times)))

@@ -1,4 +1,4 @@
-"""What a program pays to begin: import and open, against an interpreter that does nothing; and its memory."""
+"""What a program pays to begin: import and open, against an interpreter that does nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from .measure import Effort, Line, micros, ratio, take_turns, typical
 
 OPEN = "import sys, postroom; room = postroom.open(sys.argv[1]); room.mailbox('reader').check(peek=True)"
-STATUS = "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmRSS')))"
 
 
 def measure(effort: Effort, folder: Path) -> Iterator[Line]:
@@ -22,18 +21,15 @@ def measure(effort: Effort, folder: Path) -> Iterator[Line]:
     samples = take_turns(acts, max(effort.rounds, 5))
     nothing, imported, opened = (typical(samples, name) for name in programs)
     yield Line(
+        name="start: import postroom / python -c pass",
+        value=ratio(samples, "import", "nothing"),
+        note=f"{micros(imported)} / {micros(nothing)}; what is used is loaded when it is used",
+    )
+    yield Line(
         name="start: import postroom, open, first check / python -c pass",
         value=ratio(samples, "open", "nothing"),
-        note=f"{micros(opened)} / {micros(nothing)}; import alone {micros(imported)}",
+        note=f"{micros(opened)} / {micros(nothing)}",
     )
-    if sys.platform == "linux":
-        bare, full = (int(python(f"{program}\n{STATUS}", path)) / 1024 for program in ("pass", OPEN))
-        yield Line(
-            name="memory of a process with an open room",
-            value=full,
-            unit="MiB",
-            note=f"python alone {bare:.1f} MiB",
-        )
 
 
 def python(program: str, path: str) -> str:
