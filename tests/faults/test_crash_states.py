@@ -11,6 +11,7 @@ from tests.conftest import LONG
 from tests.faults.checker import check
 from tests.faults.crash import after_each, crashes, lay_out, record, sample
 from tests.faults.kinds import Kind
+from tests.faults.quick import quick_folder
 
 LETTERS = 40 if LONG else 6
 MOST = 100_000 if LONG else 100
@@ -20,14 +21,15 @@ pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace i
 
 def audit(kind: Kind, folder: Path, *arguments: str, most: int = MOST) -> tuple[int, list[str]]:
     """Watch a writer, crash it wherever it can be crashed: how often, and what was wrong afterwards."""
-    room, left = folder / "room", folder / "left"
+    room = folder / "room"
     room.mkdir()
     steps = record(room, folder / "trace", "--letters", str(LETTERS), "--kind", kind.name, *arguments)
     chosen = sample(crashes(steps), most)
     wrong = []
-    for crash, files, promises in after_each(steps, chosen):
-        lay_out(files, room, left)
-        wrong += [f"{crash}: {complaint}" for complaint in check(kind, left, promises)]
+    with quick_folder() as quick:
+        for crash, files, promises in after_each(steps, chosen):
+            lay_out(files, room, quick / "left")
+            wrong += [f"{crash}: {complaint}" for complaint in check(kind, quick / "left", promises)]
     return len(chosen), wrong
 
 

@@ -29,6 +29,7 @@ from postroom.store.base import Store
 from postroom.store.sqlite import wal
 from tests.conftest import LONG
 from tests.faults.kinds import Kind, Opener
+from tests.faults.quick import quick_folder
 from tests.letters import ack, claim, held, letter, note, post
 
 POSITIONS = 250  # flips, and as many cuts
@@ -110,6 +111,12 @@ def _use_small_pages(path: Path) -> None:
     room.execute("VACUUM")
     room.pragma("journal_mode", "wal")
     room.close()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with quick_folder() as made:
+        yield made / "room"
 
 
 @pytest.fixture(autouse=True)
@@ -220,31 +227,29 @@ def places(sample: Sample, count: int, chance: random.Random) -> list[tuple[str,
     return every if LONG else chance.sample(every, count)
 
 
-def test_the_sample_is_small_and_whole(kind: Kind, sample: Sample, tmp_path: Path) -> None:
+def test_the_sample_is_small_and_whole(kind: Kind, sample: Sample, folder: Path) -> None:
     assert sum(map(len, sample.files.values())) <= LARGEST
-    assert look(kind.open, sample.lay_out(tmp_path / "room"), sample) == (set(sample.letters), [])
-    assert told(tmp_path / "room" / "room.db", repair=False) == []
+    assert look(kind.open, sample.lay_out(folder), sample) == (set(sample.letters), [])
+    assert told(folder / "room.db", repair=False) == []
 
 
 @pytest.mark.parametrize("way", ["flipped", "cut"])
 def test_no_damage_makes_wrong_mail_and_all_that_is_readable_is_saved(
-    kind: Kind, sample: Sample, tmp_path: Path, way: str
+    kind: Kind, sample: Sample, folder: Path, way: str
 ) -> None:
     chance = random.Random(4)
     chosen = places(sample, POSITIONS, chance)
     damages = flips(sample, chosen, chance) if way == "flipped" else cuts(sample, chosen)
-    wrong = [each for damage in damages for each in audit(kind.open, sample, damage, tmp_path / "room")]
+    wrong = [each for damage in damages for each in audit(kind.open, sample, damage, folder)]
 
     assert wrong == []
 
 
-def test_the_audit_finds_a_store_that_does_not_look_at_its_sums(
-    kind: Kind, sample: Sample, tmp_path: Path
-) -> None:
+def test_the_audit_finds_a_store_that_does_not_look_at_its_sums(kind: Kind, sample: Sample, folder: Path) -> None:
     name, content = next((n, c) for n, c in sample.files.items() if b"letter 3 x" in c)
     at = content.index(b"letter 3 x")
     damage = Damage(name, at, content[:at] + b"L" + content[at + 1 :], is_cut=False)
 
-    assert audit(kind.open, sample, damage, tmp_path / "room") == []
-    wrong = audit(kind.bugs["trusting"], sample, damage, tmp_path / "room")
+    assert audit(kind.open, sample, damage, folder) == []
+    wrong = audit(kind.bugs["trusting"], sample, damage, folder)
     assert any("wrong letter: m3" in each for each in wrong)
