@@ -146,8 +146,8 @@ def is_fair(folder: Path, work: workers.Work) -> bool:
 
 
 def test_the_line_is_fair(tmp_path: Path) -> None:
-    """Up to three looks: the machine may be busy with something else."""
-    assert any(is_fair(tmp_path / str(look), send_for_a_while) for look in range(3))
+    """Up to five looks: the machine may be busy with something else."""
+    assert any(is_fair(tmp_path / str(look), send_for_a_while) for look in range(5))
 
 
 def test_the_look_finds_a_line_that_is_not_fair(tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) ->
     assert isinstance(error, BadStore)
     assert not error.temporary
     assert path.read_bytes() == b"dear diary, " * 100
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(
@@ -130,6 +131,7 @@ def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path, sql
     assert isinstance(error, BadStore)
     assert "another program" in str(error)
     assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_room_of_a_newer_postroom_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ Never shared between threads, never carried over a fork.
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -56,8 +56,11 @@ class Connection:
                     self.log.tend(self.lock)
             if wrote:
                 self.log.sync(self.lock)
-        except BaseException:
+        except BaseException as refused:
             self.close()
+            if isinstance(refused, BadStore) and self.lock.is_new:
+                with suppress(OSError):  # beside a file of somebody else nothing is left
+                    os.unlink(f"{path}.lock")
             raise
 
     @cached_property

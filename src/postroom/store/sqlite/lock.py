@@ -40,6 +40,7 @@ class WriterLock:
     """One descriptor; not for two threads at once."""
 
     def __init__(self, path: Place, timeout: float) -> None:
+        self.is_new = not os.path.lexists(path)
         self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self._turns: Turns | Pauses | None = None  # both are opened by those who meet somebody; most never do
         self._tray: Tray | NoTray | None = None
