@@ -312,7 +312,7 @@ def test_a_place_that_cannot_be_used_for_now_may_be_tried_again(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(Path, "mkdir", fail)
+        full.setattr(os, "mkdir", fail)
         error = refused(tmp_path / "new" / "room.db")
     assert isinstance(error, StoreFailing)
     assert error.temporary
