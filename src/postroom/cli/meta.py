@@ -9,7 +9,7 @@ from . import views
 from .answers import Answer, Screen
 from .context import Context
 from .exits import Usage
-from .manual import WIDEST, manual, overview
+from .manual import WIDEST, contents, manual, overview
 from .parse import Call
 from .table import FILE_OF, GROUPS, HIDDEN, row
 from .table.shape import Command
@@ -27,8 +27,11 @@ def run_help(context: Context) -> Answer:
     name = " ".join(context.get("command", ()))
     if not name:
         return explain(Call(None), context.screen)
+    if name == "all":
+        text = contents(min(context.screen.width, WIDEST))
+        return Answer("help", {"commands": [_plain(command) for command in _all()], "text": text}, views.plain)
     if name not in FILE_OF:
-        raise Usage(f"there is no command {name!a}", field="COMMAND", hint="postroom help lists them")
+        raise Usage(f"there is no command {name!a}", field="COMMAND", hint="postroom help all lists them")
     return explain(Call(row(name)), context.screen)
 
 

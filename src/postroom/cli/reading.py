@@ -32,6 +32,8 @@ def run_check(context: Context) -> Answer:
         peek=bool(context.get("peek")),
         **filters_of(context),
     )
+    if not found:
+        context.note_if_unknown()
     data = {"mailbox": context.me, "letters": [plain_letter(letter) for letter in found]}
     view = partial(views.inbox, states=bool(context.get("all")))
     return Answer(context.name, data, view, letters=tuple(letter.message for letter in found))
@@ -102,9 +104,14 @@ def _waited(context: Context, found: Letter | None) -> Answer:
 
 
 def run_counts(context: Context) -> Answer:
-    return Answer(context.name, {"mailbox": context.me, **context.mailbox.counts()}, views.counts)
+    counted = context.mailbox.counts()
+    if not counted["total"]:
+        context.note_if_unknown()
+    return Answer(context.name, {"mailbox": context.me, **counted}, views.counts)
 
 
 def run_digest(context: Context) -> Answer:
     text = context.mailbox.digest(**context.given("budget", "most", "longest"))
+    if not context.mailbox.counts()["total"]:
+        context.note_if_unknown()
     return Answer(context.name, {"mailbox": context.me, "text": text}, views.digest)

@@ -108,6 +108,9 @@ def run_handoff(context: Context) -> Answer:
 
 def fields_of(context: Context) -> dict[str, Any]:
     """What was said of the letter, under the library's names."""
+    if "task" in context.values and "kind" not in context.values:
+        hint = "postroom tasks complete, fail, … do; a letter that only carries the note says --kind too"
+        raise Usage("a plain letter moves no task", field="--task", hint=hint)
     at = context.get("at")
     again = context.values.keys() & {"key", "letter_id"}  # the same letter once more, when its time may be past
     if isinstance(at, datetime) and at < SystemClock().now().wall and not again:

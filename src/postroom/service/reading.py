@@ -85,7 +85,7 @@ def check(
 def check_spelling(office: Office, mailbox: str) -> None:
     """Where nothing is found: is it because the name is spelt otherwise here, or given up?"""
     held = office.store.spelling(mailbox)
-    if held is not None and fold(held) != fold(mailbox):
+    if held is not None and held != mailbox and (fold(held) != fold(mailbox) or held == resident(office, mailbox)):
         raise moved(mailbox, held, "mailbox")
     if held is not None and held != mailbox:
         raise LookAlike(f"{mailbox!r} reads like {held!r}", field="mailbox", hint=f"write {held!r}")

@@ -28,6 +28,8 @@ COMMANDS = {
             ("quarantined", "the ids of letters that were found damaged and set aside"),
             ("cursor", "now; changes takes it"),
             ("settings", "the settings in force"),
+            ("passed_by", "what looks like the project's room on the way up and is not used, each with path and why: it is a"
+             " link, or belongs to another user"),
         ),
     ),
     "changes": Command(
