@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from ..store.opening import file_of
 from ..whereabouts import project_room, variable
 from .answers import Screen
 from .exits import Misconfigured, NoInput, Usage
+from .ids import short
 from .light import Uninterrupted
 from .notes import note_passed_by, note_unknown
 from .parse import Call, meant
@@ -158,6 +159,7 @@ class Context:
             now=SystemClock().now().wall,
             caller=said if (said := self.get("as", "")) != variable("POSTROOM_AGENT") else "",
             room=self.get("room", ""),
+            short=partial(short, self) if terminal else str,
         )
 
     def keep_draft(self, error: PostroomError) -> None:

@@ -10,7 +10,7 @@ from ..errors import UnknownMessage
 from ..letter import Letter
 from ..model.message import same_name
 from . import views
-from .answers import Answer, plain_letter
+from .answers import Answer, plain_letter, plain_message
 from .context import Context
 from .exits import NOTHING
 from .tables import again
@@ -108,6 +108,14 @@ def run_counts(context: Context) -> Answer:
     if not counted["total"]:
         context.note_if_unknown()
     return Answer(context.name, {"mailbox": context.me, **counted}, views.counts)
+
+
+def run_sent(context: Context) -> Answer:
+    found = context.mailbox.sent(context.get("limit", 20))
+    if not found:
+        context.note_if_unknown()
+    data = {"mailbox": context.me, "letters": [plain_message(message) for message in found]}
+    return Answer(context.name, data, views.outbox, letters=tuple(found))
 
 
 def run_digest(context: Context) -> Answer:

@@ -12,6 +12,7 @@ load_msgspec()  # before anything else loads it
 from ..errors import PostroomError  # noqa: E402
 from .answers import Answer, Screen  # noqa: E402
 from .context import Context  # noqa: E402
+from .ids import complete_ids  # noqa: E402
 from .parse import Call  # noqa: E402
 from .table import FILE_OF  # noqa: E402
 
@@ -27,6 +28,7 @@ def run(call: Call) -> int:
         module = __import__(f"{__package__}.{FILE_OF[call.name]}", fromlist=["COMMANDS"])
     function = getattr(module, f"run_{call.command.function}")
     try:
+        complete_ids(context)
         answered: Answer | Iterator[Answer] = function(context)
         code = 0
         for answer in [answered] if isinstance(answered, Answer) else answered:

@@ -145,6 +145,10 @@ class Store(Protocol):
         """How many letters match; `skip`, `limit` and `order` do not matter."""
         ...
 
+    def ids(self, beginning: str, party: str | None, limit: int) -> list[str]:
+        """The ids of letters that `party` sent or was delivered (None: of all) and that begin so, in their order."""
+        ...
+
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         """Letters that `reader` sent or was delivered (None: all letters), the newest first.
 

@@ -74,4 +74,14 @@ COMMANDS = {
         json=(("mailbox", "whose inbox"), ("text", "the digest")),
         looks=True,
     ),
+    "sent": Command(
+        "sent",
+        "list what you sent, the newest first",
+        LIMIT,
+        about="20 letters unless --limit says otherwise. trace tells what became of one; search from:NAME with words finds"
+        " older ones.",
+        examples=(("postroom sent --as coder", "the last twenty"), ("postroom sent --as coder -n 1 --json", "the last one")),
+        json=(("mailbox", "whose"), ("letters", "a list of [letters](#letters), without delivery")),
+        looks=True,
+    ),
 }  # fmt: skip
