@@ -39,7 +39,9 @@ def run_register(context: Context) -> Answer:
     agent = context.act(lambda box: box.register(**card))
     dropped = {name: old for name, old in before.items() if name not in card and old != getattr(agent.card, name)}
     if dropped:
-        note(context.call, f"no longer said of {agent.card.id}: {_told(dropped)}; register replaces the whole card")
+        note(
+            context.call, f"no longer said of {agent.card.id}: {_told(dropped)}; register replaces the whole card"
+        )
     return Answer(context.name, {"agent": _plain(context, agent), "dropped": to_plain(dropped)}, views.agent)
 
 

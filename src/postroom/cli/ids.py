@@ -71,6 +71,4 @@ def _caller(context: Context) -> str:
 
 def _is_operator(context: Context) -> bool:
     """Does the command show the whole room's mail?"""
-    if context.name == "trace":
-        return bool(context.get("all")) or not _caller(context)
-    return bool(context.get("everyone"))
+    return bool(context.get("everyone")) or (context.name == "trace" and not _caller(context))

@@ -22,7 +22,8 @@ _ENVIRONMENT = (
 
 
 EVERYDAY = (
-    "init", "send", "check", "read", "reply", "wait", "claim", "ack", "work", "search", "tasks", "agents", "waiting",
+    "init", "send", "check", "read", "reply", "wait", "claim", "ack", "work", "search", "tasks", "agents",
+    "waiting",
 )  # fmt: skip
 
 

@@ -1,5 +1,5 @@
-"""A word beside the answer, on standard error, for people. Programs that ask for JSON hear none: there, standard error
-is empty or one error.
+"""A word beside the answer, on standard error, for people. Programs that ask for JSON hear none: there, standard
+error is empty or one error.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def _send_template(context: Context, to: list[str]) -> Answer:
 
 
 def run_reply(context: Context) -> Answer:
-    id, to_all = context.get("id"), bool(context.get("all"))
+    id, to_all = context.get("id"), bool(context.get("to_all"))
     body, fields = content_of(context), fields_of(context)
     box = context.mailbox
     if not context.get("done"):

@@ -218,7 +218,13 @@ def threads(screen: Screen, data: Data) -> str:
     if not data["threads"]:
         return "No threads with replies.\n"
     rows = [
-        (screen.short(t["id"]), ago(t["last_at"], screen.now), str(t["count"]), ", ".join(t["participants"]), t["subject"])
+        (
+            screen.short(t["id"]),
+            ago(t["last_at"], screen.now),
+            str(t["count"]),
+            ", ".join(t["participants"]),
+            t["subject"],
+        )
         for t in data["threads"]
     ]
     return table(screen, ("ID", "LAST", "LETTERS", "WHO", "ABOUT"), rows)
@@ -239,7 +245,9 @@ def conversation(screen: Screen, data: Data) -> str:
 
 
 def turns(screen: Screen, data: Data) -> str:
-    rows = [(ago(t["created_at"], screen.now), t["participant"], screen.short(t["message_id"])) for t in data["turns"]]
+    rows = [
+        (ago(t["created_at"], screen.now), t["participant"], screen.short(t["message_id"])) for t in data["turns"]
+    ]
     return table(screen, ("WHEN", "WHO", "LETTER"), rows)
 
 

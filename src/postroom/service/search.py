@@ -49,7 +49,7 @@ def sent(office: Office, caller: Principal, mailbox: str, *, limit: int = 20) ->
 
 
 def ids_beginning(office: Office, caller: Principal, mailbox: str | None, beginning: str, limit: int) -> list[str]:
-    """The ids that begin so, of letters that `mailbox` may see: what is not there and what is another's are alike."""
+    """The ids that begin so, of letters that `mailbox` may see: what is another's is as good as not there."""
     authorize(caller, "room" if mailbox is None else "search", mailbox)
     return office.store.ids(check_id(beginning, "id"), mailbox, limit)
 

@@ -146,7 +146,7 @@ class Store(Protocol):
         ...
 
     def ids(self, beginning: str, party: str | None, limit: int) -> list[str]:
-        """The ids of letters that `party` sent or was delivered (None: of all) and that begin so, in their order."""
+        """The ids that begin so, in their order, of letters that `party` sent or was delivered (None: of all)."""
         ...
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:

@@ -73,9 +73,10 @@ def _ask(path: str, values: tuple[str, str, str, float, int], steps: int, others
         database.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         if (database.pragma("application_id"), database.pragma("user_version")) != (APPLICATION, steps):
             return False
-        is_empty = bool(database.execute(_QUESTION, values).get)
-        if is_empty and others is not None:
+        if not database.execute(_QUESTION, values).get:
+            return False
+        if others is not None:
             others += [name for (name,) in database.execute(_OTHERS, values[:1])]
-        return is_empty
     except apsw.Error:
         return False
+    return True
