@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from postroom.errors import StaleRevision
 from postroom.model.message import Recipient
 from postroom.model.query import LetterQuery
 from postroom.model.record import CARD, Record
@@ -151,3 +152,13 @@ def test_ids_are_found_by_how_they_begin_and_only_those_that_a_party_may_see(sto
     assert store.ids("01", "dan", 9) == ["01B"]
     assert store.ids("01", "ann", 9) == ["01AA", "01AB", "01ABC", "01B", "01a"]  # who sent them
     assert store.ids("01A", "zoe", 9) == store.ids("02", None, 9) == store.ids("01%", None, 9) == []
+
+
+def test_a_record_may_come_in_at_a_revision_and_goes_on_from_there(store: Store) -> None:
+    store.commit([Put(record=Record(kind="k", key="a", value=1), first=7)])
+    (held,) = store.records("k", "a")
+    assert (held.revision, held.value) == (7, 1)
+    store.commit([Put(record=replace(held, value=2), first=3)])  # there already: the next one
+    assert store.records("k", "a")[0].revision == 8
+    with pytest.raises(StaleRevision):
+        store.commit([Put(record=Record(kind="k", key="a", value=3), first=9)])

@@ -54,6 +54,7 @@ class Put(Struct, frozen=True, gc=False, kw_only=True):
     """Write a record, if it still is at the revision it was read at."""
 
     record: Record
+    first: int = 1  # the revision of a record that was not there, such as one that comes in with an import
     durable: bool = True  # False: harmless to lose in a power cut, such as a heartbeat
 
 
