@@ -16,9 +16,9 @@ HEAD = """# Commands
 <!-- Written by `make docs` from the command table in src/postroom/cli/table. -->
 
 `postroom COMMAND [ARGUMENTS] [OPTIONS]`. `postroom help COMMAND` says the same as this page. Begin with
-[Postroom in ten minutes](ten-minutes.md).
+[Postroom in ten minutes](ten-minutes.md); [the glossary](glossary.md) says what the words mean.
 
-- [Every command](#every-command), [exit codes](#exit-codes), [rooms](#where-there-is-no-room-yet), [JSON](#json), [letters](#letters), [errors](#errors-as-json)
+- [Every command](#every-command), [exit codes](#exit-codes), [rooms](#where-there-is-no-room-yet), [JSON](#json), [ids](#ids), [letters](#letters), [errors](#errors-as-json)
 """
 ROOMS = """## Where there is no room yet
 
@@ -34,7 +34,16 @@ JSON = """## JSON
 With `--json` a command prints one document, or, where answers keep coming (`wait --follow`, `work --loop`), one on each
 line. Each has `schema` (now 1; it grows when a field changes its meaning or goes; new fields may come at any time) and
 `command`, and the fields its section names. All of them are always there; what is not known is `null`. Times are UTC,
-as `2030-01-31T09:00:00Z`.
+as `2030-01-31T09:00:00Z`. Ids are always whole, also where a terminal shows their beginning.
+
+A word beside the answer, such as "nobody here is called 'codr'; did you mean 'coder'?", goes to standard error, and only
+without `--json`.
+
+## Ids
+
+Wherever a command takes a letter's id, the beginning of one that Postroom made is enough: at least 4 characters, and only
+one letter that you may see begins so. Else the candidates are told, and nothing happens (exit 65). An id that you chose
+yourself is said whole.
 
 ## Letters
 

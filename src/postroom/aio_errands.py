@@ -28,6 +28,9 @@ class AsyncErrands:
     async def unsend(self, id: str) -> Message:
         return await self.room.run(self.mailbox.unsend, id)
 
+    async def sent(self, limit: int = 20) -> list[Message]:
+        return await self.room.run(self.mailbox.sent, limit)
+
     async def send_template(
         self, to: Any, name: str, values: Mapping[str, Any] | None = None, **fields: Unpack[Fields]
     ) -> Receipt:

@@ -35,6 +35,10 @@ class Errands:
         """
         return service.unsending.unsend(self._office, self._caller, self.name, id)
 
+    def sent(self, limit: int = 20) -> list[Message]:
+        """What was sent here, the newest first."""
+        return service.search.sent(self._office, self._caller, self.name, limit=limit)
+
     def send_template(
         self, to: Any, name: str, values: Mapping[str, Any] | None = None, **fields: Unpack[Fields]
     ) -> Receipt:

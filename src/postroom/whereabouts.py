@@ -37,9 +37,10 @@ def own_room(environment: Mapping[str, str]) -> str:
     return os.path.join(_xdg(environment, "XDG_DATA_HOME", ".local/share"), "postroom", ROOM)
 
 
-def project_room(folder: str | None = None) -> str | None:
+def project_room(folder: str | None = None, passed_by: list[tuple[str, str]] | None = None) -> str | None:
     """The room of the project that holds this folder (by default the working one): the nearest `.postroom/room.db`
-    upward. One that belongs to another user is passed by, or a stranger could read our mail by making a folder.
+    upward. One that belongs to another user is passed by, or a stranger could read our mail by making a folder; so
+    is a link. What was passed by, and why, is put into `passed_by`.
     """
     try:
         here = os.getcwd() if folder is None else os.path.abspath(folder)
@@ -47,8 +48,13 @@ def project_room(folder: str | None = None) -> str | None:
         return None
     while True:
         home = f"{here.rstrip('/')}/{PROJECT}"
-        if _is_ours(home) and _is_ours(f"{home}/{ROOM}"):
-            return f"{home}/{ROOM}"
+        path, fault = home, _fault(home)
+        if fault == "":
+            path, fault = f"{home}/{ROOM}", _fault(f"{home}/{ROOM}")
+        if fault == "":
+            return path
+        if fault and passed_by is not None:
+            passed_by.append((path, fault))
         if here in {"/", ""}:
             return None
         here = os.path.dirname(here)
@@ -73,14 +79,15 @@ def _ask_boot_id() -> str:
     return asked.stdout.strip()
 
 
-def _is_ours(path: str) -> bool:
-    """Is it there, ours, and not merely a link to elsewhere?"""
+def _fault(path: str) -> str | None:
+    """Why it is not used; empty when it is ours, and not merely a link to elsewhere. None: it is not there."""
     try:
         found = os.lstat(path)
     except OSError:
-        return False
-    is_link = found.st_mode & 0o170000 == 0o120000
-    return found.st_uid == os.geteuid() and not is_link
+        return None
+    if found.st_mode & 0o170000 == 0o120000:
+        return "is a link"
+    return "" if found.st_uid == os.geteuid() else "belongs to another user"
 
 
 def _xdg(environment: Mapping[str, str], name: str, fallback: str) -> str:

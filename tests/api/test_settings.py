@@ -161,7 +161,9 @@ def test_a_strangers_project_is_passed_by(home: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(home / "project/below")
     assert project_room() == str(home / "project/.postroom/room.db")
     monkeypatch.setattr("os.geteuid", lambda: 12345)
-    assert project_room() is None
+    passed_by: list[tuple[str, str]] = []
+    assert project_room(passed_by=passed_by) is None
+    assert passed_by == [(str(home / "project/.postroom"), "belongs to another user")]
 
 
 def test_a_link_is_no_project(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,8 +172,10 @@ def test_a_link_is_no_project(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
         (home / place).mkdir(parents=True)
     (home / "folder/.postroom").symlink_to(home / "elsewhere/.postroom")
     (home / "file/.postroom/room.db").symlink_to(home / "elsewhere/.postroom/room.db")
-    for place in ("folder", "file"):
-        assert project_room(str(home / place)) is None
+    for place, link in (("folder", ".postroom"), ("file", ".postroom/room.db")):
+        passed_by: list[tuple[str, str]] = []
+        assert project_room(str(home / place), passed_by) is None
+        assert passed_by == [(str(home / place / link), "is a link")]
 
 
 def test_a_working_folder_that_is_gone_is_in_no_project(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,15 +48,24 @@ def test_the_house_says_no_in_words(desk: Desk) -> None:
     assert not (desk.home / "room.db").exists()
 
 
+def let_things_wait(desk: Desk) -> None:
+    """For the human: a letter, a question about a task, an escalation, a task, and news."""
+    with desk.room() as room:
+        human, bob = room.mailbox("user"), room.mailbox("bob")
+        bob.send("ceo", "a plain letter")
+        human.give_task("bob", "Do it.", id="t-1")
+        asked = bob.task("t-1")
+        asked.accept()
+        asked.start()
+        asked.ask("Which one?")
+        bob.escalate("No access.\nHelp.", reason="blocked", ladder=["human"])
+        room.mailbox("carol").give_task("human", "Sign this.")
+        human.give_task("dan", "x", id="t-2")
+        room.mailbox("dan").task("t-2").reject("no")
+
+
 def test_all_that_waits_is_told_once_the_oldest_first(desk: Desk) -> None:
-    desk.json("send", "ceo", "--as", "bob", "--body", "a plain letter")
-    desk.json("tasks", "give", "bob", "--as", "user", "--body", "Do it.", "--letter-id", "t-1")
-    for verb, more in (("accept", ()), ("start", ()), ("ask", ("--body", "Which one?"))):
-        desk.json("tasks", verb, "t-1", "--as", "bob", *more)
-    escalate(desk, "--ladder", "human")
-    desk.json("tasks", "give", "human", "--as", "carol", "--body", "Sign this.")
-    desk.json("tasks", "give", "dan", "--as", "human", "--body", "x", "--letter-id", "t-2")
-    desk.json("tasks", "reject", "t-2", "--as", "dan", "--reason", "no")
+    let_things_wait(desk)
     expected = [
         ("letter", "bob", "a plain letter"),
         ("question", "bob", "Which one?"),
@@ -72,7 +81,7 @@ def test_all_that_waits_is_told_once_the_oldest_first(desk: Desk) -> None:
 
 def test_what_it_says_to_type_is_what_helps(desk: Desk) -> None:
     """Every command it shows is typed; then nothing waits any more."""
-    test_all_that_waits_is_told_once_the_oldest_first(desk)
+    let_things_wait(desk)
     for _ in range(2):  # a task is accepted first, then completed
         for entry in desk.json("waiting")["waiting"]:
             words = shlex.split(entry["answer"])

@@ -41,7 +41,7 @@ def letters(desk: Desk) -> int:
 
 
 def test_hostile_names_are_refused_and_nothing_is_sent(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    desk.post("ann", "bob", "x")
     for value in (b"\xff\xfe", b"", b"a b", b"../../etc/passwd", b"a" * 100_000, "\uff43oder".encode()):
         refused(desk.run(b"send", value, b"--as=ann", b"--body=x", b"--json"), 64, 65)
         refused(desk.run(b"send", b"bob", b"--as=" + value, b"--body=x", b"--json"), 64, 65)
@@ -98,7 +98,7 @@ def test_a_hostile_value_anywhere_is_taken_or_refused(
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(desk.home))
     monkeypatch.setenv("POSTROOM_STORE", str(desk.home / "room.db"))
-    desk.json("send", "bob", "--as", "ann", "--body", "x", "--letter-id", "m-1")
+    desk.post("ann", "bob", "x", id="m-1")
     for words in WITH_VALUE:
         said = [word.replace("{}", os.fsdecode(value)) for word in words]
         code = main(["--as=ann", "--json", *said])
@@ -188,7 +188,7 @@ def said(desk: Desk, *words: str) -> list[str]:
 
 
 def test_errors_say_what_to_do(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "x", "--letter-id", "m-1")
+    desk.post("ann", "bob", "x", id="m-1")
     desk.json("claim", "--as", "bob", "--lease", "10m")
     advice = "  give the --token that claim showed, or wait until its lease ends"
     for command in (("ack", "m-1"), ("fail", "m-1", "--reason", "x"), ("release", "m-1")):
@@ -203,7 +203,7 @@ def test_errors_say_what_to_do(desk: Desk) -> None:
 
 
 def test_whoever_sent_a_letter_is_told_where_to_see_it(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "x", "--letter-id", "m-1")
+    desk.post("ann", "bob", "x", id="m-1")
     assert said(desk, "read", "m-1", "--as", "ann")[1:] == [
         "  you sent it: postroom thread m-1 --as ann, or postroom trace m-1 --as ann"
     ]

@@ -21,7 +21,7 @@ ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\r|\x07")
 def busy(desk: Desk) -> Desk:
     """A room with some mail in it, and `postroom` on the path."""
     with desk.room() as room:
-        room.mailbox("coder").register(scopes=["sorting"])
+        room.mailbox("coder").register(scopes=["sorting"], capabilities=["python"])
         room.mailbox("coder").send("researcher", "x", id="m-1")
     bin = desk.home / "bin"
     bin.mkdir()
@@ -77,6 +77,8 @@ PRESSED = [
     ("postroom send x --prio\t", "postroom send x --priority "),
     ("postroom read --as researcher m\t", "postroom read --as researcher m-1 "),
     ("postroom import lett\t", r"postroom import letters\ of\ may.jsonl "),
+    ("postroom send any:py\t", "postroom send any:python "),
+    ("postroom check --as=rese\t", "postroom check --as=researcher "),
 ]
 SHELLS = {
     "bash": (["bash", "--norc", "--noprofile", "-i"], 'eval "$(postroom completion bash)"; echo rea""dy\n'),

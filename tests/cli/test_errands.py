@@ -65,7 +65,7 @@ def test_a_template_is_written_in_the_editor_and_shown_to_people(desk: Desk) -> 
 def test_a_letter_goes_to_whoever_can_and_is_least_busy(desk: Desk) -> None:
     for name in ("bob", "carol"):
         desk.json("register", "--as", name, "--capability", "python")
-    desk.json("send", "bob", "--as", "ann", "--body", "busy now")
+    desk.post("ann", "bob", "busy now")
     sent = desk.json("send", "any:python", "--as", "ann", "--body", "Sort it.")
     assert (sent["routed"], sent["unknown"]) == (["carol"], [])
     assert [letter["text"] for letter in desk.json("check", "--as", "carol")["letters"]] == ["Sort it."]
@@ -74,7 +74,7 @@ def test_a_letter_goes_to_whoever_can_and_is_least_busy(desk: Desk) -> None:
 
 
 def test_letters_are_taken_back_until_somebody_has_them(desk: Desk) -> None:
-    ids = [desk.json("send", "bob", "--as", "ann", "--body", text)["id"] for text in ("x", "y", "z")]
+    ids = [desk.post("ann", "bob", text) for text in ("x", "y", "z")]
     assert [letter["text"] for letter in desk.json("unsend", *ids[:2], "--as", "ann")["letters"]] == ["x", "y"]
     assert "Took back" in desk.run("unsend", ids[0], "--as", "ann").out  # twice is the same as once
     desk.json("claim", "--as", "bob")
@@ -91,13 +91,13 @@ def test_mail_from_some_is_refused(desk: Desk) -> None:
     assert desk.json("unblock", "spammer", "--as", "bob")["blocked"] == []
     assert desk.run("unblock", "spammer", "--as", "bob").out == "Nobody is blocked.\n"
     assert desk.run("block", "no one", "--as", "bob").code == 65
-    desk.json("send", "bob", "--as", "spammer", "--body", "x")
+    desk.post("spammer", "bob", "x")
 
 
 def test_an_agent_gets_another_name(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    desk.post("ann", "bob", "x")
     assert desk.run("rename", "bob", "robert").out == "bob is called robert now.\n"
-    desk.json("send", "bob", "--as", "ann", "--body", "y")
+    desk.post("ann", "bob", "y")
     assert [letter["text"] for letter in desk.json("check", "--as", "robert")["letters"]] == ["x", "y"]
     told = desk.json("rename", "ann", "anna")
     assert (told["old"], told["new"]) == ("ann", "anna")
@@ -110,7 +110,7 @@ def test_an_agent_gets_another_name(desk: Desk) -> None:
 
 
 def test_several_letters_are_settled_together_or_not_at_all(desk: Desk) -> None:
-    ids = [desk.json("send", "bob", "--as", "ann", "--body", text)["id"] for text in ("x", "y", "z")]
+    ids = [desk.post("ann", "bob", text) for text in ("x", "y", "z")]
     before = desk.json("changes")["cursor"]
     assert desk.run("ack", *ids, "m-0", "--as", "bob").code == 67
     (held,) = desk.json("claim", "--as", "bob")["letters"]
@@ -126,21 +126,21 @@ def test_several_letters_are_settled_together_or_not_at_all(desk: Desk) -> None:
 
 def test_a_batch_fails_in_one_commit(desk: Desk) -> None:
     for text in ("x", "y"):
-        desk.json("send", "bob", "--as", "ann", "--body", text)
+        desk.post("ann", "bob", text)
     held = desk.json("claim", "--as", "bob", "--count", "2")["letters"]
     token, ids = held[0]["token"], [letter["id"] for letter in held]
-    other = desk.json("send", "bob", "--as", "ann", "--body", "z")["id"]
+    other = desk.post("ann", "bob", "z")
     assert desk.run("fail", *ids, other, "--as", "bob", "--token", token, "--reason", "no").code == 69
     failed = desk.json("fail", *ids, "--as", "bob", "--token", token, "--reason", "no")["letters"]
     assert [(letter["state"], letter["attempts"]) for letter in failed] == [("unread", 1), ("unread", 1)]
 
 
 def test_an_answer_may_be_the_end_of_a_letter(desk: Desk) -> None:
-    sent = desk.json("send", "bob", "--as", "ann", "--body", "x")["id"]
+    sent = desk.post("ann", "bob", "x")
     answer = desk.json("reply", sent, "--as", "bob", "--done", "--body", "y")
     assert (answer["thread"], answer["letter"]["in_reply_to"]) == (sent, sent)
     assert desk.json("check", "--as", "bob", "--all")["letters"] == []
-    other = desk.json("send", "bob", "--as", "ann", "--body", "x")["id"]
+    other = desk.post("ann", "bob", "x")
     desk.json("claim", "--as", "bob")
     refused = desk.run("reply", other, "--as", "bob", "--done", "--body", "y", "--json")
     assert (refused.code, json.loads(refused.err)["error"]["name"]) == (69, "LeaseLost")

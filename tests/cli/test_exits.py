@@ -46,7 +46,7 @@ def told(desk: Desk, *words: str, stdin: str = "") -> tuple[int, str, str]:
 
 
 def test_mistakes_of_each_kind_end_with_their_code(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "x", "--letter-id", "m-1")
+    desk.post("ann", "bob", "x", id="m-1")
     assert told(desk, "check") == (64, "Usage", "--as")
     assert told(desk, "send", "bob", "--as", "ann", "--body", "x", "--priority", "much") == (
         64,
@@ -69,7 +69,7 @@ def test_mistakes_of_each_kind_end_with_their_code(desk: Desk) -> None:
 
 
 def test_a_held_room_is_told_as_temporary_with_the_key_to_try_again(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    desk.post("ann", "bob", "x")
     holder = (
         "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
     )
@@ -96,7 +96,7 @@ def test_a_reader_that_leaves_is_no_noise(desk: Desk) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_under_the_answer_is_told(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    desk.post("ann", "bob", "x")
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [*PROGRAM, "check", "--as", "bob", "--peek"], stdout=full, stderr=subprocess.PIPE,
@@ -140,7 +140,7 @@ def test_ctrl_c_while_waiting_ends_cleanly(desk: Desk) -> None:
 
 
 def test_ctrl_c_gives_the_letter_of_a_running_program_back(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    desk.post("ann", "bob", "x")
     mark = desk.home / "begun"
     program = f"import time; open({str(mark)!r}, 'w').close(); time.sleep(60)"
     process = desk.start("work", "--as", "bob", "--", sys.executable, "-c", program)
@@ -158,7 +158,7 @@ def test_ctrl_c_at_any_moment_of_a_send_leaves_a_whole_letter_or_none(desk: Desk
     """Before our first line Python itself may be interrupted, and says so in its own way; after it nothing is half
     done, nothing is torn, and the next one gets in.
     """
-    desk.json("send", "bob", "--as", "ann", "--body", "first")
+    desk.post("ann", "bob", "first")
     ends = set()
     for step in range(14):
         process = desk.start("send", "bob", "--as", "ann", "--body", "x", "--key", f"k-{step}")
@@ -171,5 +171,5 @@ def test_ctrl_c_at_any_moment_of_a_send_leaves_a_whole_letter_or_none(desk: Desk
         assert b"in _run" not in err, err.decode()
     assert ends <= {0, 1, 130, -signal.SIGINT}
     for step in range(14):  # every key can be sent (again), and no letter is there twice
-        desk.json("send", "bob", "--as", "ann", "--body", "x", "--key", f"k-{step}")
+        desk.post("ann", "bob", "x", key=f"k-{step}")
     assert desk.json("counts", "--as", "bob")["total"] == 15

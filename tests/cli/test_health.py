@@ -88,7 +88,7 @@ def damage(desk: Desk, id: str) -> None:
 
 
 def test_a_room_that_does_not_open_is_examined_all_the_same(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    desk.post("ann", "bob", "x")
     desk.json("backup", "copy.db")  # whole, in one file
     head = (desk.home / "copy.db").read_bytes()[:100]
     for path in desk.home.glob("room.db*"):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
 from pathlib import Path
 
 import pytest
 
 import postroom
+from postroom.cli.manual import WIDEST, manual
 from postroom.cli.table import FILE_OF, GROUPS, HIDDEN, row
 from tests.cli.shell import Desk
 from tests.cli.terminal import show
@@ -24,22 +26,31 @@ def test_the_page_of_commands_is_what_the_table_says() -> None:
 
 
 def test_the_overview_names_every_command(desk: Desk) -> None:
-    shown = desk.run("help")
+    shown = desk.run("help", "all")
     assert (0, "") == (shown.code, shown.err)
     for title, (_, names) in GROUPS.items():
         assert title.upper() in shown.out
         for name in names:
             assert f"\n  {name} " in shown.out
-    assert desk.run().out == desk.run("--help").out == shown.out
     assert "__complete" not in shown.out
     assert "\n  tasks complete    " in shown.out
     for variable in ("POSTROOM_AGENT", "POSTROOM_STORE", "POSTROOM_TOKEN", "POSTROOM_LEASE"):
         assert variable in shown.out.partition("\nENVIRONMENT\n")[2]
 
 
+def test_the_first_page_is_short_and_says_where_the_rest_is(desk: Desk) -> None:
+    shown = desk.run()
+    assert (0, "") == (shown.code, shown.err)
+    assert desk.run("help").out == desk.run("--help").out == shown.out
+    assert len(shown.out.splitlines()) < 30
+    assert "postroom help all" in shown.out and "postroom help COMMAND" in shown.out
+    for name in ("send", "check", "reply", "claim", "ack"):
+        assert f"\n  {name} " in shown.out
+
+
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_help_fits_the_terminal(desk: Desk, columns: int) -> None:
-    for command in (["help"], ["help", "send"], ["help", "tasks"], ["help", "doctor"]):
+    for command in (["help"], ["help", "all"], ["help", "send"], ["help", "tasks"], ["help", "doctor"]):
         _, shown = show(desk, *command, columns=columns)
         text = shown.partition("\nEXAMPLES\n")[0]
         assert max(map(len, text.splitlines())) <= min(columns, 92), text
@@ -62,14 +73,20 @@ def test_json_and_defaults_are_told(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself(desk: Desk, name: str) -> None:
-    shown = desk.run(*name.split(), "--help")
-    assert (0, "") == (shown.code, shown.err)
+def test_every_command_explains_itself(name: str) -> None:
+    shown = manual(row(name), WIDEST)
     for heading in ("NAME\n  postroom ", "\nUSAGE\n", "\nOPTIONS OF EVERY COMMAND\n", "\nEXAMPLES\n"):
-        assert heading in shown.out
+        assert heading in shown
     for option in row(name).options:
-        assert option.names[-1] in shown.out
-    assert max(map(len, shown.out.splitlines())) <= 130
+        assert option.names[-1] in shown
+    assert max(map(len, shown.splitlines())) <= 130
+
+
+def test_every_command_can_be_asked_to_explain_itself(desk: Desk) -> None:
+    """One of each file: what it takes must not be in the way of --help."""
+    for _, names in GROUPS.values():
+        shown = desk.run(*names[0].split(), "--help")
+        assert (0, "", manual(row(names[0]), WIDEST)) == (shown.code, shown.err, shown.out)
 
 
 def test_help_of_a_command_in_each_way(desk: Desk) -> None:
@@ -84,11 +101,21 @@ def test_help_of_a_command_in_each_way(desk: Desk) -> None:
 
 
 @pytest.fixture
-def prepared(desk: Desk) -> Desk:
-    """The room the examples speak of: a team, some letters, one of them held, one of them dead."""
+def prepared(desk: Desk, example: Desk) -> Desk:
+    """A copy of the room the examples speak of."""
+    shutil.copytree(example.home, desk.home, dirs_exist_ok=True)
+    desk.environment |= {name: example.environment[name] for name in ("TOKEN", "ESCALATION")}
+    return desk
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    """A team, some letters, one of them held, one of them dead."""
+    desk = Desk(tmp_path_factory.mktemp("example"))
     with desk.room() as room:
         for name in ("coder", "researcher", "reviewer", "planner", "tester"):
-            room.mailbox(name).register(scopes=["sorting"], capabilities=["python"], max_concurrent_tasks=9)
+            quota = {"max_concurrent_tasks": 9} if name == "reviewer" else {}
+            room.mailbox(name).register(scopes=["sorting"], capabilities=["python"], **quota)
         coder, researcher = room.mailbox("coder"), room.mailbox("researcher")
         coder.send("researcher", "Which sort is stable?", id="m-1", thread_tag="release")
         coder.send("researcher", "And fast?", id="m-2")
@@ -134,7 +161,7 @@ def test_every_example_runs_as_it_stands(prepared: Desk, name: str, line: str) -
 
 RUN_SIMPLY = [
     "send carol --as ann --body x", "broadcast team --as ann --body x", "handoff carol --as ann --done x",
-    "register --as ann --scope team", "check --as bob --peek", "read m-1 --as bob", "counts --as bob",
+    "register --as ann --scope team", "check --as bob --peek", "read m-1 --as bob", "sent --as ann", "counts --as bob",
     "search x --as bob", "thread m-1 --as bob", "threads --as bob", "conversations --as bob", "dead --as bob", "digest --as bob", "agents",
     "room", "changes", "janitor", "archive", "purge", "export out.jsonl", "backup out.db", "stats",
     "trace m-1", "doctor", "top --once", "tasks --as bob", "templates", "escalations --as ann", "waiting --as bob",
@@ -147,7 +174,7 @@ RUN_SIMPLY = [
 
 def test_json_holds_exactly_the_fields_that_the_table_names(desk: Desk) -> None:
     desk.json("register", "--as", "bob", "--scope", "team")
-    desk.json("send", "bob", "--as", "ann", "--body", "x", "--letter-id", "m-1")
+    desk.post("ann", "bob", "x", id="m-1")
     for words in (line.split() for line in RUN_SIMPLY):
         done = desk.run(*words, "--json")
         assert done.code in {0, 1}, (words, done)

@@ -81,6 +81,7 @@ REACH: dict[str, str] = {
     "Mailbox.send": "send",
     "Mailbox.send_many": "send",
     "Mailbox.send_template": "send",
+    "Mailbox.sent": "sent",
     "Mailbox.stats": "stats",
     "Mailbox.tagged": "tagged",
     "Mailbox.task": "tasks show",

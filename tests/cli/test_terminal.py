@@ -66,7 +66,7 @@ def test_what_was_claimed_together_is_done_together(desk: Desk) -> None:
 
 def test_what_wants_no_answer_says_nothing_of_one(desk: Desk) -> None:
     desk.json("register", "--as", "bob", "--scope", "team")
-    desk.json("send", "bob", "--as", "ann", "--body", "x", "--letter-id", "m-1")
+    desk.post("ann", "bob", "x", id="m-1")
     for command in (
         ("reply", "m-1", "--as", "bob", "--body", "y"),
         ("broadcast", "team", "--as", "ann", "--body", "y"),
@@ -93,7 +93,7 @@ def test_times_for_people(desk: Desk) -> None:
 
 
 def test_without_colour_where_nobody_wants_any(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    desk.post("ann", "bob", "x")
     assert "\x1b" not in show(desk, "check", "--as", "bob", "--peek", NO_COLOR="1")[1]
     assert "\x1b" not in show(desk, "check", "--as", "bob", "--peek", TERM="dumb")[1]
     assert "\x1b" not in show(desk, "check", "--as", "bob", "--peek", "--color", "never")[1]
@@ -134,7 +134,7 @@ def test_errors_do_not_repeat_what_could_do_harm(desk: Desk) -> None:
 
 
 def test_an_empty_inbox_is_told_kindly(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    desk.post("ann", "bob", "x")
     assert show(desk, "check", "--as", "ann") == (0, "No unread mail for ann.\n")
     assert "Nobody has registered yet." in show(desk, "agents")[1]
     assert show(desk, "wait", "--as", "ann", "-t", "0")[0] == 1
@@ -160,7 +160,7 @@ def test_every_view_is_shown(desk: Desk) -> None:
 
 
 def test_a_dead_letter_shows_why(desk: Desk) -> None:
-    sent = desk.json("send", "bob", "--as", "ann", "--body", "x")["id"]
+    sent = desk.post("ann", "bob", "x")
     assert "dead" in show(desk, "reject", sent, "--as", "bob", "--reason", "too hard")[1]
     _, shown = show(desk, "dead", "show", sent, "--as", "bob")
     assert shown.count("too hard") == 2
@@ -218,7 +218,7 @@ def test_long_commands_show_how_far_they_are_on_a_terminal_alone(desk: Desk) -> 
 def test_ctrl_c_on_the_keyboard_ends_a_wait(desk: Desk) -> None:
     desk.json("register", "--as", "bob")
     terminal = Terminal(desk, "wait", "--as", "bob", "--follow", "--timeout", "60")
-    desk.json("send", "bob", "--as", "ann", "--body", "ping")
+    desk.post("ann", "bob", "ping")
     terminal.read_until("ping")
     terminal.type("\x03")
     code, shown = terminal.finish()

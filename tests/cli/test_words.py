@@ -58,10 +58,10 @@ def test_places_share_words() -> None:
     ("words", "field", "hint"),
     [
         (("sned",), "command", "did you mean 'send'?"),
-        (("xyzzy",), "command", "postroom help"),
+        (("xyzzy",), "command", "postroom help all"),
         (("send", "--subjct", "x"), "--subjct", "did you mean '--subject'?"),
         (("send", "--qqqqq"), "--qqqqq", "--help shows all"),
-        (("read",), "ID", "the letter's id"),
+        (("read",), "ID", "the letter's id, or how it begins"),
         (("read", "a", "b"), "arguments", "quote a text that has blanks"),
         (("fail", "a"), "--reason", "why"),
         (

@@ -42,6 +42,7 @@ class Surface(Protocol):
     def trace(self, me: str, id: str) -> Told: ...
     def is_healthy(self) -> bool: ...
     def search(self, me: str, query: str) -> list[Told]: ...
+    def sent(self, me: str) -> list[Told]: ...
     def give_task(self, me: str, to: str, body: str, **fields: Any) -> Told: ...
     def step(self, me: str, verb: str, id: str, said: str | None = None) -> Told: ...
     def tasks(self, me: str, role: str) -> list[Told]: ...
@@ -189,6 +190,9 @@ class Library:
 
     def search(self, me: str, query: str) -> list[Told]:
         return [self._message(message) for message in self.room.mailbox(me).search(query)]
+
+    def sent(self, me: str) -> list[Told]:
+        return [self._message(message) for message in self.room.mailbox(me).sent()]
 
     def give_task(self, me: str, to: str, body: str, **fields: Any) -> Told:
         return self._receipt(self.room.mailbox(me).give_task(to, body, **fields))
@@ -356,6 +360,9 @@ class CommandLine:
 
     def search(self, me: str, query: str) -> list[Told]:
         return [self._message(letter) for letter in self._ask(me, "search", query)["letters"]]
+
+    def sent(self, me: str) -> list[Told]:
+        return [self._message(letter) for letter in self._ask(me, "sent")["letters"]]
 
     def give_task(self, me: str, to: str, body: str, **fields: Any) -> Told:
         session = fields.pop("session", None)

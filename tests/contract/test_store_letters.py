@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from postroom.errors import StaleRevision
 from postroom.model.message import Recipient
 from postroom.model.query import LetterQuery
 from postroom.model.record import CARD, Record
@@ -140,3 +141,24 @@ def test_mailboxes_are_all_who_wrote_were_written_to_or_registered(store: Store)
     store.commit([Put(record=Record(kind=CARD, key="Max", value={})), note(1, key="nobody")])
 
     assert store.mailboxes() == sorted(["ann", "zoe", "swarm/bob", "Max"])
+
+
+def test_ids_are_found_by_how_they_begin_and_only_those_that_a_party_may_see(store: Store) -> None:
+    for id in ("01AB", "01AA", "01ABC", "01B", "ab", "01a"):
+        send(store, id, ["bob"] if id != "01B" else ["dan"])
+    assert store.ids("01A", None, 9) == ["01AA", "01AB", "01ABC"]
+    assert store.ids("01A", "bob", 2) == ["01AA", "01AB"]
+    assert store.ids("01AB", "bob", 9) == ["01AB", "01ABC"]  # the whole id comes first
+    assert store.ids("01", "dan", 9) == ["01B"]
+    assert store.ids("01", "ann", 9) == ["01AA", "01AB", "01ABC", "01B", "01a"]  # who sent them
+    assert store.ids("01A", "zoe", 9) == store.ids("02", None, 9) == store.ids("01%", None, 9) == []
+
+
+def test_a_record_may_come_in_at_a_revision_and_goes_on_from_there(store: Store) -> None:
+    store.commit([Put(record=Record(kind="k", key="a", value=1), first=7)])
+    (held,) = store.records("k", "a")
+    assert (held.revision, held.value) == (7, 1)
+    store.commit([Put(record=replace(held, value=2), first=3)])  # there already: the next one
+    assert store.records("k", "a")[0].revision == 8
+    with pytest.raises(StaleRevision):
+        store.commit([Put(record=Record(kind="k", key="a", value=3), first=9)])

@@ -31,7 +31,7 @@ def test_the_table_decides_every_move(state: State, action: str) -> None:
         return
     with pytest.raises(IllegalMove) as refused:
         advance(before, action)
-    assert f"a {state} letter cannot {action}" in str(refused.value)
+    assert f"a letter that is {state} cannot {action}" in str(refused.value)
     legal = sorted(a for s, a in MOVES if s is state)
     assert f"legal from here: {', '.join(legal)}" in str(refused.value)
 

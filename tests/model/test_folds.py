@@ -41,7 +41,7 @@ def test_the_table_decides_every_move_of_a_task(before: TaskState, next_one: Tas
     if next_one in MOVES[before]:
         check_move(before, next_one)
         return
-    with pytest.raises(IllegalMove, match=f"a {before} task cannot become {next_one}") as refused:
+    with pytest.raises(IllegalMove, match=f"a task that is {before} cannot become {next_one}") as refused:
         check_move(before, next_one)
     assert ("none, it is final" in str(refused.value)) == (not MOVES[before])
 

@@ -154,14 +154,14 @@ def _places(store: Store) -> list[Delivery]:
 
 
 def everything(store: Store) -> dict[str, object]:
-    """All that a room holds, but for numbers and revisions of records, which are its own."""
+    """All that a room holds, but for numbers, which are its own."""
     names = [value for name, value in vars(record).items() if name.isupper()]
     kinds = [kind for kind in names if not kind.endswith(":")]
     kinds += [f"{MEMBER}{scope}" for scope in ("team", "red")] + [TASKS + name for name in store.mailboxes()]
     return {
         "letters": [letter.message for letter in store.letters(LetterQuery())],
         "deliveries": [replace(delivery, number=0, arrived=0) for delivery in _places(store)],
-        "records": [replace(held, revision=0) for kind in kinds for held in store.records(kind)],
+        "records": [held for kind in kinds for held in store.records(kind)],
         "names": (store.mailboxes(), store.known()),
         "spellings": [
             store.spelling(name) for name in ("worker", "digger", "miner", "ann", "LEAD", "zoe", "user")

@@ -45,7 +45,6 @@ def sorted_lines(room: Room) -> list[Any]:
     found = []
     for line in room.export():
         value = json.loads(line)
-        value.get("record", {}).pop("revision", None)
         value["deliveries"] = sorted(value.get("deliveries", ()), key=lambda d: d["mailbox"])
         found.append(value)
     return found
@@ -233,6 +232,8 @@ BAD_RECORDS: list[Any] = [
     {"kind": "due", "key": "m-1", "value": {"giver": "ann", "at": "2030-01-01T00:00:00"}},
     {"kind": "session", "key": "ann", "value": {}}, {"kind": "session", "key": "../x m-1", "value": {}},
     {"kind": "session", "key": "ann m-1", "value": []},
+    {"kind": "active", "key": "bob", "value": [], "revision": -1},
+    {"kind": "active", "key": "bob", "value": [], "revision": 2**62},
 ]  # fmt: skip
 BAD_NAMES: list[Any] = [
     None, {}, "ann", {"mailbox": "../x", "known": True}, {"mailbox": "ann"}, {"mailbox": "ann", "known": 1},

@@ -188,7 +188,7 @@ def test_a_judge_that_is_overtaken_hears_of_it(room: Room, bob: Mailbox) -> None
         bob.task(id).reject("quicker")
         return None
 
-    with pytest.raises(PostroomError, match="a rejected task cannot become accepted"):
+    with pytest.raises(PostroomError, match="a task that is rejected cannot become accepted"):
         bob.task(id).admit(overtaken)
     assert answer(room, id) == ("rejected", "quicker")
 

@@ -133,7 +133,7 @@ def test_the_table_decides_every_verb_in_every_state(
         assert task.state is ann.task(id).state is after
         return
     untouched = everything(house.store)
-    with pytest.raises(IllegalMove, match=f"a {before} task cannot become {after}") as refused:
+    with pytest.raises(IllegalMove, match=f"a task that is {before} cannot become {after}") as refused:
         act(task)
     assert refused.value.hint == f"legal from here: {', '.join(MOVES[before]) or 'none, it is final'}"
     assert everything(house.store) == untouched

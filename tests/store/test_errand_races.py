@@ -32,6 +32,7 @@ def test_the_audit_finds_a_store_that_looks_before_it_stands_in_line(tmp_path: P
 
 def test_many_janitors_let_each_question_climb_once(tmp_path: Path) -> None:
     with opened(tmp_path / "room.db", durable=False) as store:
+        room_of(store).mailbox("coo").register()
         for number in range(10):
             room_of(store).mailbox(f"a{number}").escalate("x", reason="blocked")
 

@@ -67,6 +67,9 @@ NARROW = Query(
         pytest.param(asking.threads(None, 9), "letters_by_thread", id="threads"),
         pytest.param(asking.letters(LetterQuery(conversation="c")), "letters_by_conversation", id="conversation"),
         pytest.param(asking.letters(LetterQuery(thread_tag="t")), "letters_by_tag", id="tag"),
+        pytest.param(
+            asking.ids("01J", "bob", 9), "sqlite_autoindex_letters_1 (id>? AND id<?)", id="beginning of an id"
+        ),
         pytest.param(asking.overdue(moment(), [1, 2], 9), "deliveries_held", id="overdue"),
         pytest.param(asking.overdue(moment(), None, 9), "deliveries_queued", id="overdue anywhere"),
         pytest.param(asking.next_timer(moment(), [1]), "deliveries_later", id="next timer"),

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from ..errors import PostroomError
 from ..model.codec import to_plain
 from ..model.task import ACTIVE
 from . import views
 from .answers import Answer
 from .exits import Usage
+from .notes import note
 
 if TYPE_CHECKING:
     from ..model.card import Agent
@@ -35,7 +37,32 @@ def run_agents_show(context: Context) -> Answer:
 
 def run_register(context: Context) -> Answer:
     card = context.given("description", "program", "model", "metadata", **_CARD)
-    return _answer(context, context.act(lambda box: box.register(**card)))
+    before = _card_of(context)
+    agent = context.act(lambda box: box.register(**card))
+    dropped = {name: old for name, old in before.items() if name not in card and old != getattr(agent.card, name)}
+    if dropped:
+        note(
+            context.call, f"no longer said of {agent.card.id}: {_told(dropped)}; register replaces the whole card"
+        )
+    return Answer(context.name, {"agent": _plain(context, agent), "dropped": to_plain(dropped)}, views.agent)
+
+
+def _card_of(context: Context) -> dict[str, Any]:
+    """What the caller said of itself before, if it did."""
+    if context.is_new_room:
+        return {}
+    try:
+        card = asdict(context.room.agent(context.me).card)
+    except PostroomError:  # there is none; what else is wrong, register tells
+        return {}
+    return {name: value for name, value in card.items() if name not in {"id", "registered_at", "principal"}}
+
+
+def _told(said: dict[str, Any]) -> str:
+    """In the words of the options."""
+    words = {name: f"--{_CARD.get(name, name).replace('_', '-')}" for name in said}
+    several = {name: value if isinstance(value, tuple) else (value,) for name, value in said.items()}
+    return ", ".join(f"{words[name]} {one}" for name, values in several.items() for one in values)
 
 
 def run_heartbeat(context: Context) -> Answer:

@@ -34,6 +34,7 @@ class Screen:
         now: datetime | None = None,
         caller: str = "",
         room: str = "",
+        short: Callable[[str], str] = str,
     ) -> None:
         self.json = json
         self.tables = tables  # a terminal; else Markdown, for a file, a pipe or a prompt
@@ -42,6 +43,7 @@ class Screen:
         self._now = now
         self.caller = caller  # who calls, when the next command must say it again
         self.room = room  # likewise, the room
+        self.short = short  # an id as a table shows it
 
     @cached_property
     def now(self) -> datetime:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from .. import service
 from ..model.codec import to_plain
 from ..model.escalation import ESCALATION
+from ..model.message import same_name
+from ..policy.ladder import rungs_above
 from . import asking_views as views
 from .answers import Answer
 from .plain import plain_receipt
@@ -26,8 +31,27 @@ def run_escalate(context: Context) -> Answer:
     body, fields = content_of(context), fields_of(context)
     asked = context.given("reason", "ladder")
     receipt = context.act(lambda box: box.escalate(body, **asked, **fields))
-    data = plain_receipt(receipt) | {"escalation_id": _id_in(receipt.message)}
-    return Answer(context.name, data, views.escalated)
+    id = _id_in(receipt.message)
+    data = plain_receipt(receipt) | {"escalation_id": id, "next": _next(context, id)}
+    return Answer(context.name, data, partial(views.escalated, _passed_over(context, receipt.message)))
+
+
+def _next(context: Context, id: str) -> dict[str, Any] | None:
+    """Who is asked when nobody answers, and when."""
+    one = next((one for one in context.mailbox.escalations() if one.id == id), None)
+    if one is None or one.due_at is None:
+        return None
+    office = context.room._office  # noqa: SLF001 - the rule of the house, which no verb tells
+    place = service.climbing.next_rung(office, one)
+    return None if place is None else {"name": one.rungs[place], "at": to_plain(one.due_at)}
+
+
+def _passed_over(context: Context, letter: Message) -> list[str]:
+    """Who stands below the one that was asked, and was not asked."""
+    office = context.room._office  # noqa: SLF001 - likewise
+    rungs = rungs_above(service.escalating.check_ladder(office, context.get("ladder")), context.mailbox.name)
+    asked = letter.recipients[0].address
+    return list(takewhile(lambda name: not same_name(name, asked), rungs)) if asked in rungs else []
 
 
 def _id_in(letter: Message) -> str:

@@ -9,16 +9,26 @@ from .tables import facts, hint, painted, table
 from .views import sent
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .answers import Screen
     from .views import Data
 
 _STATES = {"open": "yellow", "answered": "green", "urgent": "red", "high": "yellow"}
 
 
-def escalated(screen: Screen, data: Data) -> str:
+def escalated(passed_over: Sequence[str], screen: Screen, data: Data) -> str:
+    """To whom it went, why not to somebody nearer, and who is next."""
     if data["repeated"]:
         return sent(screen, data)
-    return f"{sent(screen, data)}Escalation: {data['escalation_id']}\n"
+    told = [f"Escalation: {data['escalation_id']}"]
+    if passed_over:
+        told.append(f"Passed over: {', '.join(passed_over)} (never heard from here, or takes no mail from you).")
+    if data["next"] is not None:
+        told.append(
+            f"Unanswered, it goes to {data['next']['name']} {ago(data['next']['at'], screen.now)}, by janitor."
+        )
+    return sent(screen, data) + "".join(f"{line}\n" for line in told)
 
 
 def escalations(screen: Screen, data: Data) -> str:

@@ -48,6 +48,7 @@ def run_room(context: Context) -> Answer:
         "quarantined": room.quarantined(),
         "cursor": str(room.cursor()),
         "settings": settings,
+        "passed_by": [{"path": sayable(path), "why": why} for path, why in context.passed_by],
     }
     return Answer(context.name, data, views.room)
 

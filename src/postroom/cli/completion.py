@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..mailbox import Mailbox
+    from ..model.card import Agent
     from .table.shape import Option
 
 FILES = "\t"  # alone on a line: the shell completes files itself
@@ -21,13 +22,25 @@ MOST = 200
 _BASH = """\
 # postroom completion for bash
 _postroom() {
-    local IFS=$'\\n' found
-    found=$(postroom __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null) || return
+    local IFS=$'\\n' rest=$COMP_LINE found word said=() i last=-1 whole kept=""
+    for ((i = 0; i <= COMP_CWORD; i++)); do  # bash parts words at : and =; they are put together again
+        word=${COMP_WORDS[i]}
+        if ((i > 1)) && [[ $rest != [[:blank:]]* && "${COMP_WORDS[i-1]:(-1)}${word:0:1}" == *[:=]* ]]; then
+            said[last]+=$word
+        else
+            said[++last]=$word
+        fi
+        rest=${rest#*"$word"}
+    done
+    whole=${said[last]}
+    [[ $whole == "$word" ]] || kept=${whole%"${whole##*[:=]}"}  # what stands there already
+    found=$(postroom __complete -- "${said[@]:1}" 2>/dev/null) || return
     if [[ $found == $'\\t' ]]; then
-        COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}"))
+        COMPREPLY=($(compgen -f -- "${whole#"$kept"}"))
         compopt -o filenames 2>/dev/null
     else
         COMPREPLY=($found)
+        COMPREPLY=("${COMPREPLY[@]#"$kept"}")
     fi
 }
 complete -F _postroom postroom
@@ -78,6 +91,10 @@ def candidates(words: Sequence[str]) -> list[str]:
     awaited = options.get(before[-1]) if before else None
     if awaited is not None and awaited.kind != "flag":
         return _values(awaited, last, words)
+    name, equals, value = last.partition("=")
+    if equals and name in options:
+        found = _values(options[name], value, words)
+        return found if found == [FILES] else [f"{name}={one}" for one in found]
     if last.startswith("-"):
         return _starting(last, sorted(n for n in options if n.startswith("--")))
     places = [option for option in command.options if option.is_place]
@@ -124,7 +141,7 @@ def _values(option: Option, last: str, words: Sequence[str]) -> list[str]:
     if option.complete == "files":
         return [FILES]
     if option.complete == "commands":
-        return _starting(last, _first_words(()))
+        return _starting(last, [*_first_words(()), "all"])
     return _starting(last, _from_room(option.complete, words)) if option.complete else []
 
 
@@ -140,7 +157,7 @@ def _from_room(what: str, words: Sequence[str]) -> list[str]:
     try:
         with open_room(path if "/" in path or path.endswith(".db") else f"sqlite:{path}") as room:
             if what == "agents":
-                return room.mailboxes()
+                return [*room.mailboxes(), *(_addresses(room.agents()) if ":" in words[-1] else ())]
             if what == "scopes":
                 return sorted({scope for agent in room.agents() for scope in agent.card.scopes})
             if what == "templates":
@@ -148,6 +165,12 @@ def _from_room(what: str, words: Sequence[str]) -> list[str]:
             return _from_mailbox(what, room.mailbox(me)) if me else []
     except PostroomError:
         return []
+
+
+def _addresses(agents: Sequence[Agent]) -> list[str]:
+    """Whom a letter may go to without a name."""
+    skills = {f"any:{skill}" for agent in agents for skill in agent.card.capabilities}
+    return sorted(skills | {f"broadcast:{scope}" for agent in agents for scope in agent.card.scopes})
 
 
 def _from_mailbox(what: str, box: Mailbox) -> list[str]:

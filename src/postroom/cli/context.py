@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import cached_property
+from functools import cached_property, partial
 
 from ..errors import BadStore, Invalid
-from ..whereabouts import variable
+from ..whereabouts import project_room, variable
 from .answers import Screen
 from .exits import Misconfigured, NoInput, Usage
+from .ids import short
 from .light import Uninterrupted
+from .notes import note_passed_by, note_unknown
 from .parse import meant
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
@@ -93,9 +95,18 @@ class Context:
             chosen = chosen_settings(self.get("room"), dict(self.get("set", ())))
         except Invalid as wrong:
             raise _wrong_setting(wrong) from None
+        if not self.get("room") and not variable("POSTROOM_STORE"):
+            note_passed_by(self.call, self.passed_by)
         if chosen.store.startswith("memory:"):
             raise BadStore("a room in memory is gone when the command ends", field="store", hint="name a file")
         return chosen
+
+    @cached_property
+    def passed_by(self) -> list[tuple[str, str]]:
+        """What looks like the project's room on the way up and is not used, and why."""
+        found: list[tuple[str, str]] = []
+        project_room(passed_by=found)
+        return found
 
     @cached_property
     def is_new_room(self) -> bool:
@@ -126,6 +137,11 @@ class Context:
             from ..store.sqlite import store  # noqa: F401, PLC0415 - loaded here, so that opening loads nothing more
         return open_room(self.settings.store, **dict(self.get("set", ())))
 
+    def note_if_unknown(self) -> None:
+        """Nothing was found: is the caller's name a typing error? An agent that is merely new hears nothing."""
+        known = self.room.mailboxes()
+        note_unknown(self.call, self.mailbox.name, () if self.mailbox.name in known else known)
+
     def check_named_room(self) -> None:
         """A room that was named by hand, and is not there, was a typing error."""
         if "room" in self.values and self.is_new_room:
@@ -151,6 +167,7 @@ class Context:
             width=_columns() if terminal else 100,
             caller=said if (said := self.get("as", "")) != variable("POSTROOM_AGENT") else "",
             room=self.get("room", ""),
+            short=partial(short, self) if terminal else str,
         )
 
     def keep_draft(self, error: PostroomError) -> None:

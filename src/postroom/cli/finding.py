@@ -43,7 +43,7 @@ def _results(terms: Sequence[Term], screen: Screen, data: Mapping[str, Any]) -> 
     wanted = Wanted(terms)
     rows = [
         (
-            letter["id"],
+            screen.short(letter["id"]),
             ago(letter["created_at"], screen.now),
             letter["sender"],
             ", ".join(r["address"] for r in letter["recipients"]),

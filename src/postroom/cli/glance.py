@@ -10,6 +10,7 @@ import os
 
 from ..whereabouts import PREFIX, config_path, environment, own_room, project_room, variable
 from .light import Uninterrupted
+from .notes import note_passed_by, note_unknown
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def quick_answer(call: Call) -> str | None:
     me = call.values.get("as") or variable("POSTROOM_AGENT")
     if not wanted or not _is_plain_name(me):
         return None
-    path = _room(call.values.get("room"))
+    passed_by: list[tuple[str, str]] = []
+    path = _room(call.values.get("room"), passed_by)
     if path is None:
         return None
     with Uninterrupted():
@@ -48,10 +50,15 @@ def quick_answer(call: Call) -> str | None:
 
         from ..store.sqlite.glance import is_surely_empty  # noqa: PLC0415
 
-    return wanted.replace("{0}", me) if is_surely_empty(path, me) else None
+    others: list[str] = []
+    if not is_surely_empty(path, me, others):
+        return None
+    note_passed_by(call, passed_by)
+    note_unknown(call, me, others)
+    return wanted.replace("{0}", me)
 
 
-def _room(named: str | None) -> str | None:
+def _room(named: str | None, passed_by: list[tuple[str, str]]) -> str | None:
     """The room's file as the settings would choose it; None when that takes more than a look."""
     said = environment()
     if any(name.startswith(PREFIX) and name.removeprefix(PREFIX) not in _NO_SETTINGS for name in said):
@@ -60,7 +67,7 @@ def _room(named: str | None) -> str | None:
         return None
     address = named or variable("POSTROOM_STORE")
     if not address:
-        return project_room() or own_room(said)
+        return project_room(passed_by=passed_by) or own_room(said)
     path = address.removeprefix("sqlite:").removeprefix("//")
     unusual = ":" in path or "?" in path or "\n" in path or path.startswith("~")
     if unusual or not (address.startswith("sqlite:") or path.endswith(".db") or "/" in path):

@@ -104,7 +104,7 @@ def run_top(context: Context) -> Iterator[Answer]:
 
 def _is_operator(context: Context) -> bool:
     """An agent sees its own; who gave no name looks after the room."""
-    return bool(context.get("all")) or not (context.get("as") or variable("POSTROOM_AGENT"))
+    return bool(context.get("everyone")) or not (context.get("as") or variable("POSTROOM_AGENT"))
 
 
 def _plain_stats(stats: Stats) -> dict[str, Any]:

@@ -25,7 +25,35 @@ _ENVIRONMENT = (
 )
 
 
+EVERYDAY = (
+    "init", "send", "check", "read", "reply", "wait", "claim", "ack", "work", "search", "tasks", "agents",
+    "waiting",
+)  # fmt: skip
+
+
 def overview(width: int) -> str:
+    """A first page: what is used every day, and where the rest is."""
+    groups = ", ".join(title.lower() for title in GROUPS)
+    lines = [
+        *_folded("postroom - durable mail for agents, with no server", width, ""),
+        "",
+        "USAGE",
+        "  postroom COMMAND [ARGUMENTS] [OPTIONS]",
+        "",
+        "EVERY DAY",
+        *_commands(EVERYDAY, width),
+        "",
+        "MORE",
+        _entry("postroom help COMMAND", "explains one, with examples", width),
+        _entry("postroom help all", f"every command ({groups}), option of all, exit code", width),
+        "",
+        *_folded("Begin with: postroom send NAME --as ME --body TEXT", width, ""),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def contents(width: int) -> str:
+    """Every command, by group, and what holds for all."""
     lines = [
         *_folded("postroom - durable mail for agents, with no server", width, ""),
         "",
@@ -62,7 +90,7 @@ def manual(command: Command, width: int) -> str:
     if command.json:
         lines += ["JSON", *(_entry(field, what, width) for field, what in command.json), ""]
     if command.exits:
-        lines += ["EXIT CODES", *_exits(command.exits, width), "  and those of postroom help", ""]
+        lines += ["EXIT CODES", *_exits(command.exits, width), "  and those of postroom help all", ""]
     if command.examples:
         lines += ["EXAMPLES", *(f"  {line}\n      {what}" for line, what in command.examples), ""]
     return "\n".join(lines)
@@ -97,7 +125,7 @@ def told(option: Option) -> str:
 
 
 def _commands(names: Sequence[str], width: int) -> list[str]:
-    room = max(map(len, FILE_OF))
+    room = max(map(len, FILE_OF if any(" " in name for name in names) else names))
     return [_entry(name, row(name).summary, width, room) for name in names]
 
 

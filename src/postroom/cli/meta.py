@@ -31,12 +31,24 @@ def explain(call: Call, screen: Screen) -> Answer:
     )
 
 
+def _contents(screen: Screen) -> Answer:
+    """Every command."""
+    from .manual import WIDEST, contents  # noqa: PLC0415 - likewise
+
+    text = contents(min(screen.width, WIDEST))
+    return Answer(
+        "help", {"commands": [_plain(command) for command in _all()], "text": text}, lambda _screen, _data: text
+    )
+
+
 def run_help(context: Context) -> Answer:
     name = " ".join(context.get("command", ()))
     if not name:
         return explain(Call(None), context.screen)
+    if name == "all":
+        return _contents(context.screen)
     if name not in FILE_OF:
-        raise Usage(f"there is no command {name!a}", field="COMMAND", hint="postroom help lists them")
+        raise Usage(f"there is no command {name!a}", field="COMMAND", hint="postroom help all lists them")
     return explain(Call(row(name)), context.screen)
 
 

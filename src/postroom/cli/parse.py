@@ -65,7 +65,9 @@ def _split_command(words: list[str], options: dict[str, Option]) -> tuple[str, l
     if following and f"{name} {following[0]}" in FILE_OF:
         return f"{name} {following[0]}", words[:at] + words[at + 2 :]
     if name not in FILE_OF:
-        raise Usage(f"there is no command {name!a}", field="command", hint=meant(name, FILE_OF) or "postroom help")
+        raise Usage(
+            f"there is no command {name!a}", field="command", hint=meant(name, FILE_OF) or "postroom help all"
+        )
     return name, words[:at] + words[at + 1 :]
 
 

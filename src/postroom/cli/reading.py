@@ -10,7 +10,7 @@ from ..model.message import same_name
 from . import views
 from .answers import Answer
 from .exits import NOTHING
-from .plain import plain_letter
+from .plain import plain_letter, plain_message
 from .tables import again
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def run_check(context: Context) -> Answer:
         peek=bool(context.get("peek")),
         **filters_of(context),
     )
+    if not found:
+        context.note_if_unknown()
     data = {"mailbox": context.me, "letters": [plain_letter(letter) for letter in found]}
     view = partial(views.inbox, states=bool(context.get("all")))
     return Answer(context.name, data, view, letters=tuple(letter.message for letter in found))
@@ -106,9 +108,22 @@ def _waited(context: Context, found: Letter | None) -> Answer:
 
 
 def run_counts(context: Context) -> Answer:
-    return Answer(context.name, {"mailbox": context.me, **context.mailbox.counts()}, views.counts)
+    counted = context.mailbox.counts()
+    if not counted["total"]:
+        context.note_if_unknown()
+    return Answer(context.name, {"mailbox": context.me, **counted}, views.counts)
+
+
+def run_sent(context: Context) -> Answer:
+    found = context.mailbox.sent(context.get("limit", 20))
+    if not found:
+        context.note_if_unknown()
+    data = {"mailbox": context.me, "letters": [plain_message(message) for message in found]}
+    return Answer(context.name, data, views.outbox, letters=tuple(found))
 
 
 def run_digest(context: Context) -> Answer:
     text = context.mailbox.digest(**context.given("budget", "most", "longest"))
+    if not context.mailbox.counts()["total"]:
+        context.note_if_unknown()
     return Answer(context.name, {"mailbox": context.me, "text": text}, views.digest)

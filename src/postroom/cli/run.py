@@ -7,6 +7,7 @@ import sys
 from ..errors import PostroomError
 from .answers import Answer
 from .context import Context
+from .ids import complete_ids
 from .light import Uninterrupted, load_msgspec
 from .table import FILE_OF
 
@@ -32,6 +33,7 @@ def run(call: Call) -> int:
         module = __import__(f"{__package__}.{file}", fromlist=["COMMANDS"])
     function = getattr(module, f"run_{call.command.function}")
     try:
+        complete_ids(context)
         answered: Answer | Iterator[Answer] = function(context)
         code = 0
         for answer in [answered] if isinstance(answered, Answer) else answered:

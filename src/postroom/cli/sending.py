@@ -70,7 +70,7 @@ def _send_template(context: Context, to: list[str]) -> Answer:
 
 
 def run_reply(context: Context) -> Answer:
-    id, to_all = context.get("id"), bool(context.get("all"))
+    id, to_all = context.get("id"), bool(context.get("to_all"))
     body, fields = content_of(context), fields_of(context)
     box = context.mailbox
     if not context.get("done"):
@@ -115,6 +115,9 @@ def run_handoff(context: Context) -> Answer:
 
 def fields_of(context: Context) -> dict[str, Any]:
     """What was said of the letter, under the library's names."""
+    if "task" in context.values and "kind" not in context.values:
+        hint = "postroom tasks complete, fail, … do; a letter that only carries the note says --kind too"
+        raise Usage("a plain letter moves no task", field="--task", hint=hint)
     at = context.get("at")
     again = context.values.keys() & {"key", "letter_id"}  # the same letter once more, when its time may be past
     if isinstance(at, datetime) and at < SystemClock().now().wall and not again:

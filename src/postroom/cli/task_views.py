@@ -26,7 +26,7 @@ def tasks(texts: Mapping[str, str], screen: Screen, data: Data) -> str:
         return "No tasks.\n"
     rows = [
         (
-            task["id"],
+            screen.short(task["id"]),
             task["state"],
             task["giver"],
             task["receiver"],

@@ -46,17 +46,41 @@ def letters(screen: Screen, data: Data, *, states: bool = True) -> str:
     return table(screen, [titles[place] for place in kept], shown, _URGENT | _STATES, drop=drop)
 
 
+def outbox(screen: Screen, data: Data) -> str:
+    """What somebody sent, and to whom."""
+    if not data["letters"]:
+        return f"{data['mailbox']} has sent nothing.\n"
+    if not screen.tables:
+        return _fenced(data)
+    rows = [
+        (
+            screen.short(letter["id"]),
+            ago(letter["created_at"], screen.now),
+            ", ".join(recipient["address"] for recipient in letter["recipients"]),
+            letter["priority"],
+            _about(letter),
+        )
+        for letter in data["letters"]
+    ]
+    shown = table(screen, ("ID", "AGE", "TO", "PRIORITY", "ABOUT"), rows, _URGENT, drop=("PRIORITY", "AGE"))
+    return shown + _next(screen, "ID", ("trace", "tells what became of one"), ("unsend", "takes one back"))
+
+
+def _about(letter: Data) -> str:
+    first: str = letter["subject"] or letter["text"].strip().partition("\n")[0]
+    return first
+
+
 def _letter_row(screen: Screen, letter: Data) -> list[str]:
     held = letter.get("delivery")
     state = (held["state"] if held["state"] != "unread" or not held["read_at"] else "read") if held else ""
-    about = letter["subject"] or letter["text"].strip().partition("\n")[0]
     return [
-        letter["id"],
+        screen.short(letter["id"]),
         ago(letter["created_at"], screen.now),
         letter["sender"],
         letter["priority"],
         state,
-        about,
+        _about(letter),
     ]
 
 
@@ -164,7 +188,7 @@ def receipts(screen: Screen, data: Data) -> str:
 
 
 def moved(screen: Screen, data: Data) -> str:
-    rows = [(m["id"], m["state"], str(m["attempts"]), m["reason"] or "") for m in data["letters"]]
+    rows = [(screen.short(m["id"]), m["state"], str(m["attempts"]), m["reason"] or "") for m in data["letters"]]
     sent = "".join(f"Sent {one['id']}.\n" for one in data.get("receipts", ()))
     again = "".join(
         f"{one_line(m['id'])}: next try {ago(m['due_at'], screen.now)}.\n"
@@ -196,7 +220,13 @@ def threads(screen: Screen, data: Data) -> str:
     if not data["threads"]:
         return "No threads with replies.\n"
     rows = [
-        (t["id"], ago(t["last_at"], screen.now), str(t["count"]), ", ".join(t["participants"]), t["subject"])
+        (
+            screen.short(t["id"]),
+            ago(t["last_at"], screen.now),
+            str(t["count"]),
+            ", ".join(t["participants"]),
+            t["subject"],
+        )
         for t in data["threads"]
     ]
     return table(screen, ("ID", "LAST", "LETTERS", "WHO", "ABOUT"), rows)
@@ -217,7 +247,9 @@ def conversation(screen: Screen, data: Data) -> str:
 
 
 def turns(screen: Screen, data: Data) -> str:
-    rows = [(ago(t["created_at"], screen.now), t["participant"], t["message_id"]) for t in data["turns"]]
+    rows = [
+        (ago(t["created_at"], screen.now), t["participant"], screen.short(t["message_id"])) for t in data["turns"]
+    ]
     return table(screen, ("WHEN", "WHO", "LETTER"), rows)
 
 

@@ -131,7 +131,7 @@ def advance(delivery: Delivery, action: str, **stamps: Any) -> Delivery:
     after = MOVES.get((delivery.state, action))
     if after is None:
         legal = ", ".join(sorted(a for s, a in MOVES if s is delivery.state)) or "none"
-        raise IllegalMove(f"a {delivery.state} letter cannot {action}", hint=f"legal from here: {legal}")
+        raise IllegalMove(f"a letter that is {delivery.state} cannot {action}", hint=f"legal from here: {legal}")
     return replace(delivery, state=after, revision=delivery.revision + 1, **stamps)
 
 

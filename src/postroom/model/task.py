@@ -108,7 +108,7 @@ def check_move(before: TaskState, after: TaskState) -> None:
     """Refuse what the table does not hold."""
     if after not in MOVES[before]:
         legal = ", ".join(MOVES[before]) or "none, it is final"
-        raise IllegalMove(f"a {before} task cannot become {after}", hint=f"legal from here: {legal}")
+        raise IllegalMove(f"a task that is {before} cannot become {after}", hint=f"legal from here: {legal}")
 
 
 def movers(before: TaskState, after: TaskState) -> tuple[Role, ...]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .parts import Part
 
 BREAK = "\ue000"  # stands between two texts of a letter; no text holds it as a word, so no phrase goes across
+ZERO_WIDTH_SPACE = "\u200b"  # a blank for all but the eye; whatever else nobody sees joins
 _WITHOUT_BLANKS = ("CJK ", "HIRAGANA", "KATAKANA")  # how the names of such characters begin
 
 
@@ -79,6 +80,8 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _kept(character: str) -> str:
+    if character == ZERO_WIDTH_SPACE:
+        return " "
     category = unicodedata.category(character)
     if "\u0300" <= character <= "\u036f" or "\ufe00" <= character <= "\ufe0f" or category == "Cf":
         return ""  # accents, variants of emoji, and what nobody sees

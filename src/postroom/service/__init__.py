@@ -21,7 +21,7 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
     reading    check, read, counts, wait
     waiting    look, sleep until a bell rings, look again
     threads    threads, conversations, turns
-    search     letters by what they say
+    search     letters by what they say, what was sent, ids by how they begin
     present    letters as text for prompts
 
     moving     find, step, commit; what time did to deliveries

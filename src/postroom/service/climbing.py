@@ -85,7 +85,7 @@ def _look_after(office: Office, id: str, now: datetime) -> bool:
 def _climb(office: Office, one: Escalation, now: datetime) -> tuple[Escalation, list[Write]]:
     """One rung up, past those who take no mail from the asker. At the top it stays, and that is told once."""
     waited = f"unanswered by {one.rungs[one.rung]} for {span(one.since, now)}"
-    place = _next_rung(office, one)
+    place = next_rung(office, one)
     if place is None:
         stays = replace(one, due_at=None)
         return stays, [_update(office, stays, f"{one.id} is {waited}. Nobody stands above.", now)]
@@ -102,7 +102,8 @@ def _climb(office: Office, one: Escalation, now: datetime) -> tuple[Escalation, 
     return after, [_post(letter, now), _update(office, after, told, now)]
 
 
-def _next_rung(office: Office, one: Escalation) -> int | None:
+def next_rung(office: Office, one: Escalation) -> int | None:
+    """The place of who is asked next, when nobody answers; None at the top."""
     for place in range(one.rung + 1, len(one.rungs)):
         if takes(office, one.asker, one.rungs[place]):
             return place

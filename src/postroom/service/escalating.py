@@ -59,6 +59,7 @@ def escalate(
     authorize(caller, "send", mailbox)
     word = check_kind(reason, "reason")
     above = rungs_above(check_ladder(office, ladder), mailbox)
+    above = _heard_from(office, above) if ladder is None else above
     now = office.now().wall
     said = {"subject": "", "priority": None, "id": None, "key": None} | more
     id = office.ids.message() if said["id"] is None else check_id(said["id"], "id")
@@ -174,6 +175,14 @@ def check_ladder(office: Office, ladder: Any) -> list[str]:
     if any(fold(name) == POSTMASTER for name in checked):
         raise Invalid(f"{POSTMASTER!r} takes no mail", field="ladder")
     return list({fold(name): name for name in checked}.values())
+
+
+def _heard_from(office: Office, above: tuple[str, ...]) -> tuple[str, ...]:
+    """Of the room's own ladder: who never wrote nor registered is passed over, as nobody may ever look there. The
+    last rung, the human, counts in any case, and so does everyone whom the asker names.
+    """
+    known = {fold(name) for name in office.store.known()}
+    return (*(name for name in above[:-1] if fold(name) in known), above[-1])
 
 
 def _from_first(office: Office, asker: str, key: str, above: tuple[str, ...]) -> tuple[str, ...]:

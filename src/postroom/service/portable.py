@@ -2,7 +2,7 @@
 
 The first line says what it is; then names, then records, then letters with their deliveries, in order of
 acceptance. The last line says that it is the last, and how many stand between: an export that was cut off is no
-export. Numbers, revisions of records and cursors are a room's own and do not travel; letters that were set
+export. Numbers and cursors are a room's own and do not travel; letters that were set
 aside as damaged stay behind.
 """
 

@@ -38,7 +38,7 @@ from ..model.template import Template
 from ..model.values import check_time
 from ..store.base import Put, Rename
 from .directory import check_card
-from .given import quoted
+from .given import check_count, quoted
 from .taskbook import Due
 from .templates import check_template
 
@@ -110,7 +110,7 @@ def checked_record(office: Office, record: Record) -> Put:
             check_id(letter, "value")
     _check_key(kind, record.key)
     _check_value(office, record.key, value)
-    return Put(record=replace(record, revision=0))
+    return Put(record=replace(record, revision=0), first=check_count(record.revision or 1, "revision"))
 
 
 def _check_key(kind: str, key: str) -> None:

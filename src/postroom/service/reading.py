@@ -100,9 +100,9 @@ def check(
 def check_spelling(office: Office, mailbox: str) -> None:
     """Where nothing is found: is it because the name is spelt otherwise here, or given up?"""
     held = office.store.spelling(mailbox)
-    if held is not None and fold(held) != fold(mailbox):
-        raise service.naming.moved(mailbox, held, "mailbox")
     if held is not None and held != mailbox:
+        if fold(held) != fold(mailbox) or held == service.naming.resident(office, mailbox):
+            raise service.naming.moved(mailbox, held, "mailbox")
         raise LookAlike(f"{mailbox!r} reads like {held!r}", field="mailbox", hint=f"write {held!r}")
 
 

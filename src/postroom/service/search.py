@@ -1,4 +1,6 @@
-"""Finding letters by what they say. A mailbox finds what it sent or received, the operator finds everything."""
+"""Finding letters: by what they say, by who sent them, by how their id begins. A mailbox finds what it sent or
+received, the operator finds everything.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ..model.names import fold
-from ..model.search import read_query
+from ..model.names import check_id, fold
+from ..model.search import Marks, SearchQuery, read_query
 from ..policy.ranking import by_relevance
 from .authorize import authorize
 from .given import check_count
@@ -17,7 +19,6 @@ from .reading import check_spelling
 
 if TYPE_CHECKING:
     from ..model.message import Message
-    from ..model.search import SearchQuery
     from .authorize import Principal
     from .office import Office
 
@@ -39,6 +40,23 @@ def search(
         check_spelling(office, mailbox)
     found = [seen_by(office, letter.message, mailbox) for letter in letters]
     return by_relevance(found, wanted)[:most] if ranked else found
+
+
+def sent(office: Office, caller: Principal, mailbox: str, *, limit: int = 20) -> list[Message]:
+    """What this mailbox sent, the newest first, under whatever name."""
+    authorize(caller, "search", mailbox)
+    most = check_count(limit, "limit", most=MOST)
+    own = _with_former_names(office, SearchQuery(wanted=Marks(senders=(fold(mailbox),))), mailbox)
+    letters = office.store.search(own, mailbox, most)
+    if not letters:
+        check_spelling(office, mailbox)
+    return [letter.message for letter in letters]
+
+
+def ids_beginning(office: Office, caller: Principal, mailbox: str | None, beginning: str, limit: int) -> list[str]:
+    """The ids that begin so, of letters that `mailbox` may see: what is another's is as good as not there."""
+    authorize(caller, "room" if mailbox is None else "search", mailbox)
+    return office.store.ids(check_id(beginning, "id"), mailbox, limit)
 
 
 def _with_former_names(office: Office, query: SearchQuery, mailbox: str | None) -> SearchQuery:

@@ -57,6 +57,7 @@ class Put(Struct, frozen=True, gc=False, kw_only=True):
     """Write a record, if it still is at the revision it was read at."""
 
     record: Record
+    first: int = 1  # the revision of a record that was not there, such as one that comes in with an import
     durable: bool = True  # False: harmless to lose in a power cut, such as a heartbeat
 
 
@@ -146,6 +147,10 @@ class Store(Protocol):
     def letters(self, query: LetterQuery) -> list[Letter]: ...
     def count_letters(self, query: LetterQuery) -> int:
         """How many letters match; `skip`, `limit` and `order` do not matter."""
+        ...
+
+    def ids(self, beginning: str, party: str | None, limit: int) -> list[str]:
+        """The ids that begin so, in their order, of letters that `party` sent or was delivered (None: of all)."""
         ...
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:

@@ -109,6 +109,10 @@ class MemoryStore(Tables):
     def count_letters(self, query: LetterQuery) -> int:
         return len(self.letters(replace(query, skip=0, limit=None)))
 
+    def ids(self, beginning: str, party: str | None, limit: int) -> list[str]:
+        found = (letter.message.id for letter in self.letters(LetterQuery(party=party)))
+        return sorted(id for id in found if id.startswith(beginning))[:limit]
+
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         letters = self.letters(LetterQuery(party=reader, order="newest"))
         return [letter for letter in letters if answers(letter.message, query, reader)][:limit]

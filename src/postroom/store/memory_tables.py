@@ -181,7 +181,8 @@ class Tables:
         if record.kind == CARD:
             self._name(record.key, "id", journal, known=True)
         if record.value is not None:
-            kept = replace(record, revision=record.revision + 1, value=encode(record.value))
+            revision = record.revision + 1 if record.revision else put.first
+            kept = replace(record, revision=revision, value=encode(record.value))
             journal.set(self._records, at, kept)
         elif current is not None:
             journal.drop(self._records, at)

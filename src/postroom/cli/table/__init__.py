@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 # name beside this folder, with one function per command.
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Sending": ("sending", ("send", "reply", "forward", "broadcast", "handoff")),
-    "Reading": ("reading", ("check", "read", "wait", "counts", "digest")),
+    "Reading": ("reading", ("check", "read", "wait", "counts", "digest", "sent")),
     "Working": ("working", ("claim", "ack", "fail", "reject", "release", "renew", "work")),
     "Threads": ("threads", ("thread", "threads", "tagged", "conversations", "conversation", "turns")),
     "Finding": ("finding", ("search",)),

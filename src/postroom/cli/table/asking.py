@@ -22,21 +22,24 @@ COMMANDS = {
         Option("--ladder", help="who is asked, the lowest first; the setting ladder by default", many=True,
                metavar="NAME", complete="agents"),
         *(option for option in FIELDS if option.name not in {"kind", "task"}),
-        about="Goes to the rung above you on the ladder. The answer, a plain reply, comes back into the same thread and to"
-        " everyone it passed. A question that nobody answers climbs in time, by janitor. The text comes from --body, else"
+        about="Goes to the rung above you on the ladder. Of the ladder in the settings, names that never wrote nor"
+        " registered here are passed over, but for the last one; whom --ladder names is asked in any case. It is told who is"
+        " next, and when. The answer, a plain reply, comes back into the same thread"
+        " and to everyone it passed. A question that nobody answers climbs in time, by janitor. The text comes from --body, else"
         " from standard input when that is not a terminal, else from $VISUAL or $EDITOR.",
         examples=(
             ('postroom escalate --as coder --reason blocked -s "No access" --body "I cannot read the data."', "ask above"),
             ("postroom escalate --as coder --reason approval --ladder planner --ladder human --body 'Ship it?'",
              "by a ladder of your own"),
         ),
-        json=(*RECEIPT_JSON, ("escalation_id", "what resolve takes")),
+        json=(*RECEIPT_JSON, ("escalation_id", "what resolve takes"),
+              ("next", "who is asked when nobody answers: name, and at; null when nobody is left")),
         exits=((65, "nobody stands above you"),),
     ),
     "escalations": Command(
         "escalations",
         "list questions that were escalated by you or to you, the oldest first",
-        Option("--all", help="those that were answered or resolved, too", kind="flag"),
+        Option("--all", help="also those that were answered or resolved", kind="flag"),
         Option("--everyone", help="the whole room's", kind="flag"),
         examples=(("postroom escalations --as coder", "what is still open"),
                   ("postroom escalations --everyone --all --json", "the operator's view, for a program")),

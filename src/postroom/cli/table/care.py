@@ -28,12 +28,19 @@ COMMANDS = {
             ("quarantined", "the ids of letters that were found damaged and set aside"),
             ("cursor", "now; changes takes it"),
             ("settings", "the settings in force"),
+            (
+                "passed_by",
+                "what looks like the project's room on the way up and is not used, each with path and why: it is a"
+                " link, or belongs to another user",
+            ),
         ),
     ),
     "changes": Command(
         "changes",
         "what happened after a cursor",
-        Option("CURSOR", help="from an earlier answer; without it, only the cursor of now is shown"),
+        Option(
+            "CURSOR", help="an earlier changes, wait or room gave it; without it, only the cursor of now is shown"
+        ),
         Option("-n", "--limit", help="at most so many; 1000 by default", kind="count", metavar="N"),
         examples=(("postroom changes", "a cursor to begin with"),),
         json=(

@@ -10,7 +10,7 @@ COMMANDS = {
     "unsend": Command(
         "unsend",
         "take back letters that you sent",
-        Option("ID", help="the letter's id", many=True, required=True, complete="sent"),
+        Option("ID", help="the letter's id, or how it begins", many=True, required=True, complete="sent"),
         about="Each from all its recipients or none, while nobody has claimed or settled it. Who had not looked at it never"
         " sees it. Several letters are taken back one after the other, and the first that cannot be stops it; to take one"
         " back twice is the same as once.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .shape import Command, Option
 
-_WHOLE = Option("--all", help="as the operator sees it, whoever you are", kind="flag")
+_WHOLE = Option("--everyone", "--all", help="the whole room's, whoever you are", kind="flag")
 
 COMMANDS = {
     "doctor": Command(
@@ -37,13 +37,13 @@ COMMANDS = {
         json=(
             (
                 "room",
-                "letters, deliveries, states (how many deliveries in each), unread (by priority), oldest_unread_at,"
+                "letters, deliveries, states (how many deliveries in each), unread (by priority; without a read_at), oldest_unread_at,"
                 " agents (registered), quarantined, mailboxes (each as below; those with open or dead mail); null for a"
                 " mailbox",
             ),
             (
                 "mailbox",
-                "mailbox (its name), unread (by priority), total_unread, seen, claimed, queued, dead, backlog,"
+                "mailbox (its name), unread (by priority; without a read_at), total_unread, seen (with one, not settled), claimed, queued, dead, backlog,"
                 " oldest_unread_at, oldest_claimed_at; null for the room",
             ),
         ),
@@ -76,7 +76,7 @@ COMMANDS = {
     "trace": Command(
         "trace",
         "the life of one letter: where it is, what happened, what came of it",
-        Option("ID", help="the letter's id", required=True, complete="letters"),
+        Option("ID", help="the letter's id, or how it begins", required=True, complete="letters"),
         _WHOLE,
         about="With --as or POSTROOM_AGENT, what that agent may see: its own letters whole, of others its own part."
         " Without, or with --all, everything.",

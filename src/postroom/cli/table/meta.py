@@ -8,8 +8,17 @@ COMMANDS = {
     "help": Command(
         "help",
         "explain a command",
-        Option("COMMAND", help="its name", many=True, complete="commands"),
-        examples=(("postroom help send", "one of them"), ("postroom help", "all of them")),
+        Option(
+            "COMMAND",
+            help="its name; all lists every command, option of all, variable and exit code",
+            many=True,
+            complete="commands",
+        ),
+        examples=(
+            ("postroom help send", "one of them"),
+            ("postroom help all", "all of them"),
+            ("postroom help", "those of every day"),
+        ),
         json=(
             ("commands", "each with name, summary, about, options and examples"),
             ("text", "the same, for people"),

@@ -10,7 +10,7 @@ COMMANDS = {
     "check": Command(
         "check",
         "show the unread mail",
-        Option("--all", help="mail that was read, too, as long as it is in the inbox", kind="flag"),
+        Option("--all", help="also mail that was read and is still in the inbox", kind="flag"),
         PEEK,
         LIMIT,
         *FILTERS,
@@ -41,7 +41,7 @@ COMMANDS = {
         "wait for the next letter",
         Option("-t", "--timeout", help="how long, such as 30s or 5m; 30 seconds by default", kind="seconds", metavar="SPAN"),
         Option("--at-mailbox", help="wait at this mailbox too", many=True, metavar="NAME", complete="agents"),
-        Option("--cursor", help="the next letter after this cursor, read or not", metavar="CURSOR"),
+        Option("--cursor", help="the next letter that came after this cursor (an earlier wait or changes gave it), read or not", metavar="CURSOR"),
         Option("--follow", help="go on for ever, one letter after the other, or until none came for the timeout",
                kind="flag"),
         PEEK,
@@ -72,6 +72,16 @@ COMMANDS = {
         about="What peers wrote stands inside a fence that they cannot close. Stamps nothing.",
         examples=(("postroom digest --as coder --budget 2000", "for a prompt"),),
         json=(("mailbox", "whose inbox"), ("text", "the digest")),
+        looks=True,
+    ),
+    "sent": Command(
+        "sent",
+        "list what you sent, the newest first",
+        LIMIT,
+        about="20 letters unless --limit says otherwise. trace tells what became of one; search from:NAME with words finds"
+        " older ones.",
+        examples=(("postroom sent --as coder", "the last twenty"), ("postroom sent --as coder -n 1 --json", "the last one")),
+        json=(("mailbox", "whose"), ("letters", "a list of [letters](#letters), without delivery")),
         looks=True,
     ),
 }  # fmt: skip

@@ -101,7 +101,7 @@ EVERYWHERE = (
     Option("-h", "--help", help="this text", kind="flag"),
 )
 
-ID = Option("ID", help="the letter's id", required=True, complete="letters")
+ID = Option("ID", help="the letter's id, or how it begins", required=True, complete="letters")
 
 BODY = (
     Option("--body", help="the text; - reads it from standard input", metavar="TEXT"),
@@ -140,7 +140,12 @@ FIELDS = (
     Option("--scope", help="a team", metavar="NAME", complete="scopes"),
     Option("--thread-tag", help="a label for a thread without a common root", metavar="LABEL"),
     Option("--conversation", help="the conversation it belongs to", metavar="ID"),
-    Option("--task", help="what it says about a task: id, state, deadline, reason", kind="json"),
+    Option(
+        "--task",
+        help="a note about a task that it carries: id, state, deadline, reason. With --kind only: the commands"
+        " below tasks move a task",
+        kind="json",
+    ),
     Option("--callback", help="an object that replies echo", kind="json"),
     Option("--context", help="an object, such as a handoff's", kind="json"),
     Option("--metadata", help="an object of your own", kind="json"),

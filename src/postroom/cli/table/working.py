@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .shape import FILTERS, NOTHING, SINCE, TOKEN, Command, Option
 
-IDS = Option("ID", help="the letter's id; several are settled in one commit, all or none", many=True, required=True,
+IDS = Option("ID", help="the letter's id, or how it begins; several are settled in one commit, all or none", many=True, required=True,
              complete="letters")  # fmt: skip
 LEASE = Option(
     "--lease", help="how long, such as 60s or 1h; the setting lease by default", kind="seconds", metavar="SPAN"

@@ -91,6 +91,14 @@ def count_letters(query: LetterQuery) -> Statement:
     return sql, [value for _, held in pieces for value in held]
 
 
+def ids(beginning: str, party: str | None, limit: int) -> Statement:
+    """By the index of ids alone, in its order. All characters of an id come before DEL."""
+    pieces = [("l.id >= ? AND l.id < ?", [beginning, f"{beginning}\x7f"]), *_party(party)]
+    where = " AND ".join(piece for piece, _ in pieces)
+    values = [value for _, held in pieces for value in held]
+    return f"SELECT l.id FROM letters l WHERE {where} ORDER BY l.id LIMIT ?", [*values, limit]
+
+
 def threads(party: str | None, limit: int) -> Statement:
     pieces = list(_party(party))
     where = "".join(f" AND {piece}" for piece, _ in pieces)

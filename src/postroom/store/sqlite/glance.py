@@ -34,9 +34,16 @@ SELECT (SELECT boot FROM room) = ?3
                    AND mailbox IN (SELECT id FROM box))
 """
 
+_OTHERS = """
+SELECT name FROM mailboxes WHERE NOT EXISTS (SELECT 1 FROM mailboxes WHERE folded = ?1)
+   AND abs(length(folded) - length(?1)) <= 2 LIMIT 1000
+"""
 
-def is_surely_empty(path: str, mailbox: str) -> bool:
-    """Has this mailbox nothing unread, and would asking the store change nothing? False: it may or may not."""
+
+def is_surely_empty(path: str, mailbox: str, others: list[str] | None = None) -> bool:
+    """Has this mailbox nothing unread, and would asking the store change nothing? False: it may or may not.
+    Where nobody is called so, the names there are are put into `others`.
+    """
     path = os.path.realpath(path)
     try:
         if mailbox.lower() in ONE_MAILBOX or not _is_a_room_in_use(path):
@@ -45,7 +52,7 @@ def is_surely_empty(path: str, mailbox: str) -> bool:
         moment = (boot_id(), time.clock_gettime(_STEADY), time.time_ns() // 1000)
     except OSError:
         return False
-    return _ask(path, (mailbox.lower(), mailbox, *moment), steps)
+    return _ask(path, (mailbox.lower(), mailbox, *moment), steps, others)
 
 
 def _is_a_room_in_use(path: str) -> bool:
@@ -56,7 +63,7 @@ def _is_a_room_in_use(path: str) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
 
 
-def _ask(path: str, values: tuple[str, str, str, float, int], steps: int) -> bool:
+def _ask(path: str, values: tuple[str, str, str, float, int], steps: int, others: list[str] | None) -> bool:
     import apsw  # noqa: PLC0415 - the weight of the whole look; not before it is needed
 
     try:
@@ -66,6 +73,10 @@ def _ask(path: str, values: tuple[str, str, str, float, int], steps: int) -> boo
         database.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         if (database.pragma("application_id"), database.pragma("user_version")) != (APPLICATION, steps):
             return False
-        return bool(database.execute(_QUESTION, values).get)
+        if not database.execute(_QUESTION, values).get:
+            return False
+        if others is not None:
+            others += [name for (name,) in database.execute(_OTHERS, values[:1])]
     except apsw.Error:
         return False
+    return True

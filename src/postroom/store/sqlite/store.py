@@ -137,6 +137,9 @@ class SqliteStore:
         number: int = self._ask(*sqlite.asking.count_letters(query))[0][0]
         return number
 
+    def ids(self, beginning: str, party: str | None, limit: int) -> list[str]:
+        return [id for (id,) in self._ask(*sqlite.asking.ids(beginning, party, limit))]
+
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         party = None if reader is None else self._numbers((reader,))
         if party == []:

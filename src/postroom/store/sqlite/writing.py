@@ -246,7 +246,8 @@ class Writing:
         if record.value is None:
             self._execute("DELETE FROM records WHERE kind = ? AND key = ?", (record.kind, record.key))
         else:
-            row = (record.kind, record.key, record.revision + 1, encode(record.value))
+            revision = record.revision + 1 if record.revision else put.first
+            row = (record.kind, record.key, revision, encode(record.value))
             self._execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", row)
         if put.durable:
             self._note("put", kind=record.kind, key=record.key)

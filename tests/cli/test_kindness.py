@@ -1,0 +1,161 @@
+"""Words beside the answer, for people: what was probably meant, what is not used, what was dropped, who is next.
+
+They go to standard error, on one line, and programs that ask for JSON hear none.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.shell import Desk
+from tests.cli.terminal import show
+
+
+def test_a_project_room_that_is_not_used_is_told_once_and_never_in_the_answer(desk: Desk) -> None:
+    del desk.environment["POSTROOM_STORE"]
+    link, elsewhere = desk.home / ".postroom", desk.home / "elsewhere"
+    elsewhere.mkdir()
+    link.symlink_to(elsewhere)
+    told = f"postroom: {link} is a link, so it is not used: postroom init makes a room of your own, --room names another\n"
+    assert desk.run("send", "bob", "--as", "ann", "--body", "x").err == told
+    quick, slow = desk.run("check", "--as", "ann"), desk.run("check", "--as", "ann", "--all")
+    assert [(told, "No unread mail for ann.\n")] * 2 == [(quick.err, quick.out), (slow.err, slow.out)]
+    assert desk.run("check", "--as", "ann", "--room", "room.db").err.count("not used") == 0
+    assert desk.json("room")["passed_by"] == [{"path": str(link), "why": "is a link"}]
+    link.unlink()
+    assert desk.json("room")["passed_by"] == []
+
+
+def test_a_room_inside_that_is_a_link_is_told_too(desk: Desk) -> None:
+    del desk.environment["POSTROOM_STORE"]
+    (desk.home / ".postroom").mkdir()
+    (desk.home / ".postroom/room.db").symlink_to(desk.home / "other\x1b.db")
+    done = desk.run("room")
+    assert f"{desk.home}/.postroom/room.db is a link" in done.err
+
+
+def test_a_name_that_nobody_has_is_told_with_the_nearest(desk: Desk) -> None:
+    with desk.room() as room:
+        room.mailbox("planner").send(["researcher", "agent-1"], "x")
+        for words in (["check"], ["check", "--all"], ["digest"], ["counts"], ["sent"]):
+            done = desk.run(*words, "--as", "reseacher")
+            assert (done.code, done.err) == (
+                0,
+                "postroom: nobody here is called 'reseacher'; did you mean 'researcher'?\n",
+            )
+            assert "reseacher" not in done.out or "mail for reseacher" in done.out or "has sent" in done.out
+        for merely_new in ("agent-2", "zoe", "res"):
+            assert desk.run("check", "--as", merely_new).err == ""
+            assert desk.run("check", "--as", merely_new, "--all").err == ""
+        assert desk.json("check", "--as", "reseacher")["letters"] == []
+
+
+def test_what_a_new_card_says_no_more_is_told(desk: Desk) -> None:
+    first = desk.run(
+        "register", "--as", "ann", "--scope", "a", "--scope", "b", "--name", "Ann", "--max-tasks", "5"
+    )
+    assert first.err == ""
+    again = desk.run("register", "--as", "ann", "--capability", "python", "--name", "Ann")
+    dropped = "--scope a, --scope b, --max-tasks 5"
+    assert again.err == f"postroom: no longer said of ann: {dropped}; register replaces the whole card\n"
+    told = desk.json("register", "--as", "ann", "--name", "Anna")
+    assert told["dropped"] == {"capabilities": ["python"]}
+    assert desk.json("register", "--as", "ann", "--name", "Anna")["dropped"] == {}
+
+
+def test_a_plain_letter_moves_no_task_and_says_so(desk: Desk) -> None:
+    note = '{"id": "t-1", "state": "completed"}'
+    refused = desk.run("send", "bob", "--as", "ann", "--body", "x", "--task", note, "--json")
+    assert (refused.code, refused.error["field"]) == (64, "--task")
+    assert "postroom tasks" in refused.error["hint"]
+    carried = desk.json("send", "bob", "--as", "ann", "--body", "x", "--task", note, "--kind", "news")
+    assert carried["letter"]["task"]["state"] == "completed"
+
+
+def test_a_name_in_another_case_since_a_rename_is_told_as_the_new_one(desk: Desk) -> None:
+    desk.post("ann", "bob", "x")
+    desk.json("rename", "bob", "BOB")
+    for words in (["check"], ["counts"], ["sent"]):
+        told = desk.run(*words, "--as", "bob", "--json").error
+        assert (told["message"], told["hint"]) == ("'bob' is now 'BOB'", "write 'BOB'"), words
+    assert desk.json("send", "bob", "--as", "ann", "--body", "y")["letter"]["recipients"][0]["address"] == "bob"
+    assert len(desk.json("check", "--as", "BOB")["letters"]) == 2
+
+
+def test_an_escalation_says_to_whom_it_went_and_who_is_next(desk: Desk) -> None:
+    alone = desk.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x").out
+    assert " to human.\n" in alone
+    assert "Passed over: coo (never heard from here, or takes no mail from you).\n" in alone
+    assert "Unanswered" not in alone
+    desk.json("register", "--as", "coo")
+    asked = desk.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x").out
+    assert " to coo.\n" in asked and "Passed over" not in asked
+    assert "Unanswered, it goes to human in 4 h, by janitor.\n" in asked
+    told = desk.json("escalate", "--as", "ann", "--reason", "blocked", "--body", "x")
+    assert told["next"]["name"] == "human"
+    named = desk.json("escalate", "--as", "ann", "--reason", "blocked", "--body", "x", "--ladder", "new-one")
+    assert (named["letter"]["recipients"][0]["address"], named["next"]) == ("new-one", None)
+
+
+# -- ids
+
+ULIDS = ["01J00000000000000000000000", "01J00000000000000000000001", "01J0000AAA0000000000000000"]
+HIDDEN = "01J0000BBB0000000000000000"
+
+
+@pytest.fixture
+def mail(desk: Desk) -> Desk:
+    with desk.room() as room:
+        for id in (*ULIDS, "job-10"):
+            room.mailbox("ann").send("bob", f"text {id}", id=id)
+        room.mailbox("ann").send("carol", "secret", id=HIDDEN)
+    return desk
+
+
+def test_a_beginning_that_one_letter_has_is_its_id(mail: Desk) -> None:
+    assert mail.json("read", ULIDS[2][:8], "--as", "bob")["letter"]["id"] == ULIDS[2]
+    assert mail.json("trace", HIDDEN[:8])["letter"]["id"] == HIDDEN  # the operator sees all
+    assert mail.json("thread", ULIDS[2][:9], "--as", "ann")["letters"][0]["id"] == ULIDS[2]
+    answer = mail.json("reply", ULIDS[2][:8], "--as", "bob", "--body", "y")
+    assert answer["letter"]["in_reply_to"] == ULIDS[2]
+    assert mail.json("wait", "--as", "ann", "--thread", ULIDS[2][:8])["letter"]["text"] == "y"
+    done = mail.json("ack", ULIDS[2][:8], ULIDS[1], "--as", "bob")["letters"]
+    assert [letter["id"] for letter in done] == [ULIDS[2], ULIDS[1]]
+
+
+def test_a_beginning_that_several_have_is_refused_with_the_candidates(mail: Desk) -> None:
+    for words in (["read"], ["ack"], ["reply", "--body", "x"]):
+        refused = mail.run(*words, ULIDS[0][:6], "--as", "bob", "--json")
+        assert (refused.code, refused.error["field"]) == (65, "ID")
+        assert refused.error["hint"] == ", ".join(ULIDS)
+    assert mail.json("counts", "--as", "bob")["total"] == 4  # and nothing was stamped
+
+
+def test_what_is_not_there_and_what_is_anothers_are_alike(mail: Desk) -> None:
+    errors = [mail.run("read", word, "--as", "bob", "--json").error for word in (HIDDEN[:8], "01J0000CC")]
+    told = [error["message"].replace(HIDDEN[:8], "ID").replace("01J0000CC", "ID") for error in errors]
+    assert told == ["no letter 'ID' in 'bob'"] * 2
+
+
+@pytest.mark.parametrize("word", ["job-1", "01J", "01j0000aaa"])
+def test_chosen_ids_and_too_short_ones_are_not_completed(mail: Desk, word: str) -> None:
+    assert mail.run("read", word, "--as", "bob").code == 67
+
+
+def test_a_terminal_shows_as_much_of_an_id_as_is_needed_and_a_pipe_all(mail: Desk) -> None:
+    _, shown = show(mail, "check", "--as", "bob", "--peek", columns=100)
+    column = [line.split()[0] for line in shown.splitlines()[1:5]]
+    assert column == [ULIDS[0], ULIDS[1], ULIDS[2][:10], "job-10"]
+    _, sent = show(mail, "sent", "--as", "ann", columns=100)
+    assert [line.split()[0] for line in sent.splitlines()[1:3]] == [HIDDEN[:10], "job-10"]
+    piped = mail.run("check", "--as", "bob", "--peek", "--color", "always").out
+    assert all(id in piped for id in ULIDS)
+
+
+def test_what_was_sent_is_listed_the_newest_first(mail: Desk) -> None:
+    assert [letter["id"] for letter in mail.json("sent", "--as", "ann", "-n", "2")["letters"]] == [
+        HIDDEN,
+        "job-10",
+    ]
+    assert "text job-10" in mail.run("sent", "--as", "ann").out
+    assert mail.run("sent", "--as", "bob").out == "bob has sent nothing.\n"
