@@ -28,7 +28,7 @@ SECONDS = float(os.environ.get("POSTROOM_SOAK", "3600" if LONG else "5"))
 ROUNDS = 100  # of a twin: as many as it needs to be found out, however quick the machine
 SLICE = 10  # rounds between two looks
 MEMORY = 8 * 2**20  # bytes that a process may grow by
-HANDLES = 8  # that may come late: the index of words is opened when it is first needed
+HANDLES = 8  # seen to come late in a sound room, 20 to 25; why is not known yet
 SLOWER = 3  # times; and as many milliseconds
 _PAGE = resource.getpagesize()
 
