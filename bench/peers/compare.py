@@ -93,9 +93,9 @@ def _rotated(names: Sequence[str], by: int) -> list[str]:
 def _phases(seconds: float, waiting: int, *, first: bool, last: bool) -> list[Phase]:
     """The last receivers have twice the time, so that little is left; one client takes what is, at the end."""
     room = max(int(WAITING * seconds) - waiting, 400)
-    fill = Phase(act="send", clients=CLIENTS, seconds=DRAIN, most=100, counts=False)
+    fill = Phase(act="send", clients=CLIENTS, seconds=DRAIN, most=60, counts=False)
     sending = [_slot("send", 1, seconds, room // 4), _slot("send", CLIENTS, seconds, room // CLIENTS * 3 // 4)]
-    taking = [_slot("take", 1, seconds), _slot("take", CLIENTS, 2 * seconds)]
+    taking = [_slot("take", 1, seconds), fill, _slot("take", CLIENTS, 2 * seconds)]  # one may have emptied it
     drain = Phase(act="take", clients=1, seconds=DRAIN, counts=False)
     return [fill] * first + sending + taking + [drain] * last
 

@@ -240,6 +240,24 @@ def test_a_late_answer_to_an_earlier_letter_is_not_believed(
     assert inbox(carrier) == ["theirs"]
 
 
+def test_one_who_is_answered_for_while_it_gets_in_leaves_again(carrier: SqliteStore) -> None:
+    with opened(Path(carrier.path)) as other:
+        lock, tries = other._here().lock, iter((False, True))
+        take = lock.take_at_once
+
+        def take_late() -> bool:
+            if not next(tries):
+                return False  # somebody was in, and so the letter was laid out
+            carrier.commit([post(letter("ours"))])
+            return take()
+
+        lock.take_at_once = take_late  # type: ignore[method-assign]
+        (posted,) = other.commit([post(letter("theirs"))])
+        assert posted.number == 2
+        assert carrier._here().lock.take_at_once()  # nobody is in
+        carrier._here().lock.leave()
+
+
 def test_a_refusal_is_heard_by_its_own_writer_and_stops_nobody(carrier: SqliteStore) -> None:
     carrier.commit([post(letter("first"))])
     full = post(letter("theirs"), quota=1)

@@ -54,10 +54,7 @@ def test_nobody_is_tapped_when_nobody_waits(file: int) -> None:
     mine.close()
 
 
-def test_a_tap_between_reading_and_sleeping_is_not_slept_through(
-    file: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(turns, "NAP", SOON)
+def test_a_tap_between_reading_and_sleeping_is_not_slept_through(file: int) -> None:
     mine = open_real_turns(file)
     turn = mine.read()
     mine.expect()
@@ -71,7 +68,7 @@ def test_a_tap_between_reading_and_sleeping_is_not_slept_through(
 def test_a_sleeper_whose_tapper_was_killed_wakes_by_itself(file: int) -> None:
     mine = open_real_turns(file)
     began = time.monotonic()
-    mine.wait(mine.read(), SOON)
+    mine.wait(mine.read(), turns.NAP)
     assert time.monotonic() - began < SOON / 2
     mine.close()
 

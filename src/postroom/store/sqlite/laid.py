@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from .parcels import pack, unpack_answer
 from .tray import ANSWERED, TAKEN, TURNED_BACK, NoTray
-from .turns import NAP
+from .turns import LONG_NAP, NAP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,9 +54,13 @@ class Laid:
                 if state == TAKEN and not self._was_taken:
                     self._was_taken, patience = True, SLOW
                 elif lock.take_at_once():
-                    return self._tray.look() != ANSWERED or not self._hear()
+                    if self._tray.look() != ANSWERED or not self._hear():
+                        return True
+                    lock.leave()  # it was answered for meanwhile
+                    return False
                 lock.check_patience(end - now)
                 self._tray.wait(state, min(end - now, patience))
+                patience = min(2 * patience, LONG_NAP)
         finally:
             self._tray.take_back()
 

@@ -87,7 +87,7 @@ class WriterLock:
 
     def stand_in_line(self) -> bool:
         """Wait, and get in. Whatever happens meanwhile, call `leave` afterwards."""
-        end, turns = time.monotonic() + self.timeout, self._line()
+        end, turns, nap = time.monotonic() + self.timeout, self._line(), sqlite.turns.NAP
         while True:
             turn = turns.read()
             turns.expect()  # before the try: whoever has the lock then will tap; and others may wait behind
@@ -95,7 +95,10 @@ class WriterLock:
                 return True
             left = end - time.monotonic()
             self.check_patience(left)
-            turns.wait(turn, left)
+            turns.wait(turn, min(left, nap))
+            nap = min(
+                2 * nap, sqlite.turns.LONG_NAP
+            )  # hundreds who ask every few milliseconds leave no time to work
 
     def check_patience(self, left: float) -> None:
         """One who stands in line: is there time left to stand there?"""

@@ -15,7 +15,7 @@ from .lock import TURN_AT, WAITING_AT
 
 _SIZE = WAITING_AT + 4
 _TURN, _WAITING = TURN_AT // 4, WAITING_AT // 4  # the same, counted in words
-NAP = 0.005  # seconds after which a sleeper asks by itself
+NAP, LONG_NAP = 0.005, 0.1  # seconds after which a sleeper asks by itself: soon at first, then less and less often
 SHORTEST, LONGEST = 0.00002, 0.0003  # seconds between two tries, where nobody can be tapped
 
 
@@ -51,8 +51,8 @@ class Turns:
         return self._words[_TURN]
 
     def wait(self, turn: int, seconds: float) -> None:
-        """Sleep until somebody taps, but not for long."""
-        self._futex.wait(TURN_AT, turn, min(seconds, NAP))
+        """Sleep until somebody taps, but not for longer than this."""
+        self._futex.wait(TURN_AT, turn, seconds)
 
     def expect(self) -> None:
         """Say that somebody waits. Whoever leaves after this taps."""
