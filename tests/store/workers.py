@@ -136,7 +136,7 @@ def send_for_a_while(folder: Path, name: str, line: Barrier, kind: type[SqliteSt
 def send_rudely(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
     """The same, but only one of them asks again at once: the others are polite beyond reason."""
     if name != "worker0":
-        turns.SHORTEST = turns.LONGEST = 0.2
+        turns.SHORTEST = turns.LONGEST = turns.NAP = turns.LONG_NAP = 0.2
         futex.SYSCALL.clear()  # nobody is tapped
     send_for_a_while(folder, name, line, kind)
 

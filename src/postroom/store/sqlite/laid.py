@@ -45,7 +45,7 @@ class Laid:
             end = time.monotonic() + lock.timeout
             patience = NAP
             while True:
-                state = self._tray.look()
+                state, called = self._tray.look()
                 if state == ANSWERED and self._hear():
                     return False
                 if state in {ANSWERED, TURNED_BACK}:  # or answered, but not to this
@@ -54,12 +54,12 @@ class Laid:
                 if state == TAKEN and not self._was_taken:
                     self._was_taken, patience = True, SLOW
                 elif lock.take_at_once():
-                    if self._tray.look() != ANSWERED or not self._hear():
+                    if self._tray.look()[0] != ANSWERED or not self._hear():
                         return True
                     lock.leave()  # it was answered for meanwhile
                     return False
                 lock.check_patience(end - now)
-                self._tray.wait(state, min(end - now, patience))
+                self._tray.wait(called, min(end - now, patience))
                 patience = min(2 * patience, LONG_NAP)
         finally:
             self._tray.take_back()

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from .tray import NoTray, Tray
     from .turns import Pauses, Turns
 
-_PID_WIDTH = 20  # the holder's pid stands at the start of the file
-_WARNING_AT = _PID_WIDTH  # then one byte: "!" after a failed sync
-_SHORT_AT = _WARNING_AT + 1  # and one more: "!" while the reserve is not what it should be
-TURN_AT = 24  # then words: whose turn it is,
-WAITING_AT = 28  # whether anybody waits for it,
-LAID_AT = 60  # and whether anybody laid something out since somebody last looked; then the tray
+_PID_WIDTH = 20  # the holder's pid stands at the start of the file; then bytes:
+_WARNING_AT = 20  # "!" after a failed sync
+_SHORT_AT = 21  # "!" while the reserve is not what it should be
+LAID_AT = 22  # 1 if anybody laid something out since somebody last looked
+WAITING_AT = 23  # 1 if anybody waits for its turn
+TURN_AT = 24  # then a word: whose turn it is
+TRAY_AT = 64  # then the tray
 
 
 _LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
@@ -49,8 +50,8 @@ class WriterLock:
         self.warned = False  # did a sync fail since the log was last made whole? Known once the lock is held
         self.is_short = False  # is the reserve spent, or too small? Known at the same time
         self.is_laid = False  # does something lie in the tray? Known at the same time
-        self._is_inside = False
         self._name = str(os.getpid()).ljust(_PID_WIDTH).encode()
+        self._usual = self._name + bytes(TURN_AT - _PID_WIDTH)  # what is read by one who was in last, and alone
 
     def __enter__(self) -> None:
         try:
@@ -75,15 +76,20 @@ class WriterLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        self._is_inside = True
-        written = os.pread(self._descriptor, LAID_AT + 4, 0)
+        written = os.pread(self._descriptor, TURN_AT, 0)
+        if written == self._usual:
+            self.warned = self.is_short = self.is_laid = False
+        else:
+            self._sign_in(written)
+        return True
+
+    def _sign_in(self, written: bytes) -> None:
         self.warned = written[_WARNING_AT:_SHORT_AT] == b"!"
-        self.is_short = written[_SHORT_AT : _SHORT_AT + 1] == b"!"
-        self.is_laid = any(written[LAID_AT:])
+        self.is_short = written[_SHORT_AT:LAID_AT] == b"!"
+        self.is_laid = any(written[LAID_AT:WAITING_AT])
         if written[:_PID_WIDTH] != self._name:
             with suppress(OSError):  # on a full disk the name is missing, and nothing else
                 os.pwrite(self._descriptor, self._name, 0)
-        return True
 
     def stand_in_line(self) -> bool:
         """Wait, and get in. Whatever happens meanwhile, call `leave` afterwards."""
@@ -109,31 +115,32 @@ class WriterLock:
 
     def leave(self) -> None:
         """Let the next one in. Harmless for one who is not in."""
-        called = -1
-        if self._is_inside:
-            self._is_inside = False
-            if self._tray is not None or any(os.pread(self._descriptor, 4, LAID_AT)):
-                called = self.tray.choose()
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         except BaseException:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             raise
-        if self._turns is not None or any(os.pread(self._descriptor, 4, WAITING_AT)):
+        signs = os.pread(self._descriptor, 2, LAID_AT)  # not before: who comes later finds it free
+        if any(signs):
+            self._wake(*signs)
+
+    def _wake(self, is_laid: int, is_waiting: int = 0) -> None:
+        """Who laid something out and who waits in line: one of each, and the quicker one gets in."""
+        if is_waiting:
             self._line().tap()
-        if called >= 0:
-            self.tray.wake(called)
+        if is_laid:
+            self.tray.call()
 
     def warn(self) -> None:
         os.pwrite(self._descriptor, b"!", _WARNING_AT)
 
     def clear_warning(self) -> None:
-        os.pwrite(self._descriptor, b" ", _WARNING_AT)
+        os.pwrite(self._descriptor, b"\0", _WARNING_AT)
 
     def mark_short(self, is_short: bool) -> None:
         """Under the lock: letters must wait, or need not any more."""
         if is_short != self.is_short:
-            os.pwrite(self._descriptor, b"!" if is_short else b" ", _SHORT_AT)
+            os.pwrite(self._descriptor, b"!" if is_short else b"\0", _SHORT_AT)
             self.is_short = is_short
 
     def close(self) -> None:

@@ -17,19 +17,19 @@ import struct
 from binascii import crc32
 
 from .futex import Futex, has_futex
-from .lock import LAID_AT
+from .lock import LAID_AT, TRAY_AT
 
 SLOTS = 16  # who finds none free waits for its own turn
 SIZE = 8192  # of one; larger letters wait for their own turn
 
 # What a slot says. Its owner lays out and takes back; the rest is said by whoever is in the room, or was.
 EMPTY = 0
-WAITING, CALLED = 1, 2  # for a carrier, or for its owner's turn; each call changes one into the other
-TAKEN = 3  # somebody is writing it, or has written it and is making it safe
-ANSWERED = 4  # safe
-TURNED_BACK = 5  # its owner must come in person
+WAITING = 1  # for a carrier, or for its owner's turn
+TAKEN = 2  # somebody is writing it, or has written it and is making it safe
+ANSWERED = 3  # safe
+TURNED_BACK = 4  # its owner must come in person
 
-_STATES_AT = LAID_AT + 4  # in the lock file: a word for each slot
+_CALLS_AT = TRAY_AT + 4 * SLOTS  # in the lock file, after a word for each slot: another, on which its owner sleeps
 _SLOTS_AT = 4096
 _END = _SLOTS_AT + SLOTS * SIZE
 _HEAD = struct.Struct("<II")  # length and checksum
@@ -43,8 +43,9 @@ class Tray:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._memory = mmap.mmap(descriptor, _END)
-        self._states = memoryview(self._memory)[_STATES_AT : _STATES_AT + 4 * SLOTS].cast("I")
-        self._laid = memoryview(self._memory)[LAID_AT:_STATES_AT].cast("I")
+        words = memoryview(self._memory)[: _CALLS_AT + 4 * SLOTS].cast("I")
+        self._states = words[TRAY_AT // 4 :][:SLOTS]
+        self._calls = words[_CALLS_AT // 4 :]
         self._futex = Futex(self._memory)
         self._slot = -1  # none yet: most never have to wait
         self._next = 0  # where to look first for who comes next
@@ -57,20 +58,20 @@ class Tray:
             return False
         self._write(self._slot, parcel)
         self._states[self._slot] = WAITING
-        self._laid[0] = 1
+        self._memory[LAID_AT] = 1
         return True
 
-    def look(self) -> int:
-        """What became of it so far."""
-        state: int = self._states[self._slot]
-        return state
+    def look(self) -> tuple[int, int]:
+        """What became of it so far, and how often its owner was called."""
+        called: int = self._calls[self._slot]  # first: a call in between is not slept through
+        return self._states[self._slot], called
 
     def answer(self) -> bytes | None:
         return self._read(self._slot)
 
-    def wait(self, state: int, seconds: float) -> None:
-        """Sleep until that changes, but not for longer than this."""
-        self._futex.wait(_STATES_AT + 4 * self._slot, state, seconds)
+    def wait(self, called: int, seconds: float) -> None:
+        """Sleep until somebody calls again, but not for longer than this."""
+        self._futex.wait(_CALLS_AT + 4 * self._slot, called, seconds)
 
     def take_back(self) -> None:
         self._states[self._slot] = EMPTY
@@ -79,33 +80,24 @@ class Tray:
 
     def take(self) -> list[tuple[int, bytes]]:
         """All that wait: slot and parcel. Every one of them must be replied to."""
-        if not self._laid[0]:
-            return []
-        self._laid[0] = 0  # before looking: what is laid out meanwhile is found by the next
+        self._memory[LAID_AT] = 0  # before looking: what is laid out meanwhile is found by the next
         found = []
         for slot, state in enumerate(self._states.tolist()):
-            if state in {WAITING, CALLED} and self._has_owner(slot) and (parcel := self._read(slot)) is not None:
+            if state == WAITING and self._has_owner(slot) and (parcel := self._read(slot)) is not None:
                 self._states[slot] = TAKEN
                 found.append((slot, parcel))
         return found
 
-    def choose(self) -> int:
-        """Who comes next, of those whose letter was not taken along; -1 if there is nobody."""
-        if not self._laid[0]:
-            return -1
-        states: list[int] = self._states.tolist()
-        if WAITING not in states and CALLED not in states:
-            return -1
-        order = [*range(self._next, SLOTS), *range(self._next)]  # another one each time
-        slot: int = next(place for place in order if states[place] in {WAITING, CALLED})
-        self._states[slot] = CALLED if states[slot] == WAITING else WAITING
-        self._next = slot + 1
-        return slot
-
     # -- after leaving
 
-    def wake(self, slot: int) -> None:
-        self._futex.wake(_STATES_AT + 4 * slot)
+    def call(self) -> None:
+        """Wake one whose letter was not taken along: the room is free."""
+        states: list[int] = self._states.tolist()
+        if WAITING in states:
+            order = [*range(self._next, SLOTS), *range(self._next)]  # another one each time
+            slot = next(place for place in order if states[place] == WAITING)
+            self._next = slot + 1
+            self._wake(slot)
 
     def reply(self, slot: int, answer: bytes | None) -> None:
         """To one whose letter was taken: it is safe; or, with no answer, its owner must come in person."""
@@ -113,12 +105,16 @@ class Tray:
             if answer is not None:
                 self._write(slot, answer)
             self._states[slot] = TURNED_BACK if answer is None else ANSWERED
-            self.wake(slot)
+            self._wake(slot)
+
+    def _wake(self, slot: int) -> None:
+        self._calls[slot] = (self._calls[slot] + 1) & 0xFFFFFFFF
+        self._futex.wake(_CALLS_AT + 4 * slot)
 
     def close(self) -> None:
         self._futex.close()
         self._states.release()
-        self._laid.release()
+        self._calls.release()
         self._memory.close()
 
     def _own_a_slot(self) -> bool:
@@ -154,10 +150,7 @@ class NoTray:
     def take(self) -> list[tuple[int, bytes]]:
         return []
 
-    def choose(self) -> int:
-        return -1
-
-    def wake(self, slot: int) -> None:
+    def call(self) -> None:
         pass
 
     def reply(self, slot: int, answer: bytes | None) -> None:

@@ -13,8 +13,8 @@ import time
 from .futex import Futex, has_futex
 from .lock import TURN_AT, WAITING_AT
 
-_SIZE = WAITING_AT + 4
-_TURN, _WAITING = TURN_AT // 4, WAITING_AT // 4  # the same, counted in words
+_SIZE = TURN_AT + 8
+_TURN = TURN_AT // 4  # the same, counted in words
 NAP, LONG_NAP = 0.005, 0.1  # seconds after which a sleeper asks by itself: soon at first, then less and less often
 SHORTEST, LONGEST = 0.00002, 0.0003  # seconds between two tries, where nobody can be tapped
 
@@ -56,12 +56,12 @@ class Turns:
 
     def expect(self) -> None:
         """Say that somebody waits. Whoever leaves after this taps."""
-        self._words[_WAITING] = 1
+        self._memory[WAITING_AT] = 1
 
     def tap(self) -> None:
         """After leaving: wake one who waits, if anybody does."""
-        if self._words[_WAITING]:
-            self._words[_WAITING] = 0
+        if self._memory[WAITING_AT]:
+            self._memory[WAITING_AT] = 0
             self._words[_TURN] = (self._words[_TURN] + 1) & 0xFFFFFFFF
             self._futex.wake(TURN_AT)
 
