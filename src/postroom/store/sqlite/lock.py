@@ -87,8 +87,10 @@ class WriterLock:
         self.warned = written[_WARNING_AT:_SHORT_AT] == b"!"
         self.is_short = written[_SHORT_AT:LAID_AT] == b"!"
         self.is_laid = any(written[LAID_AT:WAITING_AT])
-        if written[:_PID_WIDTH] != self._name:
-            with suppress(OSError):  # on a full disk the name is missing, and nothing else
+        with suppress(OSError):  # on a full disk the name is missing, and nothing else
+            if len(written) < TURN_AT:
+                os.pwrite(self._descriptor, self._usual, 0)
+            elif written[:_PID_WIDTH] != self._name:
                 os.pwrite(self._descriptor, self._name, 0)
 
     def stand_in_line(self) -> bool:
