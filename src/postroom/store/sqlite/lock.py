@@ -89,8 +89,8 @@ class WriterLock:
         self.is_laid = any(written[LAID_AT:WAITING_AT])
         with suppress(OSError):  # on a full disk the name is missing, and nothing else
             if len(written) < TURN_AT:
-                os.pwrite(self._descriptor, self._usual, 0)
-            elif written[:_PID_WIDTH] != self._name:
+                os.pwrite(self._descriptor, bytes(TURN_AT - len(written)), len(written))
+            if written[:_PID_WIDTH] != self._name:
                 os.pwrite(self._descriptor, self._name, 0)
 
     def stand_in_line(self) -> bool:
