@@ -173,24 +173,24 @@ says so. Everything else happens beside the bench, on the disk the working tree 
 
 ## Where a goal is missed, and why
 
-- A send is about 290,000 instructions (counted with callgrind): more than half of them Python, a quarter SQLite.
-  It takes some 85 µs where only the process must survive it. Right after a sync the same steps take 1.6 times
+- A send is about 320,000 instructions (counted with callgrind): more than half of them Python, a quarter SQLite.
+  It takes some 115 µs where only the process must survive it. Right after a sync the same steps take 1.6 times
   as long, each of them alike, because the processor comes back from sleep. That, and not the disk, decides the
   ratio to a raw write. A send that need not be synced does the same work, so it is not three times as fast.
-- Eight processes on two processors are bound by the same work. Both processors are busy all the time, and each
-  send costs two to three times the processor time it costs alone. A plain file takes as many syncs from eight
-  processes as from one, and more. The naive design has less to do per letter, and it lets one process keep the
-  room for itself (see the line on the slowest and the fastest).
+- Eight processes on two processors are bound by the same work. Both processors are busy, and each send costs about
+  twice the processor time it costs alone: whoever wakes up finds the caches filled by the others. Of that time
+  (perf, cpu-clock, eight senders) three fifths are Python, a quarter is the kernel, mostly syncs and changes of
+  process, and a tenth SQLite. That whoever is in takes along the letters of those who wait saves syncs and
+  transactions, not the work of composing a letter. The naive design has less to do per letter, and it lets one
+  process keep the room for itself, with warm caches (see the line on the slowest and the fastest).
 - A broadcast is compared with one send, so it looks worse when a send gets faster. Three quarters of it are
   SQLite, which writes a thousand rows and their places in an index.
-- Of `postroom send`, more than half is loading msgspec and the house itself. Over several runs it took 4.5 to 5.8
-  times as long as `python -c pass`.
 - To index a letter of 1 KiB takes some 30 µs of a processor: a third of it reading the letter, the rest FTS5. By
   medians a send does not notice, because it looks at the index once in 256 numbers. But where nobody sweeps, one
   send in 512 adds 512 letters and takes some 16 ms longer; all told that is a tenth to a fifth of a send. An index
   without positions would take half of it, and phrases would have to be looked for letter by letter.
 - Tried without gain: pages of 1 and 2 KiB, a blocking lock, spinning before sleeping, waking the next writer
-  early, a second line in which most writers rest while a few take turns, one sync for all who wait for one.
+  early, a second line in which most writers rest while a few take turns, keeping the room while the log is synced.
 
 ## What it does not show
 

@@ -127,6 +127,22 @@ The syncs were counted with `strace -f -c -e trace=fsync,fdatasync`, on the clie
 
 The files in [bench/peers](../bench/peers) are short: one for each peer.
 
+## Where others are ahead, and what stands in the way
+
+With one client Postroom is level with the servers or ahead of them. litequeue sends faster: it writes one row and
+nothing more, and so it has about half the work in Python. With eight clients Redis and PostgreSQL are ahead. They
+have one process that does the work for all, with warm caches, and one sync for whoever waits. Postroom has no
+server: each of eight clients is its own post room, on two processors.
+
+Seen with perf (cpu-clock) and strace while eight clients send:
+
+- three fifths of the processor time are Python (the checks, the letter, its rows), a quarter is the kernel (syncs,
+  changing from one process to another), a tenth SQLite. Processor time per send is about twice that of one client
+  alone: whoever wakes up finds the caches filled by the others;
+- SQLite forgets what it knows of the file when another process has written: 15 reads of the log per send, not 2;
+- one sync serves as many letters as were waiting, as in a server: whoever is in the room writes the letters and the
+  acknowledgements of those who wait along with its own. Claims are not carried, so eight receivers still take turns.
+
 ## What is not the same
 
 - Redis, PostgreSQL and NATS are servers. They were started, given a port, a secret and a folder; Postroom and the
