@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom import Room
-from postroom.errors import PostroomError, StoreBusy, TooLarge
+from postroom.errors import PostroomError, TooLarge
 from postroom.model.codec import encode
 from postroom.model.query import Query
 from postroom.model.record import BEAT
@@ -122,17 +122,6 @@ def test_the_audit_finds_a_store_that_loses_letters_or_looks_at_all_of_them(
 # -- many agents at once
 
 
-def patiently(verb: Callable[[], object]) -> None:
-    """What is busy says that trying again helps: on a machine with other work, two hundred wait for long."""
-    for _ in range(10):
-        try:
-            verb()
-        except StoreBusy:
-            continue
-        return
-    verb()
-
-
 def audit_of_agents(open_store: Opener, folder: Path) -> list[str]:
     """Let many agents register and beat at once; who failed, and who is not as it said."""
     failed: list[str] = []
@@ -142,9 +131,9 @@ def audit_of_agents(open_store: Opener, folder: Path) -> list[str]:
         def live(name: str) -> None:
             line.wait(60)
             try:
-                patiently(lambda: room.mailbox(name).register(capabilities=[f"of-{name}"]))
+                room.mailbox(name).register(capabilities=[f"of-{name}"])
                 for _ in range(BEATS):
-                    patiently(room.mailbox(name).heartbeat)
+                    room.mailbox(name).heartbeat()
             except PostroomError as error:
                 failed.append(f"{name}: {error}")
 

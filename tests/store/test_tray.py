@@ -17,7 +17,7 @@ from postroom.model import delivery as moves
 from postroom.model.delivery import State
 from postroom.model.query import Query
 from postroom.store.base import Move, Post, Posted, Write
-from postroom.store.sqlite import committing, ground, laid, parcels, tray
+from postroom.store.sqlite import committing, ground, laid, lock, parcels, tray
 from postroom.store.sqlite.committing import Committed, make_safe
 from postroom.store.sqlite.store import SqliteStore
 from postroom.store.sqlite.tray import SIZE, TAKEN, WAITING, NoTray, Tray
@@ -242,8 +242,8 @@ def test_a_late_answer_to_an_earlier_letter_is_not_believed(
 
 def test_one_who_is_answered_for_while_it_gets_in_leaves_again(carrier: SqliteStore) -> None:
     with opened(Path(carrier.path)) as other:
-        lock, tries = other._here().lock, iter((False, True))
-        take = lock.take_at_once
+        theirs, tries = other._here().lock, iter((False, True))
+        take = theirs.take_at_once
 
         def take_late() -> bool:
             if not next(tries):
@@ -251,7 +251,7 @@ def test_one_who_is_answered_for_while_it_gets_in_leaves_again(carrier: SqliteSt
             carrier.commit([post(letter("ours"))])
             return take()
 
-        lock.take_at_once = take_late  # type: ignore[method-assign]
+        theirs.take_at_once = take_late  # type: ignore[method-assign]
         (posted,) = other.commit([post(letter("theirs"))])
         assert posted.number == 2
         assert carrier._here().lock.take_at_once()  # nobody is in
@@ -310,6 +310,45 @@ def test_a_letter_whose_sender_is_gone_is_not_sent_for_it(carrier: SqliteStore) 
     os.close(descriptor)
     carrier.commit([post(letter("ours"))])
     assert inbox(carrier) == ["ours"]
+
+
+def test_what_a_dead_sender_left_is_not_taken_for_the_letter_of_the_next(
+    carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    descriptors = [os.open(f"{carrier.path}.lock", os.O_RDWR) for _ in range(2)]
+    gone = open_one(descriptors[0])
+    assert gone.lay(packed(post(letter("theirs"))))
+    gone.close()
+    os.close(descriptors[0])
+    following, write = open_one(descriptors[1]), Tray._write
+
+    def write_late(self: Tray, slot: int, body: bytes) -> None:
+        carrier.commit([post(letter("ours"))])  # in between: the slot has an owner again, and no letter of its own
+        write(self, slot, body)
+
+    monkeypatch.setattr(Tray, "_write", write_late)
+    following._memory[lock.LAID_AT] = 1
+    assert following.lay(b"x")
+    assert inbox(carrier) == ["ours"]
+    following.close()
+    os.close(descriptors[1])
+
+
+def test_a_true_repeat_is_told_as_one_though_its_carrier_was_killed(
+    carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(laid, "SLOW", 0.05)
+    carrier.commit([post(letter("first", key="k"))])
+    sender, _never_answered = carry(carrier, post(letter("again", key="k")))
+    (posted,) = sender.finish()
+    assert (posted.message_id, posted.repeated) == ("first", True)
+
+
+def test_a_letter_that_was_written_and_turned_back_is_no_repeat(carrier: SqliteStore) -> None:
+    sender, done = carry(carrier, post(letter("theirs")))
+    committing._turn_back(carrier._here(), done.carried)  # as after a sync that failed
+    (posted,) = sender.finish()
+    assert (posted.message_id, posted.repeated) == ("theirs", False)
 
 
 def test_what_another_version_laid_out_is_turned_back(carrier: SqliteStore) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from ..base import Post
 from .parcels import pack, unpack_answer
-from .tray import ANSWERED, TAKEN, TURNED_BACK, NoTray
+from .tray import ANSWERED, TAKEN, TURNED_BACK, WAITING, NoTray
 from .turns import LONG_NAP, NAP
 
 if TYPE_CHECKING:
@@ -48,11 +49,12 @@ class Laid:
                 state, called = self._tray.look()
                 if state == ANSWERED and self._hear():
                     return False
+                was_taken, self._was_taken = self._was_taken, self._was_taken or state != WAITING
                 if state in {ANSWERED, TURNED_BACK}:  # or answered, but not to this
                     return lock.stand_in_line()
                 now = time.monotonic()
-                if state == TAKEN and not self._was_taken:
-                    self._was_taken, patience = True, SLOW
+                if state == TAKEN and not was_taken:
+                    patience = SLOW
                 elif lock.take_at_once():
                     if self._tray.look()[0] != ANSWERED or not self._hear():
                         return True
@@ -66,7 +68,10 @@ class Laid:
 
     def corrected(self, posted: tuple[Posted, ...]) -> tuple[Posted, ...]:
         """Where our carrier was killed after it had written our letter, we met our own letter, and no other."""
-        return tuple([replace(one, repeated=False) for one in posted]) if self._was_taken else posted
+        if not self._was_taken:
+            return posted
+        own = {write.message.id for write in self.writes if isinstance(write, Post)}
+        return tuple([replace(one, repeated=False) if one.message_id in own else one for one in posted])
 
     def _hear(self) -> bool:
         answer = self._tray.answer()

@@ -33,7 +33,9 @@ _CALLS_AT = TRAY_AT + 4 * SLOTS  # in the lock file, after a word for each slot:
 _SLOTS_AT = 4096
 _END = _SLOTS_AT + SLOTS * SIZE
 _HEAD = struct.Struct("<II")  # length and checksum
-_OWNERS_AT = 1 << 32  # bytes that are locked and never written: whose slot is whose
+_OWNERS_AT = (
+    1 << 32
+)  # bytes that are locked and never written, two for each slot: it has an owner, or will have one
 _FLOCK = struct.Struct("hhqqi4x")
 
 
@@ -118,9 +120,13 @@ class Tray:
         self._memory.close()
 
     def _own_a_slot(self) -> bool:
-        """The lock on a slot ends with its owner, however it ends."""
+        """The locks on a slot end with its owner, however it ends. The slot is empty before it has an owner, so
+        that nobody takes what a dead one left there for ours.
+        """
         for slot in range(SLOTS) if self._slot < 0 else ():
             try:
+                fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _lock_on(SLOTS + slot))
+                self._states[slot] = EMPTY
                 fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _lock_on(slot))
             except OSError:
                 continue
@@ -167,8 +173,8 @@ def open_tray(descriptor: int) -> Tray | NoTray:
     return Tray(descriptor)
 
 
-def _lock_on(slot: int) -> bytes:
-    return _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _OWNERS_AT + slot, 1, 0)
+def _lock_on(place: int) -> bytes:
+    return _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _OWNERS_AT + place, 1, 0)
 
 
 def _make_room(descriptor: int) -> bool:
