@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from tests.coverage import uncounted
 
-def run_demo(home: Path, *arguments: str) -> str:
-    environment = {**os.environ, "XDG_DATA_HOME": str(home)}
+
+def run_demo(home: Path, *arguments: str, around: Mapping[str, str] = os.environ) -> str:
+    environment = {**around, "XDG_DATA_HOME": str(home)}
     command = [sys.executable, "-m", "postroom.demo", *arguments]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=60, check=False, cwd=home
@@ -33,4 +36,6 @@ def test_the_demo_shows_letters_a_handoff_a_crash_and_a_dead_letter(tmp_path: Pa
 
 
 def test_the_demo_can_be_run_again(tmp_path: Path) -> None:
-    assert run_demo(tmp_path).count("Type next:") == run_demo(tmp_path).count("Type next:") == 1
+    around = uncounted(os.environ)
+    for _ in range(2):
+        assert run_demo(tmp_path, around=around).count("Type next:") == 1

@@ -23,8 +23,8 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "core tests",
         (
-            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--durations=8"),
-            "--ignore=tests/faults",
+            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
+            *("--durations=8", "--ignore=tests/faults"),
         ),
     ),
     ("coverage data", (sys.executable, "-m", "coverage", "combine", "--quiet")),

@@ -22,6 +22,7 @@ from postroom.model.query import Query
 from postroom.store.base import Move, Plan, Post, Posted, Write
 from postroom.store.sqlite import futex, turns
 from postroom.store.sqlite.store import SqliteStore
+from tests.coverage import nothing_counted
 from tests.letters import BOOT, held, lease, letter, post
 
 PATIENCE = 60.0  # seconds; only a process that hangs takes this long
@@ -38,8 +39,9 @@ class Crew:
             SPAWN.Process(target=work, args=(folder, f"worker{number}", self._line, kind), daemon=True)
             for number in range(count)
         ]
-        for process in self._processes:
-            process.start()
+        with nothing_counted():  # other tests pass the same lines; these are about who comes first
+            for process in self._processes:
+                process.start()
 
     def finish(self) -> set[int | None]:
         """Wait for all. Their exit codes; None for one that hangs."""
@@ -123,10 +125,10 @@ def claim_all(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -
 
 
 def send_for_a_while(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
-    """Send for two seconds, write down how many."""
+    """Send for a second, write down how many."""
     store = kind(folder / "room.db", boot=BOOT)
     line.wait(PATIENCE)
-    end, number = time.monotonic() + 2.0, 0
+    end, number = time.monotonic() + 1.0, 0
     while time.monotonic() < end:
         number += 1
         store.commit([post(letter(f"{name}-{os.getpid()}-{number}", sender=name))])
