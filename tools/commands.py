@@ -23,11 +23,14 @@ HEAD = """# Commands
 ROOMS = """## Where there is no room yet
 
 The first command that has something to keep makes the room: a letter, a card, a task, a template. So do those that wait
-for mail: `wait`, `claim`, `work`. A command that is refused leaves no room behind.
+for mail: `wait`, `claim`, `work`. A command that is refused leaves no room behind. A room that was named by `--room` is
+made in a folder that is there already (else exit 73); only your own room brings its folders with it.
 
 A command that only looks, or that needs something which is there already, makes none. When the room's address comes from
 `POSTROOM_STORE`, the project or the default, nobody has sent anything yet, and the answer is that of an empty room: a
-hook may ask before the first letter. When it was named by `--room`, it is probably a typing error: exit 66.
+hook may ask before the first letter. Only a copy is not made of nothing: `backup` and `export` end with 66. When the
+room was named by `--room`, it is probably a typing error: exit 66. And where a project's `.postroom` is there but its
+room is gone, nothing is read or sent elsewhere: exit 78, and `postroom init` makes it anew.
 """
 JSON = """## JSON
 

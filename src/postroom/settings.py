@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from .errors import Invalid
+from .errors import BadStore, Invalid
 from .policy.limits import Limits, Seconds
 from .whereabouts import PREFIX, config_path, own_room, project_room
 from .whereabouts import environment as own_environment
@@ -41,6 +41,8 @@ def load_settings(
     said = _from_environment(environment)
     said |= {name: value for name, value in (arguments or {}).items() if value is not None}
     if not said.get("store") and (room := project_room()):
+        if not os.path.lexists(room):  # its mail must not go elsewhere
+            raise BadStore(f"the project's room {room} is gone", field="store", hint="postroom init makes it anew")
         said["store"] = f"sqlite:{room}"
     return _checked(given | said)
 

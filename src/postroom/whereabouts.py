@@ -40,7 +40,8 @@ def own_room(environment: Mapping[str, str]) -> str:
 def project_room(folder: str | None = None, passed_by: list[tuple[str, str]] | None = None) -> str | None:
     """The room of the project that holds this folder (by default the working one): the nearest `.postroom/room.db`
     upward. One that belongs to another user is passed by, or a stranger could read our mail by making a folder; so
-    is a link. What was passed by, and why, is put into `passed_by`.
+    is a link. What was passed by, and why, is put into `passed_by`. Where the folder is ours and holds no room,
+    that is named all the same: whoever wants to open it finds it gone.
     """
     try:
         here = os.getcwd() if folder is None else os.path.abspath(folder)
@@ -50,7 +51,8 @@ def project_room(folder: str | None = None, passed_by: list[tuple[str, str]] | N
         home = f"{here.rstrip('/')}/{PROJECT}"
         path, fault = home, _fault(home)
         if fault == "":
-            path, fault = f"{home}/{ROOM}", _fault(f"{home}/{ROOM}")
+            path = f"{home}/{ROOM}"
+            fault = _fault(path) or "" if os.path.isdir(home) else None
         if fault == "":
             return path
         if fault and passed_by is not None:

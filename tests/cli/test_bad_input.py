@@ -16,6 +16,7 @@ import postroom
 from postroom.cli.exits import MEANINGS
 from postroom.cli.main import main
 from postroom.cli.table import row
+from postroom.cli.table.shape import EVERYWHERE
 from tests.cli.shell import Desk, Done
 
 CODES = {code for code, _ in MEANINGS}
@@ -135,7 +136,9 @@ def test_bad_files_are_refused(desk: Desk) -> None:
     for name in ("missing", "."):
         refused(desk.run("handoff", "bob", "--from-file", name, "--as", "ann", "--json"), 66)
         refused(desk.run("import", name, "--room", "new.db", "--json"), 66)
-        refused(desk.run("send", "bob", "--file", name, "--body", "x", "--as", "ann", "--json"), 65, 77)
+        refused(desk.run("send", "bob", "--file", name, "--body", "x", "--as", "ann", "--json"), 66, 77)
+    refused(desk.run("export", "no/such/folder/x", "--json"), 66)  # there is no room
+    desk.room().close()
     refused(desk.run("export", "no/such/folder/x", "--json"), 73)
     refused(desk.run("send", "bob", "--as", "ann", "--body", "x", "--file", "/etc/passwd", "--json"), 77)
     refused(desk.run("handoff", "bob", "--as", "ann", "--from-file", "-", "--json", stdin='{"colour": 1}'), 65)
@@ -236,3 +239,72 @@ def test_too_long_a_text_is_not_sent_to_where_it_is_too_long_too(desk: Desk) -> 
     assert (refused.code, refused.error["field"]) == (65, "body")
     assert "--reference" in refused.error["hint"]
     assert "--file" not in refused.error["hint"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check", "--as", "ann", "--room", "LONG"],
+        ["check", "--as", "ann", "--room", "LONG.db"],
+        ["send", "bob", "--as", "ann", "--body", "x", "--room", "/LONG/LONG.db"],
+        ["send", "bob", "--as", "ann", "--body", "x", "--file", "LONG"],
+        ["send", "--drafts", "LONG", "--as", "ann"],
+        ["handoff", "bob", "--as", "ann", "--from-file", "LONG"],
+        ["import", "LONG"],
+        ["restore", "LONG"],
+        ["backup", "LONG"],
+        ["export", "LONG"],
+        ["check", "--as", "ann", "LONG"],
+        ["check", "--as", "ann", "--LONG"],
+        ["LONG"],
+        ["tasks", "LONG"],
+        ["init", "LONG"],
+    ],
+    ids=" ".join,
+)
+def test_a_huge_word_does_not_come_back_whole(desk: Desk, words: list[str]) -> None:
+    desk.post("ann", "bob", "x")
+    for long in ("a" * 60_000, "a b " * 15_000):
+        for more in ([], ["--json"]):
+            done = desk.run(*(word.replace("LONG", long) for word in words), *more)
+            assert done.code in CODES - {0, 1}, done.code
+            assert 0 < len(done.out + done.err) < 4000, len(done.err)
+
+
+def test_a_file_that_cannot_be_enclosed_is_told_of_its_option(desk: Desk) -> None:
+    (desk.home / "real").write_text("x", encoding="ascii")
+    (desk.home / "link").symlink_to("real")
+    (desk.home / "large").write_bytes(b"x" * 5000)
+    for path, code, said in (
+        ("nope.txt", 66, "No such file"),
+        ("link", 66, "links are not followed"),
+        ("../outside", 77, "outside"),
+        ("large", 65, "over 4000 bytes"),
+    ):
+        words = ("--as", "ann", "--body", "x", "--file", path, "--set", "max_message_bytes=4000", "--json")
+        for command in (["send", "bob"], ["tasks", "give", "bob"], ["escalate", "--reason", "blocked"]):
+            done = desk.run(*command, *words)
+            assert (done.code, done.error["field"]) == (code, "--file"), done
+            assert said in done.error["message"]
+    desk.json("send", "bob", "--as", "ann", "--body", "x", "--file", "real", "--letter-id", "m-1")
+    parts = desk.json("read", "m-1", "--as", "bob")["letter"]["parts"]
+    assert (parts[1]["path"], parts[1]["bytes"], parts[1]["size"]) == ("real", "eA==", 1)
+
+
+def test_a_name_that_is_no_text_is_refused_alike_wherever_it_is_said(desk: Desk) -> None:
+    name = os.fsdecode(b"a\xff")
+    for words in (["check"], ["send", "bob", "--body", "x"], ["stats"], ["waiting"]):
+        by_option = desk.run(*words, b"--as=a\xff", "--json")
+        by_variable = desk.run(*words, "--json", POSTROOM_AGENT=name)
+        assert (by_option.code, by_option.error["field"]) == (64, "--as")
+        assert (by_variable.code, by_variable.error["field"]) == (64, "POSTROOM_AGENT"), by_variable
+
+
+def test_a_room_is_any_path_that_is_seen_to_be_one(desk: Desk) -> None:
+    desk.json("send", "bob", "--as", "ann", "--body", "x", "--room", "./mail")
+    assert desk.json("counts", "--as", "bob", "--room", "sqlite:mail")["total"] == 1
+    refused = desk.run("check", "--as", "bob", "--room", "mail", "--json")
+    assert refused.code == 78
+    room = next(option for option in EVERYWHERE if "--room" in option.names)
+    words = "a path with a / or that ends in .db"
+    assert words in refused.error["hint"] and words in room.help

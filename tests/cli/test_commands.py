@@ -278,6 +278,7 @@ def test_a_room_moves_as_a_whole(desk: Desk) -> None:
 
 
 def test_the_room_tells_of_itself_and_of_what_happened(desk: Desk) -> None:
+    desk.room().close()
     begin = desk.json("changes")["cursor"]
     sent = desk.post("ann", "bob", "x")
     room = desk.json("room")

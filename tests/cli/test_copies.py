@@ -47,6 +47,14 @@ def test_a_backup_is_put_back(busy: Desk) -> None:
     assert busy.json("counts", "--as", "bob", "--room", "new.db")["total"] == 21
 
 
+def test_a_backup_that_was_looked_at_is_put_back(busy: Desk) -> None:
+    busy.json("backup", "copy.db")
+    for words in (["doctor"], ["check", "--as", "bob"], ["stats"]):
+        assert busy.run(*words, "--room", "copy.db").code == 0
+    assert busy.json("restore", "copy.db", "--room", "new.db")["letters"] == 21
+    assert busy.json("doctor", "--room", "new.db")["healthy"]
+
+
 def test_what_is_there_is_not_replaced_by_chance(busy: Desk) -> None:
     busy.json("backup", "copy.db")
     for words, code, field in (

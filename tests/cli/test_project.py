@@ -41,6 +41,23 @@ def test_it_is_found_from_below_also_by_the_quick_look(project: Desk) -> None:
     assert project.run("check", "--as", "bob", "--json", POSTROOM_STORE=str(path)).json["letters"] != []
 
 
+def test_mail_of_a_project_whose_room_is_gone_goes_nowhere_else(project: Desk) -> None:
+    project.json("init", "project")
+    home, project.home = project.home, project.home / "project/src"
+    for path in (home / "project/.postroom").glob("room.db*"):
+        path.unlink()
+    for words in (["send", "bob", "--body", "x"], ["check"], ["counts"], ["room"], ["wait", "--timeout", "0"]):
+        refused = project.run(*words, "--as", "ann", "--json")
+        assert (refused.code, refused.error["field"]) == (78, "store"), refused
+        assert "project/.postroom/room.db is gone" in refused.error["message"]
+        assert "postroom init" in refused.error["hint"]
+    assert not (home / ".local").exists()
+    assert project.run("doctor").code == 70
+    assert project.run("check", "--as", "ann", "--room", str(home / "other.db")).code == 66
+    assert project.json("init", "..")["made"]
+    assert project.json("check", "--as", "ann")["letters"] == []
+
+
 def test_what_cannot_be_made_is_told(project: Desk) -> None:
     (project.home / "file").write_text("", encoding="utf-8")
     (project.home / "taken/.postroom").mkdir(parents=True)

@@ -195,6 +195,15 @@ def test_what_was_written_is_kept_when_it_cannot_be_sent(desk: Desk) -> None:
     assert Path(kept[1]).is_relative_to(tempfile.gettempdir())
 
 
+@pytest.mark.parametrize("editor", ["nosuch-editor", "false", "'"])
+def test_what_was_never_written_is_not_said_to_be_kept(desk: Desk, editor: str) -> None:
+    (desk.home / "drafts").mkdir()
+    tmp = str(desk.home / "drafts")
+    code, shown = show(desk, "send", "bob", "--as", "ann", columns=300, EDITOR=editor, TMPDIR=tmp)
+    assert (code, "kept" in shown) == (1 if editor == "false" else 64, False), shown
+    assert list((desk.home / "drafts").iterdir()) == []
+
+
 def test_without_an_editor_a_person_is_told_what_to_do(desk: Desk) -> None:
     code, shown = show(desk, "send", "bob", "--as", "ann")
     assert (code, "set EDITOR" in shown) == (64, True)

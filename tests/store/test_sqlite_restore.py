@@ -268,9 +268,43 @@ def test_a_backup_of_a_newer_postroom_is_refused(room: Path) -> None:
     assert refused.value.field == "backup"
 
 
-def test_a_room_is_no_backup_of_itself(room: Path) -> None:
-    with pytest.raises(BadStore, match="log beside it"):
+def test_a_backup_that_was_used_as_a_room_is_restored_with_its_log(room: Path) -> None:
+    copy = room.parent / "copy.db"
+    with postroom.open(copy) as opened:
+        before = opened.stats().letters
+        opened.mailbox("ann").send("bob", "written into the backup")
+    assert Path(f"{copy}-wal").stat().st_size
+    kept = copy.read_bytes(), Path(f"{copy}-wal").read_bytes()
+    assert postroom.restore(copy, room.parent / "other.db").letters == before + 1
+    with postroom.open(room.parent / "other.db") as opened:
+        assert opened.stats().letters == before + 1
+        assert opened.doctor().is_healthy
+    assert kept == (copy.read_bytes(), Path(f"{copy}-wal").read_bytes())
+
+
+def test_a_room_that_this_process_has_open_is_no_backup(room: Path) -> None:
+    with postroom.open(room), pytest.raises(StoreBusy, match="this process has"):
         postroom.restore(room, room.parent / "other.db")
+
+
+def test_the_log_of_an_earlier_file_never_meets_a_new_backup(room: Path) -> None:
+    copy = room.parent / "copy.db"
+    with postroom.open(copy) as opened:
+        opened.mailbox("ann").send("bob", "written into the backup")
+    log = Path(f"{copy}-wal").read_bytes()
+    with postroom.open(room) as opened:
+        opened.mailbox("ann").send("bob", "new" * 10_000)
+        letters = opened.backup(copy, overwrite=True).letters
+    assert not Path(f"{copy}-wal").exists()
+    Path(f"{copy}-wal").write_bytes(log)  # somebody copied the file there by hand
+    assert postroom.restore(copy, room.parent / "other.db").letters == letters
+    with postroom.open(room.parent / "other.db") as opened:
+        assert opened.doctor().is_healthy
+
+
+def test_a_room_is_no_backup_of_itself(room: Path) -> None:
+    with pytest.raises(BadStore, match="itself"):
+        postroom.restore(room, room, overwrite=True)
     with postroom.open(room) as opened:
         opened.backup(room.parent / "again.db")
     postroom.restore(room.parent / "again.db", room.parent / "again2.db")

@@ -44,18 +44,25 @@ def run_room(context: Context) -> Answer:
     settings = {name: sayable(value) if isinstance(value, str) else value for name, value in known.items()}
     data = {
         "store": sayable(room.settings.store),
+        "exists": not context.is_new_room,
         "mailboxes": room.mailboxes(),
         "quarantined": room.quarantined(),
-        "cursor": str(room.cursor()),
+        "cursor": _cursor(context),
         "settings": settings,
         "passed_by": [{"path": sayable(path), "why": why} for path, why in context.passed_by],
     }
     return Answer(context.name, data, views.room)
 
 
+def _cursor(context: Context) -> str | None:
+    """None where there is no room yet: one of another room would not hold."""
+    cursor = context.room.cursor()
+    return None if context.is_new_room else str(cursor)
+
+
 def run_changes(context: Context) -> Answer:
     if "cursor" not in context.values:
-        return Answer(context.name, {"changes": [], "cursor": str(context.room.cursor())}, views.changes)
+        return Answer(context.name, {"changes": [], "cursor": _cursor(context)}, views.changes)
     found, cursor = context.room.changes(context.get("cursor"), context.get("limit", 1000))
     data = {"changes": [to_plain(asdict(change)) for change in found], "cursor": str(cursor)}
     return Answer(context.name, data, views.changes)

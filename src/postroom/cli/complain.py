@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from ..errors import PostroomError
 
 
+LONGEST = 1000  # characters of what an error says; whatever it quotes
+
+
 def complain(error: PostroomError, words: Sequence[str]) -> int:
     """Say what is wrong, on standard error."""
+    error.message = _shortened(error.message)
+    error.field, error.hint = error.field and _shortened(error.field), error.hint and _shortened(error.hint)
     if "--json" in words:
         from ..model.codec import encode  # noqa: PLC0415 - not for a word to people
         from ..service.present import harmless_json  # noqa: PLC0415
@@ -56,6 +61,11 @@ def _for_people(error: PostroomError) -> str:
         lines.append(f"  to send the same letter again: --key {visible(error.key)}")
     text = "\n".join(folded for line in lines for folded in _folded(line.replace("\n", " ")))
     return f"{bold}postroom:{plain}{text.removeprefix('postroom:')}"
+
+
+def _shortened(text: str) -> str:
+    """What comes before a long quotation and behind it is what matters."""
+    return text if len(text) <= LONGEST else f"{text[:120]}…{text[-120:]}"
 
 
 def _folded(line: str) -> list[str]:

@@ -7,9 +7,9 @@ import sys
 from functools import cached_property, partial
 
 from ..errors import BadStore, Invalid
-from ..whereabouts import project_room, variable
+from ..whereabouts import environment, own_room, project_room, variable
 from .answers import Screen
-from .exits import Misconfigured, NoInput, Usage
+from .exits import CannotCreate, Misconfigured, NoInput, Usage
 from .ids import short
 from .light import Uninterrupted
 from .notes import note_passed_by, note_unknown
@@ -39,6 +39,7 @@ class Context:
         self.call = call
         self.values = call.values
         self.name = call.name
+        self.looks = call.command is not None and call.command.looks  # makes no room
         self.draft: Path | None = None  # what was written in an editor, until it is sent
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -54,6 +55,10 @@ class Context:
         name: str = self.get("as") or variable("POSTROOM_AGENT")
         if not name:
             raise Usage("who are you?", field="--as", hint="say --as NAME, or set POSTROOM_AGENT")
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise Usage("is not UTF-8 text", field="POSTROOM_AGENT") from None
         return name
 
     def default_me(self, name: str) -> None:
@@ -129,9 +134,10 @@ class Context:
         """The room. A command that only looks makes none: where it was named by hand, that was a typing error;
         else nobody has sent anything yet, and it is as good as empty.
         """
-        if self.is_new_room and self.call.command is not None and self.call.command.looks:
+        if self.is_new_room and self.looks:
             self.check_named_room()
             return self._room_in_memory()
+        self.check_folder()
         with Uninterrupted():
             from ..room import open as open_room  # noqa: PLC0415
             from ..store.sqlite import store  # noqa: F401, PLC0415 - loaded here, so that opening loads nothing more
@@ -147,6 +153,27 @@ class Context:
         if "room" in self.values and self.is_new_room:
             what = f"there is no room at {self.get('room')}"
             raise NoInput(what, field="--room", hint="postroom send makes one, so does init")
+
+    def check_room(self) -> None:
+        """There must be a room, whoever named it."""
+        self.check_named_room()
+        if self.is_new_room:
+            what = f"there is no room at {self.settings.store.removeprefix('sqlite:')} yet"
+            raise NoInput(what, field="store", hint="postroom send makes one, so does init")
+
+    def check_folder(self) -> None:
+        """A room that was named by hand is made in a folder that is there: else that was a typing error, too."""
+        if "room" not in self.values or not self.is_new_room:
+            return
+        from ..store.opening import file_of  # noqa: PLC0415
+
+        file = file_of(self.settings.store) or ""
+        folder = os.path.dirname(os.path.realpath(file))  # noqa: PTH120 - light
+        if not os.path.lexists(folder) and os.path.realpath(file) != os.path.realpath(own_room(environment())):
+            from shlex import quote  # noqa: PLC0415 - only for mistakes
+
+            hint = f"mkdir -p {quote(folder)}"
+            raise CannotCreate(f"there is no folder {folder}", field="--room", hint=hint)
 
     def _room_in_memory(self) -> Room:
         """An empty room with these settings, which nobody else sees."""
@@ -171,15 +198,22 @@ class Context:
         )
 
     def keep_draft(self, error: PostroomError) -> None:
-        """It was not sent: say where the text is."""
-        if self.draft is not None and self.draft.exists():
+        """It was not sent: say where the text is, if there is any."""
+        if self.draft is None or not self.draft.exists():
+            return
+        if not self.draft.stat().st_size:
+            self.drop_draft()
+        else:
             kept = f"your text is kept in {self.draft}"
             error.hint = f"{error.hint}; {kept}" if error.hint else kept
 
     def drop_draft(self) -> None:
         if self.draft is not None:
             self.draft.unlink(missing_ok=True)
-            os.rmdir(self.draft.parent)  # noqa: PTH106 - ours, and empty now
+            try:  # noqa: SIM105 - light
+                os.rmdir(self.draft.parent)  # noqa: PTH106 - ours
+            except OSError:  # the editor left something beside it
+                pass
 
 
 def _columns() -> int:

@@ -39,6 +39,7 @@ _FULL = {ENOSPC, EDQUOT, EFBIG, EIO}  # not the fault of a name
 
 
 def run_export(context: Context) -> Answer | Iterator[Answer]:
+    context.check_room()
     target = context.get("file")
     if target in {None, STDIN}:
         if context.get("json"):
@@ -135,6 +136,7 @@ def _lines(file: BinaryIO, size: int | None, context: Context) -> Iterator[bytes
 
 
 def run_backup(context: Context) -> Answer:
+    context.check_room()
     target = _place(context, context.get("file"))
     if not target.absolute().parent.is_dir():
         raise CannotCreate(f"there is no folder {str(target.parent)!a}", field="FILE")
@@ -151,6 +153,7 @@ def run_restore(context: Context) -> Answer:
             pass
     except OSError as broken:
         raise NoInput(f"{source!a} cannot be read: {broken.strerror}", field="FILE") from None
+    context.check_folder()
     settings = dict(context.get("set", ()))
     with Progress("restoring", quiet=context.screen.json) as progress, _as_said({"backup": "FILE"}):
         done = restore(

@@ -22,6 +22,7 @@ def run_unsend(context: Context) -> Answer:
 
 def run_block(context: Context) -> Answer:
     if "name" not in context.values:
+        context.looks = True
         return Answer(context.name, {"blocked": context.mailbox.blocked()}, _blocked)
     return Answer(context.name, {"blocked": context.act(lambda box: box.block(context.get("name")))}, _blocked)
 

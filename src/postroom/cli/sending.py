@@ -10,19 +10,20 @@ import msgspec
 
 from .. import model
 from ..clock import SystemClock
-from ..errors import Invalid
+from ..errors import Invalid, PostroomError
 from ..mailbox import draft
 from ..model.parts import file, reference
 from ..model.values import read_json
 from . import views
 from .answers import Answer
-from .exits import Usage
+from .exits import NoInput, Usage
 from .plain import plain_receipt
 from .text import read_source, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..model.parts import Part
     from ..service.compose import Draft
     from ..service.sending import Receipt
     from .context import Context
@@ -128,7 +129,7 @@ def fields_of(context: Context) -> dict[str, Any]:
 def content_of(context: Context, *, optional: bool = False) -> Any:
     """The body: text, and what is enclosed."""
     enclosed = [
-        *(file(path) for path in context.get("file", ())),
+        *(_enclosed(context, path) for path in context.get("file", ())),
         *(reference(uri) for uri in context.get("reference", ())),
         *context.get("part", ()),
     ]
@@ -136,6 +137,20 @@ def content_of(context: Context, *, optional: bool = False) -> Any:
     if not enclosed:
         return text
     return enclosed if text is None else [text, *enclosed]
+
+
+def _enclosed(context: Context, path: str) -> Part:
+    """A file, read now: what is wrong with it is told of the option that named it."""
+    from ..service.files import enclose  # noqa: PLC0415 - few letters enclose files
+
+    settings, part = context.settings, file(path)
+    try:
+        return enclose(part, settings.file_root, settings.max_message_bytes, "--file")
+    except PostroomError as refused:
+        refused.field = "--file"
+        if type(refused) is Invalid:
+            raise NoInput(refused.message, field="--file") from None
+        raise
 
 
 def drafts_of(context: Context) -> list[Draft]:

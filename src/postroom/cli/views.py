@@ -310,15 +310,15 @@ def changes(screen: Screen, data: Data) -> str:
         for c in data["changes"]
     ]
     shown = table(screen, ("NUMBER", "WHAT", "WHERE", "STATE", "WHICH"), rows) if rows else "Nothing happened.\n"
-    return f"{shown}Cursor: {data['cursor']}\n"
+    return f"{shown}Cursor: {data['cursor'] or 'none, there is no room yet'}\n"
 
 
 def room(screen: Screen, data: Data) -> str:
     pairs = [
-        ("Room", data["store"]),
+        ("Room", data["store"] if data["exists"] else f"{data['store']}, which is not there yet"),
         ("Mailboxes", ", ".join(data["mailboxes"]) or "none yet"),
         ("Damaged letters", ", ".join(data["quarantined"])),
-        ("Cursor", data["cursor"]),
+        ("Cursor", data["cursor"] or ""),
     ]
     return facts(screen, [*pairs, *((name, str(value)) for name, value in data["settings"].items())])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import errno
 import os
 import stat
 from pathlib import Path
@@ -34,7 +35,8 @@ def read_below(path: str, root: str, largest: int, field: str) -> bytes:
     try:
         content = _read(folder / Path(path).name, largest + 1)
     except OSError as broken:
-        raise Invalid(f"{path!a} cannot be read: {broken.strerror}", field=field) from None
+        why = "links are not followed" if broken.errno == errno.ELOOP else broken.strerror
+        raise Invalid(f"{path!a} cannot be read: {why}", field=field) from None
     if content is None:
         raise NotAllowed(f"{path!a} is not a regular file with one name", field=field)
     if len(content) > largest:

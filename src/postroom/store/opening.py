@@ -10,7 +10,7 @@ from ..errors import BadStore
 if TYPE_CHECKING:
     from .base import Store
 
-ADDRESS_RULE = "sqlite:/path/to/room.db, a path that ends in .db, or memory:"
+ADDRESS_RULE = "sqlite:/path/to/room.db, a path with a / or that ends in .db, or memory:"
 
 
 def open_store(address: str, *, boot: str, durable: bool, busy_timeout: float) -> Store:

@@ -24,9 +24,10 @@ COMMANDS = {
         examples=(("postroom room", "where am I"),),
         json=(
             ("store", "its address"),
+            ("exists", "false when there is no room there yet"),
             ("mailboxes", "every name that ever wrote, was written to or registered"),
             ("quarantined", "the ids of letters that were found damaged and set aside"),
-            ("cursor", "now; changes takes it"),
+            ("cursor", "now; changes takes it; null when there is no room yet"),
             ("settings", "the settings in force"),
             (
                 "passed_by",
@@ -34,6 +35,7 @@ COMMANDS = {
                 " link, or belongs to another user",
             ),
         ),
+        looks=True,
     ),
     "changes": Command(
         "changes",
@@ -48,9 +50,10 @@ COMMANDS = {
                 "changes",
                 "each with number, what (posted, moved, put, forgot), message_id, mailbox, state, kind, key",
             ),
-            ("cursor", "where to go on"),
+            ("cursor", "where to go on; null when there is no room yet"),
         ),
         exits=((69, "the cursor is from another life of the room: begin anew"),),
+        looks=True,
     ),
     "janitor": Command(
         "janitor",
@@ -63,6 +66,7 @@ COMMANDS = {
                 "what was done, as counts",
             ),
         ),
+        looks=True,
     ),
     "archive": Command(
         "archive",
@@ -71,6 +75,7 @@ COMMANDS = {
         about="By default what the setting archive_after says. It stays readable.",
         examples=(("postroom archive --older-than 1h", "all that was done an hour ago"),),
         json=(("archived", "how many"),),
+        looks=True,
     ),
     "purge": Command(
         "purge",
@@ -81,5 +86,6 @@ COMMANDS = {
         " stay remembered.",
         examples=(("postroom purge --older-than 90d", "what was settled three months ago"),),
         json=(("purged", "how many"),),
+        looks=True,
     ),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .shape import Command, Option
 
 _FORCE = Option("--force", help="replace a file that is there", kind="flag")
+_NO_ROOM = (66, "there is no room to copy")
 _FULL = (74, "the disk is full; nothing is left of the copy")
 
 COMMANDS = {
@@ -17,7 +18,8 @@ COMMANDS = {
         " without --force.",
         examples=(("postroom export room.jsonl", "a copy that any store can read"),),
         json=(("file", "where it is"), ("lines", "how many"), ("bytes", "how many")),
-        exits=((73, "the file is there already, or cannot be made"), _FULL),
+        exits=(_NO_ROOM, (73, "the file is there already, or cannot be made"), _FULL),
+        looks=True,
     ),
     "import": Command(
         "import",
@@ -48,7 +50,8 @@ COMMANDS = {
             ("seconds", "how long it took"),
             ("kept", "null"),
         ),
-        exits=((73, "the file is there already, or cannot be made"), _FULL),
+        exits=(_NO_ROOM, (73, "the file is there already, or cannot be made"), _FULL),
+        looks=True,
     ),
     "restore": Command(
         "restore",

@@ -27,6 +27,7 @@ COMMANDS = {
             ("findings", "each with check, level, what, hint (what to do about it), repaired"),
         ),
         exits=((1, "warnings are left"), (70, "errors are left")),
+        looks=True,
     ),
     "stats": Command(
         "stats",
@@ -47,6 +48,7 @@ COMMANDS = {
                 " oldest_unread_at, oldest_claimed_at; null for the room",
             ),
         ),
+        looks=True,
     ),
     "top": Command(
         "top",
@@ -72,6 +74,7 @@ COMMANDS = {
                 " median_to_done; the ages in seconds, or null",
             ),
         ),
+        looks=True,
     ),
     "trace": Command(
         "trace",
@@ -92,5 +95,6 @@ COMMANDS = {
             ("replies, relays, bounces", "the letters about it; relays passed it on"),
         ),
         exits=((67, "there is no such letter, or it is not yours"),),
+        looks=True,
     ),
 }  # fmt: skip

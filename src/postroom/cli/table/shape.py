@@ -82,7 +82,7 @@ EVERYWHERE = (
     Option(
         "--room",
         "--store",
-        help="which room: a path that ends in .db, or an address; else POSTROOM_STORE, else the .postroom of the"
+        help="which room: a path with a / or that ends in .db, or an address; else POSTROOM_STORE, else the .postroom of the"
         " project around you, else your own",
         metavar="ADDRESS",
         complete="files",

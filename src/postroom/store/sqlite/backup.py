@@ -34,13 +34,14 @@ def copy_room(source: apsw.Connection, path: Path, *, overwrite: bool, progress:
         source.execute("BEGIN")  # one view for the whole copy: without it, each write would start it over
         try:
             letters: int = source.execute("SELECT count(*) FROM letters").get
-            _copy_pages(source, growing, progress)
+            copy_pages(source, growing, progress)
         finally:
             source.execute("ROLLBACK")
+        Path(f"{path}-wal").unlink(missing_ok=True)  # a log must never meet another file than its own
     return letters
 
 
-def _copy_pages(source: apsw.Connection, growing: Path, progress: Progress) -> None:
+def copy_pages(source: apsw.Connection, growing: Path, progress: Progress) -> None:
     target = apsw.Connection(str(growing))
     try:
         target.pragma("synchronous", "off")  # synced once, at the end

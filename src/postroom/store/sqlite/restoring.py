@@ -17,7 +17,7 @@ import apsw
 
 from ...errors import BadStore, Conflict, Damaged, PostroomError, SchemaTooNew, StoreBusy, StoreFailing
 from . import ground, holders
-from .backup import made_whole
+from .backup import copy_pages, made_whole
 from .connection import translated
 from .lock import WriterLock
 from .patience import interruptible
@@ -36,6 +36,10 @@ def put_back(
     backup: Path, path: Path, *, overwrite: bool, busy_timeout: float, progress: Progress
 ) -> tuple[int, Path | None]:
     """Make the room at `path` what `backup` holds. How many letters it has, and where the old room is kept."""
+    if holders.is_open_here(Path(os.path.realpath(backup))):  # to look at the file would drop the locks on it
+        raise StoreBusy(
+            f"this process has {backup} open", field="backup", hint="close it first, or copy it with backup()"
+        )
     letters = check_copy(backup)
     path = Path(ground.prepare(path))
     if os.path.realpath(backup) == str(path):
@@ -49,7 +53,7 @@ def put_back(
             check_nobody_inside(path)
             kept = _set_aside(path, overwrite=overwrite)
             with made_whole(path, overwrite=True) as growing:
-                copy_bytes(backup, growing, progress)
+                _copy(backup, growing, progress)
                 _begin_new_life(growing)
     finally:
         lock.close()
@@ -60,9 +64,6 @@ def check_copy(backup: Path) -> int:
     """How many letters a backup holds; an error if it is none, is damaged, or is too new."""
     if not backup.is_file():
         raise BadStore(f"there is no file {backup}", field="backup")
-    if Path(f"{backup}-wal").exists() and Path(f"{backup}-wal").stat().st_size:
-        told = f"{backup} has a log beside it: it is a room, not a backup"
-        raise BadStore(told, field="backup", hint="open it with postroom.open() and call backup()")
     with _opened(backup, "backup") as database, interruptible(database):
         _check_version(database, backup)
         complaints = [text for (text,) in database.execute("PRAGMA quick_check(3)")]
@@ -70,6 +71,15 @@ def check_copy(backup: Path) -> int:
             raise Damaged(f"{backup} is damaged: {complaints[0]}", field="backup", hint="use another backup")
         letters: int = database.execute("SELECT count(*) FROM letters").get
     return letters
+
+
+def _copy(backup: Path, growing: Path, progress: Progress) -> None:
+    if not _has_log(backup):
+        copy_bytes(backup, growing, progress)
+        return
+    with _opened(backup, "backup") as database, interruptible(database):
+        database.execute("BEGIN")  # one view for the whole copy, whoever else uses it
+        copy_pages(database, growing, progress)
 
 
 def copy_bytes(source: Path, target: Path, progress: Progress) -> None:
@@ -84,9 +94,10 @@ def copy_bytes(source: Path, target: Path, progress: Progress) -> None:
 
 @contextmanager
 def _opened(path: Path, field: str) -> Iterator[apsw.Connection]:
-    """A file that is not a room in use, only to be looked at."""
+    """A backup, only to be looked at: with the log of whoever has used it as a room since."""
+    how = "mode=ro" if _has_log(path) else "immutable=1"
     try:
-        database = apsw.Connection(f"file:{_quoted(path)}?immutable=1", flags=_TO_LOOK)
+        database = apsw.Connection(f"file:{_quoted(path)}?{how}", flags=_TO_LOOK)
         try:
             yield database
         finally:
@@ -99,6 +110,18 @@ def _opened(path: Path, field: str) -> Iterator[apsw.Connection]:
         raise StoreFailing(f"{path} cannot be read: {broken}", field=field) from None
 
 
+def _has_log(path: Path) -> bool:
+    """Does a log with something in it belong to this file? A backup that nobody has opened since says that it has
+    none: what lies beside it is of a file that was here before.
+    """
+    log = Path(f"{path}-wal")
+    if not log.exists() or not log.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        return file.read(_HEAD)[_LOGGED_AT:] == b"\2\2"
+
+
+_LOGGED_AT, _HEAD = 18, 20  # where a SQLite file says that it has a log
 _TO_LOOK = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
