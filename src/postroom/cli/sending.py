@@ -68,9 +68,9 @@ def _send_template(context: Context, to: list[str]) -> Answer:
     try:
         receipt = context.act(lambda box: box.send_template(to, context.get("template"), values, **fields))
     except Invalid as refused:
-        whole, dot, place = (refused.field or "").partition(".")
-        if whole == "values":
-            refused.field = f"--fill {place}=…" if dot else "--fill"
+        whole, _, place = (refused.field or "").partition(".")
+        if whole == "values" and place not in {"", *values}:
+            refused.hint = f"say --fill {place}=…; {refused.hint}"
         raise
     return answer(context, receipt)
 
