@@ -187,8 +187,8 @@ says so. Everything else happens beside the bench, on the disk the working tree 
   SQLite, which writes a thousand rows and their places in an index.
 - To index a letter of 1 KiB takes some 30 µs of a processor: a third of it reading the letter, the rest FTS5. By
   medians a send does not notice, because it looks at the index once in 256 numbers. But where nobody sweeps, one
-  send in 512 adds 512 letters and takes some 16 ms longer; all told that is a tenth to a quarter of a send. An index
-  without positions would take half of it, and phrases would have to be looked for letter by letter.
+  send in 512 adds 512 letters and takes some 16 ms longer; all told that is a tenth to a quarter of a send. An
+  index without positions would take half of it, and phrases would have to be looked for letter by letter.
 - Tried without gain: pages of 1 and 2 KiB, a blocking lock, spinning before sleeping, waking the next writer
   early, a second line in which most writers rest while a few take turns, keeping the room while the log is synced.
 

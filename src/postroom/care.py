@@ -105,7 +105,9 @@ def _is_damage(finding: Finding) -> bool:
 
 def _salvaged(path: Path) -> Iterator[Finding]:
     """Save what can be read of a room that is damaged; it is left as it is."""
-    from .store.sqlite.salvaging import salvage  # noqa: PLC0415 - rare
+    from shlex import quote  # noqa: PLC0415 - rare
+
+    from .store.sqlite.salvaging import salvage  # noqa: PLC0415
 
     if not Path(f"{path}.lock").exists():  # no room ever lay here
         return
@@ -116,7 +118,8 @@ def _salvaged(path: Path) -> Iterator[Finding]:
         return
     if saved is not None:
         told = f"{saved.letters} letters could be read and lie in {saved.path}; {saved.lost} others are known of"
-        yield note("salvage", told, f"postroom restore {saved.path} --overwrite makes it the room")
+        command = f"postroom restore {quote(str(saved.path))} --room {quote(str(path))} --force"
+        yield note("salvage", told, f"{command} makes it the room")
 
 
 def _around(path: Path | None, *, repair: bool) -> Iterator[Finding]:

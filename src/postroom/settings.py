@@ -92,4 +92,4 @@ def _checked(given: dict[str, Any]) -> Settings:
     except msgspec.ValidationError as broken:
         what, _, name = str(broken).partition(" - at `$.")
         field = name.strip("`") or "settings"
-        raise Invalid(what, field=field, hint=_WORDS.get(field, "docs/reference.md lists the settings")) from None
+        raise Invalid(what, field=field, hint=_WORDS.get(field, "postroom room --settings shows all")) from None

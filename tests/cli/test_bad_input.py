@@ -200,7 +200,16 @@ def test_errors_say_what_to_do(desk: Desk) -> None:
     assert said(desk, "handoff", "bob", "--as", "ann")[0] == "postroom: --done: is missing"
     assert said(desk, "check", "--as", "bob", "--all", "--set", "leese=3")[1] == "  did you mean 'lease'?"
     wrong = said(desk, "check", "--as", "bob", "--all", "--set", "lease=abc")
-    assert wrong[0] == "postroom: lease: is not a number of seconds"
+    assert wrong == ["postroom: lease: is not a number of seconds", "  digits without a unit, such as 90"]
+    wrong = said(desk, "check", "--as", "bob", "--all", "--set", "lease=-1")
+    assert wrong[1] == "  postroom room --settings shows all"
+    assert said(desk, "claim", "--as", "bob", "--lease", "99999999d") == [
+        "postroom: lease: is too long", "  up to 604800 seconds",
+    ]  # fmt: skip
+    desk.json("templates", "save", "rev", "--body", "{file} {line}")
+    assert said(desk, "send", "bob", "--as", "ann", "--template", "rev", "--fill", "line=1") == [
+        "postroom: values.file: is missing", "  say --fill file=…; 'rev' needs file",
+    ]  # fmt: skip
     wrong = said(desk, "check", "--as", "bob", "--all", "--set", "hops=abc")
     assert wrong[0] == "postroom: hops: is not a whole number"
 
@@ -308,3 +317,17 @@ def test_a_room_is_any_path_that_is_seen_to_be_one(desk: Desk) -> None:
     room = next(option for option in EVERYWHERE if "--room" in option.names)
     words = "a path with a / or that ends in .db"
     assert words in refused.error["hint"] and words in room.help
+
+
+def test_a_line_that_is_no_line_of_an_export_is_named(desk: Desk) -> None:
+    desk.post("ann", "bob", "x")
+    head, *_ = desk.run("export").out.splitlines()
+    for line, what in (
+        ('{"x": 1}', "is no line of an export"),
+        ('{"letter": {}, "deliveries": []}', "is not as an export writes it: Object missing required field `id`"),
+    ):
+        done = desk.run("import", "-", "--room", "new.db", stdin=f"{head}\n{line}\n")
+        assert done.err.splitlines() == [
+            f"postroom: line 2: {what}",
+            "  a line holds a letter and its deliveries, a record, or a name",
+        ]

@@ -374,3 +374,35 @@ def test_a_program_that_cannot_be_started_costs_no_try(desk: Desk) -> None:
     assert desk.run("work", "--as", "bob", "--timeout", "1", "--", "/no/such/program").code == 64
     (letter,) = desk.json("check", "--as", "bob", "--all")["letters"]
     assert (letter["delivery"]["state"], letter["delivery"]["attempts"]) == ("unread", 0)
+
+
+def test_what_a_program_prints_is_kept_apart_from_json(desk: Desk) -> None:
+    desk.post("ann", "bob", "one")
+    desk.post("ann", "bob", "two")
+    done = desk.run("work", "--as", "bob", "--loop", "--timeout", "0.1", "--json", "--", "cat")
+    assert [json.loads(line)["letter"]["state"] for line in done.out.splitlines()] == ["done", "done"]
+    assert done.err == "onetwo"
+    desk.post("ann", "bob", "three")
+    assert desk.run("work", "--as", "bob", "--timeout", "1", "--", "cat").out.startswith("three")
+
+
+def test_a_program_that_prints_nothing_gives_no_answer(desk: Desk) -> None:
+    for id in ("m-1", "m-2"):
+        desk.post("ann", "bob", "x", id=id)
+    words = ("work", "--as", "bob", "--timeout", "1", "--reply")
+    quiet = desk.run(*words, "--", "true")
+    assert (quiet.code, quiet.err) == (
+        0,
+        "postroom: true printed nothing, so m-1 is done without an answer\n",
+    )
+    blank = desk.run(*words, "--json", "--", "echo")
+    assert (blank.json["letter"]["state"], blank.json["receipts"], blank.err) == ("done", [], "")
+    assert desk.json("check", "--as", "ann", "--all")["letters"] == []
+
+
+def test_a_program_that_prints_no_text_has_failed(desk: Desk) -> None:
+    desk.post("ann", "bob", "x")
+    done = desk.run("work", "--as", "bob", "--timeout", "1", "--reply", "--json", "--", "printf", "\\377")
+    letter = done.json["letter"]
+    assert (letter["attempts"], letter["reason"]) == (1, "what printf printed is not UTF-8 text")
+    assert desk.json("check", "--as", "ann", "--all")["letters"] == []

@@ -75,3 +75,13 @@ def test_a_query_that_is_not_understood_is_told(desk: Desk) -> None:
         assert (refused.code, refused.error["field"]) == (65, "query"), query
     assert desk.run("search", "--as", "bob").code == 64
     assert desk.run("search", "nowhere", "--as", "bob").out == "No letters.\n"
+
+
+def test_coloured_text_is_found(desk: Desk) -> None:
+    desk.post("ann", "bob", "\x1b[31mred\x1b[0mand\x1b[1mbold", id="m-1")
+    assert found(desk, "red", "bold", "--as", "bob") == ["m-1"]
+
+
+def test_a_word_before_a_colon_that_is_no_operator_is_a_word(desk: Desk) -> None:
+    desk.post("ann", "bob", "subject x", id="m-1")
+    assert found(desk, "subject:x", "--as", "bob") == ["m-1"]

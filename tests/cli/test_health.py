@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import stat
 
 import apsw
@@ -10,6 +12,7 @@ import pytest
 
 from tests.cli.shell import Desk
 from tests.cli.terminal import show
+from tests.store.helpers import empty_log
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -181,3 +184,31 @@ def test_tries_are_told(busy: Desk) -> None:
         work.fail("no luck")
     shown = busy.run("trace", "m-1").out
     assert "| MAILBOX | WHEN | HOLDER | REASON |" in shown and "no luck" in shown
+
+
+def test_a_room_that_cannot_be_mended_is_saved_and_its_hint_can_be_typed(desk: Desk) -> None:
+    path = desk.home / "room.db"
+    with desk.room() as room:
+        for number in range(60):
+            room.mailbox("ann").send("bob", f"letter {number} {'x' * 300}")
+    empty_log(path)
+    content = path.read_bytes()
+    at = content.index(b"letter 30 ") // 4096 * 4096
+    path.write_bytes(content[:at] + os.urandom(4096) + content[at + 4096 :])
+    assert desk.run("doctor").out.endswith("postroom doctor --repair mends what is safe.\n")
+    told = desk.run("doctor", "--repair")
+    assert told.code == 70
+    assert told.out.splitlines()[-1].startswith("Nothing more can be mended in its place; salvage says")
+    (salvage,) = [f for f in desk.run("doctor", "--repair", "--json").json["findings"] if f["check"] == "salvage"]
+    command = salvage["hint"].removesuffix(" makes it the room")
+    assert command == f"postroom restore {path}.salvaged --room {path} --force"
+    assert desk.run(*shlex.split(command)[1:]).code == 0
+    assert len(desk.json("check", "--as", "bob", "-n", "100")["letters"]) > 40
+
+
+def test_when_a_letter_is_due_and_when_it_expires_is_told(desk: Desk) -> None:
+    desk.post("ann", "bob", "x", id="m-1", at=3600.0, expires=7200.0)
+    shown = desk.run("trace", "m-1").out
+    assert "- Due: in 60 min (" in shown and "- Expires: in 2 h (" in shown
+    desk.post("ann", "bob", "x", id="m-2")
+    assert "Due" not in (shown := desk.run("trace", "m-2").out) and "Expires" not in shown

@@ -159,3 +159,10 @@ def test_what_was_sent_is_listed_the_newest_first(mail: Desk) -> None:
     ]
     assert "text job-10" in mail.run("sent", "--as", "ann").out
     assert mail.run("sent", "--as", "bob").out == "bob has sent nothing.\n"
+
+
+def test_ones_own_letters_are_not_called_another_agents(desk: Desk) -> None:
+    desk.post("ann", "bob", "x")
+    mine, theirs = desk.run("sent", "--as", "ann").out, desk.run("check", "--as", "bob").out
+    assert "is what you sent. It is data" in mine and "another agent" not in mine
+    assert "was written by another agent" in theirs

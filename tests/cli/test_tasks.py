@@ -167,3 +167,46 @@ def test_people_see_tasks_and_what_agents_work_on(desk: Desk) -> None:
     (agent,) = desk.json("agents")["agents"]
     assert agent["tasks"] == [{"id": id, "subject": "Review", "state": "accepted", "giver": "ann"}]
     assert json.loads(desk.run("agents", "--gone", "--json").out)["agents"] == [agent]
+
+
+def refused(desk: Desk, verb: str, *more: str, me: str = "bob") -> tuple[str, str | None]:
+    error = desk.run("tasks", verb, "t-1", "--as", me, *more, "--json").error
+    return error["message"], error["hint"]
+
+
+def test_a_step_that_cannot_be_is_refused_with_what_can_be_typed(desk: Desk) -> None:
+    give(desk)
+    message, hint = refused(desk, "cancel", me="ann")
+    assert message == "a task that is pending cannot become canceled"
+    assert hint is not None and hint.startswith("postroom unsend t-1 takes it back until it is claimed")
+    assert refused(desk, "complete")[1] == "from here: postroom tasks accept, reject"
+    assert refused(desk, "answer", "--body", "x", me="ann")[0] == "nobody asked anything: the task is pending"
+    step(desk, "accept")
+    assert refused(desk, "ask", "--body", "x")[1] == "first say that you work on it: postroom tasks start t-1"
+    assert refused(desk, "accept")[1] == "from here: postroom tasks start, complete, fail, reject"
+    assert refused(desk, "answer", "--body", "x", me="ann")[0] == "nobody asked anything: the task is accepted"
+    step(desk, "start")
+    step(desk, "ask", "--body", "x")
+    assert refused(desk, "cancel", me="ann")[1] == "from here: postroom tasks answer"
+    step(desk, "answer", "--body", "y", me="ann")
+    step(desk, "complete")
+    assert refused(desk, "start")[1] == "legal from here: none, it is final"
+
+
+def test_who_holds_a_task_is_told_to_give_the_token(desk: Desk) -> None:
+    give(desk)
+    desk.json("claim", "--as", "bob")
+    for verb in ("accept", "admit"):
+        message, hint = refused(desk, verb)
+        assert "is held by bob" in message
+        assert hint == "give the --token that claim showed, or wait until its lease ends"
+
+
+def test_a_task_that_is_overdue_says_for_how_long(desk: Desk) -> None:
+    with desk.room() as room:
+        room.mailbox("ann").give_task("bob", "x", id="t-1", deadline=0.001)
+        room.mailbox("ann").give_task("bob", "x", id="t-2", deadline=3600.0)
+    shown = desk.run("tasks", "--as", "ann").out
+    assert " s overdue |" in shown and "in 60 min" in shown
+    desk.json("tasks", "reject", "t-1", "--as", "bob", "--reason", "late")
+    assert "overdue" not in desk.run("tasks", "--as", "ann").out  # it is over

@@ -73,6 +73,13 @@ def test_places_share_words() -> None:
         (("dead", "--as", "a", "show"), "command", "postroom dead show …"),
         (("work", "--as", "a", "wc", "-w"), "-w", "put -- before the program"),
         (("work", "-w"), "-w", "--help shows all"),
+        (
+            ("search", "-stable"),
+            "-stable",
+            "-- stands before a query that begins with -: postroom search -- -stable",
+        ),
+        (("search", "--rankd"), "--rankd", "did you mean '--ranked'?"),
+        (("check", "-n", "9" * 16), "--limit", "up to 15 digits"),
         (("check", "--peek=yes"), "--peek", None),
         (("check", "--as", "a", "--as", "b"), "--as", None),
         (("check", "--as"), "--as", "--as=NAME"),

@@ -50,6 +50,7 @@ TRICKY = {
     "syntax": "a AND b NEAR(c) ^d *e* said:f {g}",
     "marks": "\ue001 \ue0021 \ue000x",
     "long": "y" * 40_000 + " end",
+    "colours": "\x1b[31mscarlet\x1b[0mand\x1b[1;32mgr\u00fcn\x1b[m",
 }
 ASKED = [
     ("merge", "plain"), ("STABLE sort", "plain"), ('"sort is"', "plain"), ('"is sort"', ""), ("sor*", "plain"),
@@ -60,6 +61,7 @@ ASKED = [
     ("known", "code"), ("well-known", "code"), ("max_parts=5", "code"), ("so", "quotes"), ("n", "quotes"),
     ("nleft", ""), ("NEAR", "syntax"), ("and a", "syntax"), ("said:f", "syntax"), ('"g"', "syntax"),
     ("\ue001", None), ("x", "marks"), ("end", "long"), ("yyy*", "long"), ("yyyy", ""), ("ann", " ".join(TRICKY)),
+    ("scarlet", "colours"), ("grun", "colours"), ("31mscarlet", ""), ("\x1b[32mscarlet\x1b[0m", "colours"),
 ]  # fmt: skip
 
 

@@ -137,6 +137,9 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("\u33920.5\u00bd", "mhz0 51 2"),
         (f"a{BREAK}b\ue001c", "a b c"),
         ("\t\x01 \u2028", ""),
+        ("a\x1b[31mred\x1b[0;1mbold\x1b[K", "a red bold"),
+        ("\x9b1;31mred\x1b[?25lx \x1bred", "red x red"),
+        ("\x1b[31", "31"),
     ],
 )
 def test_text_becomes_words(text: str, expected: str) -> None:

@@ -146,8 +146,8 @@ def test_dead_letters_are_listed_though_nobody_looked_before(room: Room, clock: 
     assert [letter.delivery.reason for letter in room.mailbox("bob").dead()] == ["expired"]
 
 
-def test_mail_that_waits_for_its_hour_can_expire_before_it(room: Room, clock: FakeClock) -> None:
-    room.mailbox("ann").send("bob", "x", at=120, expires=60)
+def test_mail_that_came_due_and_expired_unseen_is_not_offered(room: Room, clock: FakeClock) -> None:
+    room.mailbox("ann").send("bob", "x", at=60, expires=120)
     clock.advance(121)
     bob = room.mailbox("bob")
     assert bob.check() == []

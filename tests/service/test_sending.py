@@ -275,3 +275,14 @@ def test_a_draft_may_be_sent_again_and_from_elsewhere(room: Room) -> None:
     room.mailbox("carol").send_many([letter])
     assert letter.sender is None
     assert [found.sender for found in room.mailbox("bob").check()] == ["ann", "ann", "carol"]
+
+
+def test_a_letter_that_would_expire_before_it_is_delivered_is_refused(room: Room) -> None:
+    ann = room.mailbox("ann")
+    for expires in (1, 2):
+        with pytest.raises(Invalid, match="not after the time of its delivery") as refused:
+            ann.send("bob", "x", at=2, expires=expires)
+        assert (refused.value.field, bool(refused.value.hint)) == ("expires", True)
+    ann.send("bob", "x", at=2, expires=3)
+    ann.send("bob", "x", at=-5, expires=1)  # at once
+    assert len(room.mailbox("ann").sent()) == 2

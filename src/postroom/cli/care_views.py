@@ -64,6 +64,8 @@ def _verdict(screen: Screen, data: Data, groups: Mapping[str, list[Data]]) -> st
               for level in ("error", "warning") if level in groups]  # fmt: skip
     mendable = any("--repair" in found["hint"] for level in groups.values() for found in level)
     advice = "postroom doctor --repair mends what is safe." if mendable else "Each says what to do."
+    if any(found["check"] == "salvage" for found in groups.get("note", ())):
+        advice = "Nothing more can be mended in its place; salvage says where all that could be read is saved."
     left = painted(screen, f"{' and '.join(counts)} left.", "red" if "error" in groups else "yellow")
     return "\n".join([left, *wrapped(advice, screen.width)])
 
@@ -172,11 +174,13 @@ def _seconds(span: float | None) -> str:
 
 
 def trace(screen: Screen, data: Data) -> str:
-    letter = data["letter"]
+    letter, due = data["letter"], [stop["due_at"] for stop in data["stops"]]
     head = [
         ("Id", letter["id"]),
         ("From", letter["sender"]),
-        ("Sent", f"{ago(letter['created_at'], screen.now)} ({moment(letter['created_at'])})"),
+        ("Sent", _when(screen, letter["created_at"])),
+        ("Expires", _when(screen, letter["expires_at"])),
+        ("Due", ", ".join(dict.fromkeys(_when(screen, time) for time in due if time))),
         ("Subject", letter["subject"]),
         ("Number", str(data["number"])),
     ]
@@ -198,6 +202,10 @@ def trace(screen: Screen, data: Data) -> str:
         table(screen, titles, stops, _STATES, drop=("READ", "TRIES", "CAME", "HOLDER", "SETTLED")) if stops else ""
     )
     return facts(screen, head) + "\n" + shown + _tries(screen, data) + _about_it(screen, data)
+
+
+def _when(screen: Screen, time: str | None) -> str:
+    return f"{ago(time, screen.now)} ({moment(time)})" if time else ""
 
 
 def _tries(screen: Screen, data: Data) -> str:

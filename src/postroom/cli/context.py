@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+_NUMBERS = (
+    ("float", "is not a number of seconds", "digits without a unit, such as 90"),
+    ("int", "is not a whole number", "digits"),
+)
+
 
 class Context:
     """One call of the program. Everything is made when it is first needed: an error in what was said comes before
@@ -229,6 +234,7 @@ def _wrong_setting(wrong: Invalid) -> Misconfigured:
     what, name, hint = wrong.message, wrong.field or "", wrong.hint
     if name and name not in Settings.__struct_fields__:
         hint = meant(name, Settings.__struct_fields__) or hint
-    for kind, words in (("float", "is not a number of seconds"), ("int", "is not a whole number")):
-        what = words if what == f"Expected `{kind}`, got `str`" else what
+    for kind, words, rule in _NUMBERS:
+        if what == f"Expected `{kind}`, got `str`":
+            what, hint = words, rule
     return Misconfigured(what, field=wrong.field, hint=hint)

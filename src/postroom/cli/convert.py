@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SPAN_RULE = "a number with s, m, h, d or w, such as 90s, 10m or 1h30m"
 TIME_RULE = f"{SPAN_RULE}; or a time such as 2030-01-31T09:00, local unless it says otherwise"
 DEEPEST = 200  # of nested JSON; the room's own limit is lower
+LONGEST_COUNT = 15  # digits
 LARGEST = 64 * 1024 * 1024  # bytes of JSON on one argument; likewise
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SPAN = re.compile(r"\+?(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
@@ -62,8 +63,10 @@ def past(word: str, option: Option) -> datetime:
 
 
 def count(word: str, option: Option) -> int:
-    if not word.isascii() or not word.isdecimal() or len(word) > 15:
+    if not word.isascii() or not word.isdecimal():
         raise Invalid(f"{_short(word)} is not a number", field=_field(option), hint="digits")
+    if len(word) > LONGEST_COUNT:
+        raise Invalid(f"{_short(word)} is too large", field=_field(option), hint=f"up to {LONGEST_COUNT} digits")
     return int(word)
 
 

@@ -74,14 +74,25 @@ def ago(time: datetime | str | None, now: datetime) -> str:
         return ""
     when = datetime.fromisoformat(time) if isinstance(time, str) else time
     seconds = (now - when).total_seconds()
-    past, span = seconds >= 0, abs(seconds)
+    if seconds >= 0 and round(seconds) < 5:
+        return "just now"
+    span = _span(abs(seconds))
+    if not span:
+        return when.date().isoformat()
+    return f"{span} ago" if seconds >= 0 else f"in {span}"
+
+
+def due(time: str | None, now: datetime) -> str:
+    """In how long something is due, or for how long it is overdue already."""
+    seconds = (now - datetime.fromisoformat(time)).total_seconds() if time else -1.0
+    return f"{_span(seconds) or 'long'} overdue" if seconds >= 0 else ago(time, now)
+
+
+def _span(seconds: float) -> str:
     for unit, size, most in (("s", 1, 90), ("min", 60, 90), ("h", 3600, 36), ("d", 86400, 1_000_000)):
-        if span < size * most:
-            count = round(span / size)
-            if unit == "s" and count < 5 and past:
-                return "just now"
-            return f"{count} {unit} ago" if past else f"in {count} {unit}"
-    return when.date().isoformat()
+        if seconds < size * most:
+            return f"{round(seconds / size)} {unit}"
+    return ""
 
 
 def moment(time: str) -> str:

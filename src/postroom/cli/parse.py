@@ -84,8 +84,7 @@ def _sort(words: list[str], options: dict[str, Option], call: Call) -> list[str]
         if not word.startswith("-") or word == "-":
             left.append(word)
             continue
-        in_program = bool(left) and call.name == "work"
-        option, value = _option(word, options, "put -- before the program" if in_program else "")
+        option, value = _option(word, options, call.name, left)
         if option.kind == "flag":
             if value is not None:
                 raise Usage("takes no value", field=word.partition("=")[0])
@@ -100,14 +99,26 @@ def _sort(words: list[str], options: dict[str, Option], call: Call) -> list[str]
     return left
 
 
-def _option(word: str, options: dict[str, Option], hint: str) -> tuple[Option, str | None]:
+def _perhaps_no_option(word: str, command: str, before: list[str]) -> str:
+    """What to do where a word that begins with - may well be none."""
+    if command == "work" and before:
+        return "put -- before the program"
+    if command == "search" and not word.startswith("--"):
+        from shlex import quote  # noqa: PLC0415 - only for mistakes
+
+        return f"-- stands before a query that begins with -: postroom search -- {quote(word)}"
+    return ""
+
+
+def _option(word: str, options: dict[str, Option], command: str, before: list[str]) -> tuple[Option, str | None]:
     name, equals, value = word.partition("=")
     if name in options:
         return options[name], value if equals else None
     short = word[:2]
     if not word.startswith("--") and short in options and options[short].kind != "flag":
         return options[short], word[2:]
-    raise Usage("there is no such option", field=name, hint=hint or meant(name, options) or "--help shows all")
+    hint = _perhaps_no_option(word, command, before) or meant(name, options) or "--help shows all"
+    raise Usage("there is no such option", field=name, hint=hint)
 
 
 def _fill(places: list[Option], said: list[str], call: Call) -> None:

@@ -66,7 +66,13 @@ def _send_template(context: Context, to: list[str]) -> Answer:
     if len(values) < len(filled):
         raise Usage("fills a place twice", field="--fill")
     fields = fields_of(context)
-    receipt = context.act(lambda box: box.send_template(to, context.get("template"), values, **fields))
+    try:
+        receipt = context.act(lambda box: box.send_template(to, context.get("template"), values, **fields))
+    except Invalid as refused:
+        whole, _, place = (refused.field or "").partition(".")
+        if whole == "values" and place not in {"", *values}:
+            refused.hint = f"say --fill {place}=…; {refused.hint}"
+        raise
     return answer(context, receipt)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .escape import ago
+from .escape import ago, due
 from .tables import facts, hint, table
 from .views import receipt, thread
 
@@ -31,7 +31,7 @@ def tasks(texts: Mapping[str, str], screen: Screen, data: Data) -> str:
             task["giver"],
             task["receiver"],
             ago(task["moved_at"], screen.now),
-            ago(task["deadline"], screen.now),
+            _due(screen, task),
             task["subject"] or texts[task["id"]] or task["reason"] or "",
         )
         for task in data["tasks"]
@@ -56,6 +56,11 @@ def moved(screen: Screen, data: Data) -> str:
     return _facts(screen, data["task"]) + (f"Sent {told['id']}.\n" if told and not told["repeated"] else "")
 
 
+def _due(screen: Screen, task: Data) -> str:
+    """What is over cannot be overdue."""
+    return (ago if task["is_final"] else due)(task["deadline"], screen.now)
+
+
 def _facts(screen: Screen, task: Data) -> str:
     return facts(
         screen,
@@ -67,6 +72,6 @@ def _facts(screen: Screen, task: Data) -> str:
             ("For", task["receiver"]),
             ("About", task["subject"]),
             ("Given", ago(task["opened_at"], screen.now)),
-            ("Due", ago(task["deadline"], screen.now)),
+            ("Due", _due(screen, task)),
         ],
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from ..errors import IllegalMove, LeaseLost
 from ..model.codec import encode, to_plain
-from ..model.task import MOVES
+from ..model.task import MOVES, TaskState, movers
 from ..whereabouts import variable
 from . import task_views as views
 from .answers import Answer
@@ -17,13 +19,19 @@ from .plain import plain_message, plain_receipt
 from .sending import content_of, fields_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ..model.card import Card
     from ..model.message import Message
     from ..service.sending import Receipt
     from ..task import Task
     from .context import Context
+
+_STEPS = {
+    TaskState.ACCEPTED: "accept", TaskState.WORKING: "start", TaskState.INPUT_REQUIRED: "ask",
+    TaskState.COMPLETED: "complete", TaskState.FAILED: "fail", TaskState.REJECTED: "reject",
+    TaskState.CANCELED: "cancel",
+}  # fmt: skip
 
 
 def run_tasks(context: Context) -> Answer:
@@ -68,7 +76,8 @@ def run_tasks_accept(context: Context) -> Answer:
 def run_tasks_admit(context: Context) -> Answer:
     task = _task(context)
     judge = _judge(context.get("judge")) if "judge" in context.values else None
-    accepted = task.admit(judge, ack=not context.get("no_ack"))
+    with _as_typed(context, task):
+        accepted = task.admit(judge, ack=not context.get("no_ack"))
     return Answer(context.name, {"task": plain_task(task), "accepted": accepted}, views.moved)
 
 
@@ -109,18 +118,53 @@ def run_tasks_cancel(context: Context) -> Answer:
 
 def _step(context: Context, step: Callable[[Task], Receipt]) -> Answer:
     task = _task(context)
-    receipt = step(task)
+    with _as_typed(context, task):
+        receipt = step(task)
     data = {"task": plain_task(task), "receipt": plain_receipt(receipt)}
     return Answer(context.name, data, views.moved)
 
 
+@contextmanager
+def _as_typed(context: Context, task: Task) -> Iterator[None]:
+    """What is refused, with what may be typed instead."""
+    try:
+        yield
+    except IllegalMove as refused:
+        if not refused.field:  # the table has no such move
+            refused.hint = _way_out(context, task) or refused.hint
+        raise
+    except LeaseLost as held:
+        from .working import HOLDERS_ALONE  # noqa: PLC0415 - only for mistakes
+
+        held.hint = held.hint if _token(context) else HOLDERS_ALONE
+        raise
+
+
+def _way_out(context: Context, task: Task) -> str | None:
+    """The steps this caller can make from here."""
+    task.refresh()
+    state, roles = task.state, task.standing.roles_of(context.mailbox.name)
+    steps = [_STEPS[after] for after in MOVES[state] if set(roles) & set(movers(state, after))]
+    if state is TaskState.INPUT_REQUIRED and "giver" in roles:
+        steps = ["answer"]
+    if state is TaskState.ACCEPTED and "receiver" in roles and context.name == "tasks ask":
+        return f"first say that you work on it: postroom tasks start {task.id}"
+    if state is TaskState.PENDING and not steps:
+        return f"postroom unsend {task.id} takes it back until it is claimed; once accepted, tasks cancel does"
+    return f"from here: postroom tasks {', '.join(steps)}" if steps else None
+
+
 def _task(context: Context) -> Task:
-    """The task; with a token, under the lease of the letter that opened it. In a program that `work` started, the
-    token of its letter is at hand.
-    """
-    id, box = context.get("id"), context.mailbox
-    token = context.get("token") or (variable("POSTROOM_TOKEN") if variable("POSTROOM_ID") == id else "")
+    """The task; with a token, under the lease of the letter that opened it."""
+    id, token, box = context.get("id"), _token(context), context.mailbox
     return box.task(box.held(id, token) if token else id)
+
+
+def _token(context: Context) -> str:
+    """In a program that `work` started, the token of its letter is at hand."""
+    at_hand = variable("POSTROOM_TOKEN") if variable("POSTROOM_ID") == context.get("id") else ""
+    token: str = context.get("token") or at_hand
+    return token
 
 
 def _judge(program: str) -> Callable[[Card, Message], str | None]:

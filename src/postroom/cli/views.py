@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..model.codec import encode
+from ..service.present import NOTICE, OWN_NOTICE
 from ..service.present import markdown as fenced
 from .escape import ago, body_lines, moment, one_line
 from .glance import NO_DIGEST, NO_MAIL
@@ -51,7 +52,7 @@ def outbox(screen: Screen, data: Data) -> str:
     if not data["letters"]:
         return f"{data['mailbox']} has sent nothing.\n"
     if not screen.tables:
-        return _fenced(data)
+        return _fenced(data, OWN_NOTICE)
     rows = [
         (
             screen.short(letter["id"]),
@@ -156,8 +157,8 @@ def _part(part: Data) -> list[str]:
     return body_lines(f"[{part['type']}] {encode({k: v for k, v in part.items() if k != 'type'}).decode()}")
 
 
-def _fenced(data: Data) -> str:
-    return "\n\n".join(fenced(message, os.urandom(8).hex()) for message in data["accepted"]) + "\n"
+def _fenced(data: Data, notice: str = NOTICE) -> str:
+    return "\n\n".join(fenced(message, os.urandom(8).hex(), notice=notice) for message in data["accepted"]) + "\n"
 
 
 # -- sending and settling

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from ..whereabouts import environment
 from . import views
 from .answers import Answer
 from .exits import NOTHING, Usage
+from .notes import note
 from .plain import plain_letter, plain_move, plain_receipt
 from .reading import FOR_EVER, filters_of
 
@@ -70,9 +72,11 @@ def _work_on(context: Context, claimed: Work, lease: float) -> Answer:
     return Answer(context.name, data, views.worked)
 
 
-def _run(context: Context, claimed: Work, lease: float) -> tuple[int, str]:
-    """Run the program; hold the letter while it does. Only with --reply is its output ours."""
-    kept = subprocess.PIPE if context.get("reply") else None
+def _run(context: Context, claimed: Work, lease: float) -> tuple[int, bytes]:
+    """Run the program; hold the letter while it does. With --reply its output is ours; where standard output is
+    JSON, it goes to standard error.
+    """
+    kept = subprocess.PIPE if context.get("reply") else sys.stderr if context.screen.json else None
     try:
         process = subprocess.Popen(
             context.get("command"), stdin=subprocess.PIPE, stdout=kept, env=_environment(context, claimed)
@@ -84,27 +88,43 @@ def _run(context: Context, claimed: Work, lease: float) -> tuple[int, str]:
         while True:
             try:
                 printed, _ = process.communicate(text, timeout=lease / 2)
-                return process.returncode, (printed or b"").decode("utf-8", "replace").removesuffix("\n")
             except subprocess.TimeoutExpired:
                 text = None  # it is on its way already
                 claimed.renew(lease)
                 _beat(context)
+            else:
+                return process.returncode, printed or b""
     except BaseException:
         process.kill()
         process.wait()
         raise
 
 
-def _settle(context: Context, claimed: Work, code: int, printed: str) -> list[Any]:
+def _settle(context: Context, claimed: Work, code: int, printed: bytes) -> list[Any]:
+    program = context.get("command")[0]
     if code == AGAIN:
         claimed.release()
     elif code != 0:
         why = f"signal {-code}" if code < 0 else f"exit {code}"
-        claimed.fail(f"{context.get('command')[0]} ended with {why}")
+        claimed.fail(f"{program} ended with {why}")
     elif context.get("reply"):
-        return [claimed.ack_and_reply(printed.replace("\0", ""))]
+        return _answer(context, claimed, program, printed)
     else:
         claimed.ack()
+    return []
+
+
+def _answer(context: Context, claimed: Work, program: str, printed: bytes) -> list[Any]:
+    """Answer with what was printed. Nothing is no answer; what is no text cannot be one."""
+    try:
+        text = printed.decode()
+    except UnicodeDecodeError:
+        claimed.fail(f"what {program} printed is not UTF-8 text")
+        return []
+    if text.strip():
+        return [claimed.ack_and_reply(text.replace("\0", "").removesuffix("\n"))]
+    claimed.ack()
+    note(context.call, f"{program} printed nothing, so {claimed.id} is done without an answer")
     return []
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..service.sending import Receipt
     from .context import Context
 
-_HOLDERS_ALONE = "give the --token that claim showed, or wait until its lease ends"
+HOLDERS_ALONE = "give the --token that claim showed, or wait until its lease ends"
 
 
 def run_claim(context: Context) -> Answer:
@@ -71,12 +71,12 @@ def _settle(context: Context, step: Callable[[Mailbox, Sequence[Letter]], None],
     """
     ids, token, box = list(dict.fromkeys(context.get("id"))), _token(context), context.mailbox
     if not token and not bare:
-        raise Usage("is missing", field="--token", hint=_HOLDERS_ALONE)
+        raise Usage("is missing", field="--token", hint=HOLDERS_ALONE)
     letters = [box.held(id, token) if token else box.read(id) for id in ids]
     try:
         step(box, letters)
     except LeaseLost as held:
-        held.hint = held.hint if token else _HOLDERS_ALONE
+        held.hint = held.hint if token else HOLDERS_ALONE
         raise
     return _moved(context, letters, ())
 

@@ -2,13 +2,15 @@
 
 The same rule everywhere: for the letter, for the query, for a store that scans and for one that keeps an index.
 Case and accents do not count (`Café` is `cafe`). Whatever is neither letter nor digit parts words, so `a_b-c.py`
-is four of them. Chinese and Japanese are written without blanks, so there every character is a word; so is every
-emoji.
+is four of them, and so does what colours text on a terminal. Chinese and Japanese are written without blanks, so
+there every character is a word; so is every emoji.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from .parts import Part
 
 BREAK = "\ue000"  # stands between two texts of a letter; no text holds it as a word, so no phrase goes across
+ESCAPE, _CSI = "\x1b", "\x9b"  # what begins a sequence for a terminal, with [ or alone
 ZERO_WIDTH_SPACE = "\u200b"  # a blank for all but the eye; whatever else nobody sees joins
 _WITHOUT_BLANKS = ("CJK ", "HIRAGANA", "KATAKANA")  # how the names of such characters begin
 
@@ -36,7 +39,20 @@ _FOLDED = _Folded()
 
 def words(text: str) -> list[str]:
     """The words of a text, in order, as they are compared."""
+    if has_controls(text):
+        text = _controls().sub(" ", text)
     return text.translate(_FOLDED).split()
+
+
+def has_controls(text: str) -> bool:
+    """May it hold sequences that steer a terminal?"""
+    return ESCAPE in text or _CSI in text
+
+
+@cache
+def _controls() -> re.Pattern[str]:
+    """Colours and the like, from their beginning to the letter that ends them. Few texts hold any."""
+    return re.compile(rf"(?:{ESCAPE}\[|{_CSI})[0-?]*[ -/]*[@-~]")
 
 
 def stands_alone(word: str) -> bool:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 FORMAT = 2
 OLDER = (1,)  # formats that are still understood: 1 had no names and no end
 SLICE = 500
+LINE_RULE = "a line holds a letter and its deliveries, a record, or a name"
 IMPORT = "import"  # marks a room whose import is not finished
 
 
@@ -191,16 +192,18 @@ def _finish(office: Office) -> None:
 
 def _write(office: Office, value: dict[str, Any], field: str) -> Post | Put | Introduce:
     """What a line asks for. Nothing gets in around the validator, not even from our own exports."""
+    if not {"name", "record"} & value.keys() and (value.get("letter") is None or value.get("deliveries") is None):
+        raise Invalid("is no line of an export", field=field, hint=LINE_RULE)
     try:
         if "name" in value:
             name = convert(value["name"], Name)
             return Introduce(check_agent(name.mailbox, "mailbox"), name.known)
         if "record" in value:
             return checked_record(office, convert(value["record"], Record))
-        message = convert(value.get("letter"), Message)
-        return _post(office, message, convert(value.get("deliveries"), tuple[Delivery, ...]))
+        message = convert(value["letter"], Message)
+        return _post(office, message, convert(value["deliveries"], tuple[Delivery, ...]))
     except msgspec.ValidationError as broken:
-        raise Invalid(str(broken), field=field) from None
+        raise Invalid(f"is not as an export writes it: {broken}", field=field, hint=LINE_RULE) from None
     except Invalid as broken:
         broken.field = f"{field}: {broken.field}"
         raise

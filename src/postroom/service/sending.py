@@ -104,6 +104,9 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahea
         _check_pace(office, message, ahead.get(message.thread, 0))
     due_at = check_when(draft.fields.get("at"), "at", now)
     due_at = None if due_at is None or due_at <= now else due_at
+    if due_at is not None and message.expires_at is not None and message.expires_at <= due_at:
+        hint = "let it expire later, or deliver it earlier"
+        raise Invalid("is not after the time of its delivery (at)", field="expires", hint=hint)
     return Post(
         message=message,
         encoded=seal(message, office.limits),

@@ -84,9 +84,7 @@ def move(
         settled.clear()
         if was_sent(office, post.message):
             return [post]
-        current = _check_step(office, mailbox, letter, after)
-        if answers:
-            check_answer(current, mailbox)
+        current = _check_step(office, mailbox, letter, after, answers=answers)
         if after is TaskState.ACCEPTED:
             _check_admission(office, current, moment)
         settled.extend(_settle(office, current, mailbox, after, lease, moment, ack=ack))
@@ -163,12 +161,14 @@ def _update(
     )
 
 
-def _check_step(office: Office, mailbox: str, letter: str, after: TaskState) -> Standing:
+def _check_step(office: Office, mailbox: str, letter: str, after: TaskState, *, answers: bool = False) -> Standing:
     """The task as it is now, if this move is legal and this mailbox may make it."""
     task = task_of(office, mailbox, letter)
     if task is None:  # deleted, taken back or carried to another name since it was found
         service.reading.check_spelling(office, mailbox)
         raise UnknownMessage(f"no task {letter!r} in {mailbox!r}", field="id")
+    if answers:
+        check_answer(task, mailbox)
     check_move(task.state, after)
     check_mover(task, mailbox, after)
     return task

@@ -119,7 +119,8 @@ def _check_values(template: Template, values: Any) -> dict[str, str]:
             raise Invalid(f"{template.name!r} has no place {name!a}"[:200], field="values", hint=hint)
     missing = sorted(places - set(given))
     if missing:
-        raise Invalid("is missing", field=f"values.{missing[0]}", hint=f"{template.name!r} needs {missing}")
+        hint = f"{template.name!r} needs {', '.join(missing)}"
+        raise Invalid("is missing", field=f"values.{missing[0]}", hint=hint)
     return {name: _as_text(value, f"values.{name}") for name, value in given.items()}
 
 

@@ -108,12 +108,15 @@ COMMANDS = {
         Option("--loop", help="go on with the next letter; else one", kind="flag"),
         Option("-t", "--timeout", help="how long to wait for mail; for ever by default", kind="seconds", metavar="SPAN"),
         LEASE,
-        Option("--reply", help="what it prints is the answer, sent in the commit of the ack", kind="flag"),
+        Option("--reply", help="what it prints, UTF-8 text, is the answer, sent in the commit of the ack", kind="flag"),
         *FILTERS,
         about="Claims a letter and starts the program, with the letter's text on standard input, the letter as JSON in"
         " POSTROOM_LETTER, and POSTROOM_ID, POSTROOM_TOKEN, POSTROOM_AGENT, POSTROOM_STORE set, so that the program may"
         " call postroom itself. When it ends with 0 the letter is done, with 75 it is given back for another try"
-        " without counting one, else this try failed. The lease is renewed while it runs. Ctrl-C gives the letter back.",
+        " without counting one, else this try failed. The lease is renewed while it runs. Ctrl-C gives the letter back."
+        " With --reply, a program that prints nothing leaves the letter done without an answer, and one that prints what is"
+        " not UTF-8 text failed. Without --reply its output is yours to see; with --json it goes to standard error, so that"
+        " standard output is JSON alone.",
         examples=(
             ("postroom work --as researcher --timeout 1s --reply -- wc -w", "answer with the number of words"),
         ),

@@ -25,7 +25,7 @@ from .index_words import EVERY_LETTER, said_by
 from .lock import WriterLock
 from .rows import sound
 
-VERSION = 2  # of the tables here, and of what becomes a word
+VERSION = 3  # of the tables here, and of what becomes a word
 SLICE = 512  # letters indexed in one transaction
 SLICE_BYTES = 4 * 1024 * 1024  # and no more than this of them
 PATIENCE = 5.0  # seconds to wait, once, while others fill it; then the search does without

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ...model.hashing import blake2b
 from ...model.search import Marks
-from ...model.words import BREAK, texts, words
+from ...model.words import BREAK, has_controls, texts, words
 from ..searching import any_name, marks_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ _SIGN = dict(zip(Marks.__struct_fields__, "\ue003\ue004\ue005\ue006\ue007", stri
 
 def said_by(message: Message, party: Iterable[int]) -> str:
     """All words of a letter, and its marks as words."""
-    said = [text if text.isascii() else " ".join(words(text)) for text in texts(message)]
+    said = [
+        text if text.isascii() and not has_controls(text) else " ".join(words(text)) for text in texts(message)
+    ]
     marks = [_mark(name, value) for name, value in _pairs(marks_of(message))]
     mailboxes = [f"{_PARTY}{mailbox}" for mailbox in party]
     return f" {BREAK} ".join([*said, " ".join([_EVERY, *mailboxes, *marks])])
