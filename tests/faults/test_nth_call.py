@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from postroom.model.health import Level
 from postroom.store.base import Store
@@ -75,6 +76,11 @@ def untold(folder: Path, ended: Run) -> list[str]:
     return [] if said(lines(folder), "failed") else [f"untold: {text}" for text in failed]
 
 
+def never(ended: Run) -> list[str]:
+    """Calls of which there were none: a fault at them would test nothing."""
+    return [call for call in CALLS if not ended.count(call)]
+
+
 def sample(count: int, most: int) -> list[int]:
     """Which calls: all of them, or some from the first to the last."""
     if LONG or count <= most:
@@ -90,6 +96,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Kind, str], Run
     def run(name: str, pace: str) -> Run:
         ended = injection.run(tmp_path_factory.mktemp("errand") / "whole", named(name), pace=pace)
         assert ended.is_untouched, ended.errors
+        assert [] == never(ended)
         return ended
 
     return lambda kind, pace: run(kind.name, pace)
@@ -135,6 +142,12 @@ def test_an_error_at_any_call_breaks_no_promise(
 
 
 # -- twins
+
+
+def test_an_errand_without_a_certain_call_is_noticed(kind: Kind, whole: Whole) -> None:
+    ended = whole(kind, STEADY)
+    others = tuple(call for call in ended.calls if not call.name.startswith("rename"))
+    assert ["rename"] == never(replace(ended, calls=others))
 
 
 def test_the_audit_finds_a_store_that_promises_too_early(kind: Kind, tmp_path: Path, whole: Whole) -> None:
