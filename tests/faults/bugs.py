@@ -16,6 +16,7 @@ import apsw
 from msgspec.structs import replace
 
 from postroom.errors import StoreFailing
+from postroom.model.parts import text
 from postroom.model.query import Found, Query
 from postroom.store.base import Move, Plan, Post, Posted, Write
 from postroom.store.sqlite import wal
@@ -58,6 +59,41 @@ class Doubling(SqliteStore):
 def _again(post: Post) -> Post:
     message = replace(post.message, id=f"{post.message.id}.2", key=None)
     return replace(post, message=message, encoded=b"")
+
+
+class Swapping(SqliteStore):
+    """Every second letter overtakes the one before."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        super().__init__(path, **settings)
+        self._first: Sequence[Write] = ()
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        if callable(writes) or not all(isinstance(write, Post) for write in writes):
+            return super().commit(writes)
+        if not self._first:
+            self._first = writes
+            return tuple(
+                Posted(message_id=write.message.id, number=1) for write in writes if isinstance(write, Post)
+            )
+        posted = super().commit(writes)
+        super().commit(self._first)
+        self._first = ()
+        return posted
+
+
+class Garbling(SqliteStore):
+    """Keeps the first half of what a letter says."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        if callable(writes):
+            return super().commit(writes)
+        return super().commit([_halved(write) if isinstance(write, Post) else write for write in writes])
+
+
+def _halved(post: Post) -> Post:
+    said = post.message.text
+    return replace(post, message=replace(post.message, parts=(text(said[: len(said) // 2]),)), encoded=b"")
 
 
 class Unfenced(SqliteStore):
@@ -240,6 +276,8 @@ class Sulking(SqliteStore):
 SQLITE: dict[str, type[SqliteStore]] = {
     "early": Early,
     "doubling": Doubling,
+    "swapping": Swapping,
+    "garbling": Garbling,
     "unfenced": Unfenced,
     "loose": Loose,
     "torn": Torn,

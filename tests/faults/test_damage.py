@@ -10,8 +10,9 @@ import logging
 import random
 import shutil
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import apsw
 import pytest
@@ -35,6 +36,7 @@ from tests.letters import ack, claim, held, letter, note, post
 POSITIONS = 250  # flips, and as many cuts
 LARGEST = 64 * 1024
 DERIVED = ("-shm", ".reserve")  # files without anything to remember
+Doctor: TypeAlias = Callable[..., postroom.Diagnosis]
 HIDDEN = 3  # letters that one flipped byte may hide from the salvage: those of one page
 
 
@@ -170,9 +172,9 @@ def read_all(store: Store, sample: Sample) -> tuple[set[str], list[str]]:
     return {each.message.id for each in found} | set_aside, wrong
 
 
-def told(path: Path, *, repair: bool) -> list[str]:
+def told(path: Path, *, repair: bool, doctor: Doctor = postroom.doctor) -> list[str]:
     """What the doctor says of the room itself, not of its place or its mail."""
-    findings = postroom.doctor(path, full=True, repair=repair).findings
+    findings = doctor(path, full=True, repair=repair).findings
     inside = [f for f in findings if f.check not in AROUND]
     return [f.what for f in inside if f.level > (Level.NOTE if f.check == LOG_END else Level.WARNING)]
 
@@ -186,23 +188,25 @@ def saved(folder: Path, sample: Sample) -> tuple[set[str], list[str]]:
         return read_all(room._office.store, sample)
 
 
-def audit(open_store: Opener, sample: Sample, damage: Damage, folder: Path) -> list[str]:
+def audit(
+    open_store: Opener, sample: Sample, damage: Damage, folder: Path, doctor: Doctor = postroom.doctor
+) -> list[str]:
     """All that is wrong with how a damaged room behaves."""
     try:
-        wrong = _wrong(open_store, sample, damage, folder)
+        wrong = _wrong(open_store, sample, damage, folder, doctor)
     except Exception as surprise:  # noqa: BLE001 - that there is none is what is tested
         wrong = [f"{surprise!r} in {traceback.extract_tb(surprise.__traceback__)[-2]}"]
     return [f"{damage.name} at {damage.at}{' cut' if damage.is_cut else ''}: {each}" for each in wrong]
 
 
-def _wrong(open_store: Opener, sample: Sample, damage: Damage, folder: Path) -> list[str]:
+def _wrong(open_store: Opener, sample: Sample, damage: Damage, folder: Path, doctor: Doctor) -> list[str]:
     sample.lay_out(folder, damage.name, damage.content)
     seen, wrong = look(open_store, folder, sample)
     if seen == sample.letters.keys():
         return wrong
     sample.lay_out(folder, damage.name, damage.content)  # as if the doctor were the first to see it
     a_log_cut_short = damage.is_cut and damage.name.endswith("-wal")  # looks like one that was never longer
-    if not told(folder / "room.db", repair=True) and not a_log_cut_short:
+    if not told(folder / "room.db", repair=True, doctor=doctor) and not a_log_cut_short:
         wrong.append("letters are missing, and the doctor says all is well")
     return wrong + unsaved(sample, damage, folder)
 
@@ -253,3 +257,28 @@ def test_the_audit_finds_a_store_that_does_not_look_at_its_sums(kind: Kind, samp
     assert audit(kind.open, sample, damage, folder) == []
     wrong = audit(kind.bugs["trusting"], sample, damage, folder)
     assert any("wrong letter: m3" in each for each in wrong)
+
+
+def blind_doctor(path: Path, **how: Any) -> postroom.Diagnosis:
+    """Mends, and tells nobody what was wrong."""
+    postroom.doctor(path, **how)
+    return postroom.Diagnosis(findings=())
+
+
+def idle_doctor(path: Path, *, full: bool, repair: bool) -> postroom.Diagnosis:
+    """Tells what is wrong, and saves nothing."""
+    return postroom.doctor(path, full=full, repair=False)
+
+
+@pytest.mark.parametrize(
+    ("doctor", "finds"), [(blind_doctor, "the doctor says all is well"), (idle_doctor, "not saved: ")]
+)
+def test_the_audit_finds_a_doctor_who_does_not_see_or_save_what_a_cut_left(
+    kind: Kind, sample: Sample, folder: Path, doctor: Doctor, finds: str
+) -> None:
+    name, content = next((n, c) for n, c in sample.files.items() if b"letter 3 x" in c)
+    at = content.index(b"letter 3 x") // 512 * 512
+    damage = Damage(name, at, content[:at], is_cut=True)
+
+    assert audit(kind.open, sample, damage, folder) == []
+    assert any(finds in each for each in audit(kind.open, sample, damage, folder, doctor))

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+import postroom
 from postroom.model.health import Level
 from postroom.store.base import Store
 from tests.conftest import LONG
 from tests.faults import audit, injection
-from tests.faults.errand import BRISK, STEADY, WHO
+from tests.faults.errand import BRISK, COPY, STEADY, WHO
 from tests.faults.injection import CALLS, EIO, ENOSPC, KILL, SYNCS, Run, believed, needs_strace
 from tests.faults.kinds import Kind, named
 from tests.faults.ledger import lines, said
@@ -38,6 +39,7 @@ def complaints(folder: Path, kind: Kind, ended: Run) -> list[str]:
             *use_again(folder, store),
             *held_against_ledger(folder, store),
             *believed(ended.calls),
+            *uncopied(folder),
         ]
     finally:
         store.close()
@@ -51,6 +53,21 @@ def held_against_ledger(folder: Path, store: Store) -> list[str]:
 def illness(store: Store) -> list[str]:
     found = store.examine(repair=False, full=True, progress=lambda _done, _all: None)
     return [f"ill: {each.check}: {each.what}" for each in found if each.level > Level.WARNING]
+
+
+def uncopied(folder: Path) -> list[str]:
+    """Letters that were sent before a copy was made, and that it does not hold."""
+    written = lines(folder)
+    words = [line[1] for line in written]
+    if "copied" not in words:
+        return []
+    if not (folder / COPY).exists():
+        return ["uncopied: there is no copy"]
+    with postroom.open(folder / COPY, durability="process") as copy:
+        room = audit.Room(copy._office.store)
+    return [
+        f"uncopied: {key}" for (key,) in said(written[: words.index("copied")], "sent") if key not in room.by_key
+    ]
 
 
 def use_again(folder: Path, store: Store) -> list[str]:
@@ -177,3 +194,31 @@ def test_the_audit_finds_a_store_that_does_not_mind_a_failed_sync(
     ended = injection.run(tmp_path / "it", kind, EIO, "fdatasync", last, bug=bug)
     found = [*complaints(tmp_path / "it", kind, ended), *untold(tmp_path / "it", ended)]
     assert any(each.startswith(complaint) for each in found)
+
+
+@pytest.mark.parametrize("fault", [EIO, ENOSPC])
+def test_the_audit_finds_a_store_that_shrugs_at_a_folder_it_could_not_sync(
+    kind: Kind, tmp_path: Path, whole: Whole, fault: str
+) -> None:
+    last = whole(kind, STEADY).count("fsync")
+    for nth in (1, last):
+        ended = injection.run(tmp_path / str(nth), kind, fault, "fsync", nth, bug="shrugging")
+        assert any(each.startswith("untold: ") for each in untold(tmp_path / str(nth), ended))
+
+
+@pytest.mark.parametrize("fault", [EIO, ENOSPC])
+def test_the_audit_finds_a_store_that_pretends_to_have_written(
+    kind: Kind, tmp_path: Path, whole: Whole, fault: str
+) -> None:
+    calls = whole(kind, STEADY).calls
+    writes = [call for call in calls if call.name == "pwrite64"]
+    between = injection.places(calls, "pwrite64", f'"try","{WHO}:3"', f'"sent","{WHO}:3"')
+    nth = next(place for place in between if writes[place - 1].path == writes[-1].path)  # the room, not its lock
+    ended = injection.run(tmp_path / "it", kind, fault, "pwrite64", nth, bug="pretending")
+    assert f"lost: {WHO}:3" in complaints(tmp_path / "it", kind, ended)
+
+
+@pytest.mark.parametrize("fault", [EIO, ENOSPC])
+def test_the_audit_finds_a_copy_that_never_got_its_name(kind: Kind, tmp_path: Path, fault: str) -> None:
+    ended = injection.run(tmp_path / "it", kind, fault, "rename", 1, bug="misnaming")
+    assert f"uncopied: {WHO}:0" in complaints(tmp_path / "it", kind, ended)
