@@ -12,7 +12,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from postroom.store.base import Store
-from postroom.store.sqlite import wal
+from postroom.store.sqlite import tray, wal
 from postroom.store.sqlite.store import SqliteStore
 from postroom.whereabouts import boot_id
 from tests.faults import bugs, disk_bugs
@@ -28,6 +28,8 @@ class Kind(Struct, frozen=True):
     open: Opener
     bugs: dict[str, Opener]  # the same store with a planted bug
     hurry: Callable[[], None]  # in this process, let what is rare (a checkpoint) happen every few letters
+    carries: bool = False  # does one process write the letters of others?
+    on_carrying: Callable[[Callable[[], None]], None] = lambda _told: None  # in this process, tell when it does
 
 
 def sqlite(make: type[SqliteStore]) -> Opener:
@@ -41,9 +43,25 @@ def checkpoint_often() -> None:
     wal.CHECKPOINT_PAGES = 40
 
 
+def tell_of_answers(told: Callable[[], None]) -> None:
+    reply = tray.Tray.reply
+
+    def reply_and_tell(self: tray.Tray, slot: int, answer: bytes | None) -> None:
+        reply(self, slot, answer)
+        if answer is not None:
+            told()
+
+    tray.Tray.reply = reply_and_tell  # type: ignore[method-assign]
+
+
 KINDS = (
     Kind(
-        "sqlite", sqlite(SqliteStore), {name: sqlite(bug) for name, bug in SQLITE_BUGS.items()}, checkpoint_often
+        "sqlite",
+        sqlite(SqliteStore),
+        {name: sqlite(bug) for name, bug in SQLITE_BUGS.items()},
+        checkpoint_often,
+        carries=True,
+        on_carrying=tell_of_answers,
     ),
 )
 
