@@ -40,7 +40,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 def main() -> None:
     os.environ.setdefault("COVERAGE_CORE", "ctrace")
-    os.environ["POSTROOM_FAULTS_MUST_RUN"] = "1"  # a machine on which every fault test is skipped proves nothing
+    os.environ["POSTROOM_FAULTS_MUST_RUN"] = "1"  # a file of fault tests that is skipped as a whole proves nothing
     for old in Path().glob(".coverage*"):
         old.unlink()
     spent: list[tuple[str, float]] = []

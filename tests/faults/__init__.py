@@ -12,5 +12,5 @@ finds it. Chance plays no part there: a twin breaks its promise every time.
 A new store joins by one line in `kinds.py`, with its own planted bugs under the same names.
 
 What a fault needs and this machine has not (strace, root, a file system) skips that test, and says so. A run in
-which nothing at all was tested fails (`conftest.py`).
+which all tests of a file were skipped fails (`conftest.py`).
 """

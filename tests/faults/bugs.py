@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +17,15 @@ import apsw
 from msgspec.structs import replace
 
 from postroom.errors import StoreFailing
+from postroom.model.parts import text
 from postroom.model.query import Found, Query
 from postroom.store.base import Move, Plan, Post, Posted, Write
-from postroom.store.sqlite import wal
+from postroom.store.sqlite import parcels, wal
 from postroom.store.sqlite.connection import Connection
 from postroom.store.sqlite.ground import sync_file
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.store import SqliteStore
+from postroom.store.sqlite.tray import NoTray, Tray
 from postroom.store.sqlite.writing import Writing
 
 
@@ -58,6 +61,41 @@ class Doubling(SqliteStore):
 def _again(post: Post) -> Post:
     message = replace(post.message, id=f"{post.message.id}.2", key=None)
     return replace(post, message=message, encoded=b"")
+
+
+class Swapping(SqliteStore):
+    """Every second letter overtakes the one before."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        super().__init__(path, **settings)
+        self._first: Sequence[Write] = ()
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        if callable(writes) or not all(isinstance(write, Post) for write in writes):
+            return super().commit(writes)
+        if not self._first:
+            self._first = writes
+            return tuple(
+                Posted(message_id=write.message.id, number=1) for write in writes if isinstance(write, Post)
+            )
+        posted = super().commit(writes)
+        super().commit(self._first)
+        self._first = ()
+        return posted
+
+
+class Garbling(SqliteStore):
+    """Keeps the first half of what a letter says."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        if callable(writes):
+            return super().commit(writes)
+        return super().commit([_halved(write) if isinstance(write, Post) else write for write in writes])
+
+
+def _halved(post: Post) -> Post:
+    said = post.message.text
+    return replace(post, message=replace(post.message, parts=(text(said[: len(said) // 2]),)), encoded=b"")
 
 
 class Unfenced(SqliteStore):
@@ -170,6 +208,35 @@ class _RetryingLog(wal.Log):
             sync_file(self._descriptor)
 
 
+class Hasty(SqliteStore):
+    """A carrier that answers for a letter before it has written it, and is killed in between."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:  # noqa: ARG002 - it does not come to that
+        lock = self._here().lock
+        while True:
+            with lock:
+                end = time.monotonic() + 0.2
+                while time.monotonic() < end:
+                    self._answer(lock.tray)
+
+    def _answer(self, tray: Tray | NoTray) -> None:
+        for slot, packed in tray.take():
+            parcel = parcels.unpack(packed)
+            posted = [Posted(message_id=letter.post().message.id, number=1) for letter in parcel.letters]
+            tray.reply(slot, parcel.answer(posted) if posted else None)
+            if posted:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Clinging(SqliteStore):
+    """Stays in the room for a while after its letter was sent."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        posted = super().commit(writes)
+        self._here().lock.take()
+        return posted
+
+
 class Careless(SqliteStore):
     """Sets nothing aside for a full disk."""
 
@@ -240,11 +307,15 @@ class Sulking(SqliteStore):
 SQLITE: dict[str, type[SqliteStore]] = {
     "early": Early,
     "doubling": Doubling,
+    "swapping": Swapping,
+    "garbling": Garbling,
     "unfenced": Unfenced,
     "loose": Loose,
     "torn": Torn,
     "swallowing": Swallowing,
     "retrying": Retrying,
+    "hasty": Hasty,
+    "clinging": Clinging,
     "careless": Careless,
     "pretending": Pretending,
     "raw": Raw,

@@ -1,8 +1,9 @@
 """Every disk a crash could leave: a writer is watched with strace, and its steps are played again, in part.
 
-The disk is one like ext4 or xfs with a journal. Names (files made, renamed, removed) survive in the order they
-were given, and all earlier ones with any sync. What was written into a file survives a crash for sure only if that
-file was synced afterwards; else any part of it may be missing.
+What was written into a file survives a crash for sure only if that file was synced afterwards; else any part of it
+may be missing. Names (files made, renamed, removed) survive in the order they were given: all of them, or with
+ext4 and xfs and their journals those before the last sync of anything, or, as POSIX has it, only those before the
+last sync of their folder.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ Change: TypeAlias = Wrote | Cut | Grown
 Loss: TypeAlias = Callable[[Sequence[Change]], Sequence[Change]]
 Files: TypeAlias = dict[str, bytes]
 EVERYTHING = "all that may be lost"
+NAMES = (NOW, ANY_SYNC, FOLDER_SYNC) = "now", "any sync", "folder sync"  # until when names have survived
 
 
 # -- watching
@@ -174,6 +176,7 @@ class Disk:
 
     def __init__(self) -> None:
         self._names: dict[str, _File] = {}
+        self._journaled: dict[str, _File] = {}
         self._sure: dict[str, _File] = {}
 
     def take(self, step: Step) -> None:
@@ -187,15 +190,17 @@ class Disk:
             case Wrote(path) | Cut(path) | Grown(path):
                 self._names[path].change(step)
             case Synced(path):
-                self._sure = dict(self._names)
+                self._journaled = dict(self._names)
                 if path in self._names:
                     self._names[path].sync()
+                else:  # the folder
+                    self._sure = self._journaled
             case Said():
                 pass
 
-    def left(self, loss: Loss, *, newest_names: bool) -> Files:
+    def left(self, loss: Loss, names_until: str) -> Files:
         """The files after a crash in which what was not synced suffered this loss."""
-        names = self._names if newest_names else self._sure
+        names = {NOW: self._names, ANY_SYNC: self._journaled, FOLDER_SYNC: self._sure}[names_until]
         return {path: file.after(loss(file.since)) for path, file in names.items()}
 
 
@@ -228,7 +233,7 @@ class Crash(Struct, frozen=True):
 
     step: int
     lost: str
-    newest_names: bool
+    names_until: str
 
 
 def crashes(steps: Sequence[Step]) -> list[Crash]:
@@ -237,9 +242,9 @@ def crashes(steps: Sequence[Step]) -> list[Crash]:
     disk = Disk()
     for number, step in enumerate(steps):
         disk.take(step)
-        for lost, newest in itertools.product(LOSSES, (True, False)):
-            left = disk.left(LOSSES[lost], newest_names=newest)
-            found[hash(tuple(sorted(left.items())))] = Crash(number, lost, newest)
+        for lost, until in itertools.product(LOSSES, NAMES):
+            left = disk.left(LOSSES[lost], until)
+            found[hash(tuple(sorted(left.items())))] = Crash(number, lost, until)
     return sorted(found.values(), key=lambda crash: crash.step)
 
 
@@ -261,7 +266,7 @@ def after_each(steps: Sequence[Step], chosen: Sequence[Crash]) -> Iterator[tuple
             if isinstance(step, Said):
                 said.append(step.line)
         done = crash.step + 1
-        yield crash, disk.left(LOSSES[crash.lost], newest_names=crash.newest_names), said
+        yield crash, disk.left(LOSSES[crash.lost], crash.names_until), said
 
 
 def lay_out(files: Files, folder: Path, target: Path) -> None:

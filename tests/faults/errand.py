@@ -22,6 +22,7 @@ from tests.faults.storm_worker import CROWD, DESK, MEMBERS, WORK, room_over, tex
 
 T = TypeVar("T")
 WHO = "errand"
+COPY = "copy.db"
 STEADY, BRISK = "steady", "brisk"
 
 
@@ -51,7 +52,8 @@ class Errand:
         self.work(DESK, lambda work: work.ack_and_reply("so be it"), "done")
         self.work(WORK, lambda work: work.fail("never", retry=False), "dead")
         self.twice("sweep", self.room.sweep)
-        self.twice("copy", lambda: self.room.backup(self.folder / "copy.db", overwrite=True))
+        self.twice("copy", lambda: self.room.backup(self.folder / COPY, overwrite=True))
+        self.ledger.write("copied")
         self.send(3, DESK)
         self.room.close()
 

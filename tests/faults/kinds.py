@@ -12,10 +12,9 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from postroom.store.base import Store
-from postroom.store.sqlite import wal
 from postroom.store.sqlite.store import SqliteStore
 from postroom.whereabouts import boot_id
-from tests.faults import bugs, disk_bugs
+from tests.faults import bugs, disk_bugs, sqlite_room
 
 Opener: TypeAlias = Callable[[Path], Store]
 SOUND = "sound"  # the name of no bug
@@ -27,23 +26,36 @@ class Kind(Struct, frozen=True):
     name: str
     open: Opener
     bugs: dict[str, Opener]  # the same store with a planted bug
+    file: str  # what of its folder is given to the doctor
     hurry: Callable[[], None]  # in this process, let what is rare (a checkpoint) happen every few letters
+    shrink: Callable[[], None]  # the same, for a disk on which every write is tried
+    fill_small: Callable[[Path, Callable[[], None], Callable[[], None]], None]  # by two fillers, in few bytes
+    derived: tuple[str, ...] = ()  # how files end that hold nothing to remember
+    steps: Callable[[Store, Callable[[], object]], int] | None = None  # what some work costs, if that can be told
+    carries: bool = False  # does one process write the letters of others?
+    on_carrying: Callable[[Callable[[], None]], None] = lambda _told: None  # in this process, tell when it does
 
 
 def sqlite(make: type[SqliteStore]) -> Opener:
-    return lambda folder: make(folder / "room.db", boot=boot_id())
+    return lambda folder: make(folder / sqlite_room.FILE, boot=boot_id())
 
 
 SQLITE_BUGS = bugs.SQLITE | disk_bugs.SQLITE
 
 
-def checkpoint_often() -> None:
-    wal.CHECKPOINT_PAGES = 40
-
-
 KINDS = (
     Kind(
-        "sqlite", sqlite(SqliteStore), {name: sqlite(bug) for name, bug in SQLITE_BUGS.items()}, checkpoint_often
+        "sqlite",
+        sqlite(SqliteStore),
+        {name: sqlite(bug) for name, bug in SQLITE_BUGS.items()},
+        file=sqlite_room.FILE,
+        hurry=sqlite_room.checkpoint_often,
+        shrink=sqlite_room.shrink_log,
+        fill_small=sqlite_room.fill_small,
+        derived=("-shm", ".reserve"),
+        steps=sqlite_room.steps,
+        carries=True,
+        on_carrying=sqlite_room.tell_of_answers,
     ),
 )
 

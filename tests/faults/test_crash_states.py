@@ -41,7 +41,7 @@ def test_no_crash_loses_what_was_promised(kind: Kind, tmp_path: Path, log: tuple
     assert tried > MOST // 2 or LONG
 
 
-@pytest.mark.parametrize("bug", ["unsynced", "synced too early", "emptied too early"])
+@pytest.mark.parametrize("bug", ["unsynced", "synced too early", "emptied too early", "of no name"])
 def test_the_audit_finds_a_store_that_syncs_too_late(kind: Kind, tmp_path: Path, bug: str) -> None:
     _, wrong = audit(kind, tmp_path, "--small-log", "--bug", bug, most=20)
 

@@ -10,10 +10,11 @@ import logging
 import random
 import shutil
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any, TypeAlias
 
-import apsw
 import pytest
 from msgspec import Struct
 
@@ -23,24 +24,24 @@ from postroom.errors import PostroomError
 from postroom.model.codec import encode
 from postroom.model.health import Level
 from postroom.model.message import Message
-from postroom.model.query import LetterQuery, Query
+from postroom.model.query import Found, LetterQuery, Query
 from postroom.service.doctor import LOG_END
 from postroom.store.base import Store
-from postroom.store.sqlite import wal
 from tests.conftest import LONG
-from tests.faults.kinds import Kind, Opener
+from tests.faults.kinds import Kind, Opener, named
 from tests.faults.quick import quick_folder
 from tests.letters import ack, claim, held, letter, note, post
 
 POSITIONS = 250  # flips, and as many cuts
 LARGEST = 64 * 1024
-DERIVED = ("-shm", ".reserve")  # files without anything to remember
+Doctor: TypeAlias = Callable[..., postroom.Diagnosis]
 HIDDEN = 3  # letters that one flipped byte may hide from the salvage: those of one page
 
 
 class Sample(Struct, frozen=True):
     """A small room: its files, and all that is true of it."""
 
+    file: str  # what is given to the doctor
     files: dict[str, bytes]
     letters: dict[str, Message]
     mailboxes: dict[str, set[str]]  # by letter
@@ -75,42 +76,40 @@ def cuts(sample: Sample, places: list[tuple[str, int]]) -> Iterator[Damage]:
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
-    """Letters in the room's file and in its log, some of them done or held, and a record. In small pages, so that
-    few of its bytes mean nothing.
-    """
-    from tests.faults.kinds import KINDS
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Sample]:
+    return cache(lambda name: make_sample(named(name), tmp_path_factory.mktemp("sample")))
 
-    folder = tmp_path_factory.mktemp("sample")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wal, "STEP", 1024)
-        patch.setattr(wal, "LARGEST", 4096)
-        store = KINDS[0].open(folder)
+
+@pytest.fixture
+def sample(kind: Kind, samples: Callable[[str], Sample]) -> Sample:
+    return samples(kind.name)
+
+
+def make_sample(kind: Kind, folder: Path) -> Sample:
+    """Letters that were written first and last, some of them done or held, and a record."""
+
+    def fill_first() -> None:
+        store = kind.open(folder)
         store.commit([post(letter(f"m{n}", ["bob", "cleo"], subject=f"letter {n} {'x' * 60}")) for n in range(8)])
         store.commit([note({"value": 1})])
         ack(store, claim(store, held(store, "m0")))
         store.close()
-        _use_small_pages(folder / "room.db")
-        store = KINDS[0].open(folder)
+
+    def fill_last() -> None:
+        store = kind.open(folder)
         for n in range(8, 12):
             store.commit([post(letter(f"m{n}", ["bob"], subject=f"letter {n} {'y' * 60}"))])
         claim(store, held(store, "m1"))
-        found = store.find(Query(order="age"))
+        found.extend(store.find(Query(order="age")))
         store.close()
-    files = {file.name: file.read_bytes() for file in folder.iterdir() if not file.name.endswith(DERIVED)}
+
+    found: list[Found] = []
+    kind.fill_small(folder, fill_first, fill_last)
+    files = {file.name: file.read_bytes() for file in folder.iterdir() if not file.name.endswith(kind.derived)}
     boxes: dict[str, set[str]] = {}
     for each in found:
         boxes.setdefault(each.message.id, set()).add(each.delivery.mailbox)
-    return Sample(files, {each.message.id: each.message for each in found}, boxes)
-
-
-def _use_small_pages(path: Path) -> None:
-    room = apsw.Connection(str(path))
-    room.pragma("journal_mode", "delete")
-    room.pragma("page_size", 512)
-    room.execute("VACUUM")
-    room.pragma("journal_mode", "wal")
-    room.close()
+    return Sample(kind.file, files, {each.message.id: each.message for each in found}, boxes)
 
 
 @pytest.fixture
@@ -170,39 +169,41 @@ def read_all(store: Store, sample: Sample) -> tuple[set[str], list[str]]:
     return {each.message.id for each in found} | set_aside, wrong
 
 
-def told(path: Path, *, repair: bool) -> list[str]:
+def told(path: Path, *, repair: bool, doctor: Doctor = postroom.doctor) -> list[str]:
     """What the doctor says of the room itself, not of its place or its mail."""
-    findings = postroom.doctor(path, full=True, repair=repair).findings
+    findings = doctor(path, full=True, repair=repair).findings
     inside = [f for f in findings if f.check not in AROUND]
     return [f.what for f in inside if f.level > (Level.NOTE if f.check == LOG_END else Level.WARNING)]
 
 
 def saved(folder: Path, sample: Sample) -> tuple[set[str], list[str]]:
     """What the salvage holds, and what is wrong with that."""
-    copy = folder / "room.db.salvaged"
+    copy = folder / f"{sample.file}.salvaged"
     if not copy.exists():
         return set(), []
     with postroom.open(copy, durability="process") as room:
         return read_all(room._office.store, sample)
 
 
-def audit(open_store: Opener, sample: Sample, damage: Damage, folder: Path) -> list[str]:
+def audit(
+    open_store: Opener, sample: Sample, damage: Damage, folder: Path, doctor: Doctor = postroom.doctor
+) -> list[str]:
     """All that is wrong with how a damaged room behaves."""
     try:
-        wrong = _wrong(open_store, sample, damage, folder)
+        wrong = _wrong(open_store, sample, damage, folder, doctor)
     except Exception as surprise:  # noqa: BLE001 - that there is none is what is tested
         wrong = [f"{surprise!r} in {traceback.extract_tb(surprise.__traceback__)[-2]}"]
     return [f"{damage.name} at {damage.at}{' cut' if damage.is_cut else ''}: {each}" for each in wrong]
 
 
-def _wrong(open_store: Opener, sample: Sample, damage: Damage, folder: Path) -> list[str]:
+def _wrong(open_store: Opener, sample: Sample, damage: Damage, folder: Path, doctor: Doctor) -> list[str]:
     sample.lay_out(folder, damage.name, damage.content)
     seen, wrong = look(open_store, folder, sample)
     if seen == sample.letters.keys():
         return wrong
     sample.lay_out(folder, damage.name, damage.content)  # as if the doctor were the first to see it
     a_log_cut_short = damage.is_cut and damage.name.endswith("-wal")  # looks like one that was never longer
-    if not told(folder / "room.db", repair=True) and not a_log_cut_short:
+    if not told(folder / sample.file, repair=True, doctor=doctor) and not a_log_cut_short:
         wrong.append("letters are missing, and the doctor says all is well")
     return wrong + unsaved(sample, damage, folder)
 
@@ -212,7 +213,7 @@ def unsaved(sample: Sample, damage: Damage, folder: Path) -> list[str]:
     contents = [damage.content if name == damage.name else whole for name, whole in sample.files.items()]
     readable = {id for id, message in sample.letters.items() if any(encode(message) in c for c in contents)}
     copied, wrong = saved(folder, sample)
-    left, more = look(lambda place: postroom.open(place / "room.db")._office.store, folder, sample)
+    left, more = look(lambda place: postroom.open(place / sample.file)._office.store, folder, sample)
     missing = readable - copied - (left or set())
     hidden = 0 if damage.name.endswith(".lock") else HIDDEN
     return wrong + more + ([f"not saved: {sorted(missing)}"] if len(missing) > hidden else [])
@@ -230,7 +231,7 @@ def places(sample: Sample, count: int, chance: random.Random) -> list[tuple[str,
 def test_the_sample_is_small_and_whole(kind: Kind, sample: Sample, folder: Path) -> None:
     assert sum(map(len, sample.files.values())) <= LARGEST
     assert look(kind.open, sample.lay_out(folder), sample) == (set(sample.letters), [])
-    assert told(folder / "room.db", repair=False) == []
+    assert told(folder / sample.file, repair=False) == []
 
 
 @pytest.mark.parametrize("way", ["flipped", "cut"])
@@ -253,3 +254,28 @@ def test_the_audit_finds_a_store_that_does_not_look_at_its_sums(kind: Kind, samp
     assert audit(kind.open, sample, damage, folder) == []
     wrong = audit(kind.bugs["trusting"], sample, damage, folder)
     assert any("wrong letter: m3" in each for each in wrong)
+
+
+def blind_doctor(path: Path, **how: Any) -> postroom.Diagnosis:
+    """Mends, and tells nobody what was wrong."""
+    postroom.doctor(path, **how)
+    return postroom.Diagnosis(findings=())
+
+
+def idle_doctor(path: Path, *, full: bool, repair: bool) -> postroom.Diagnosis:
+    """Tells what is wrong, and saves nothing."""
+    return postroom.doctor(path, full=full, repair=False)
+
+
+@pytest.mark.parametrize(
+    ("doctor", "finds"), [(blind_doctor, "the doctor says all is well"), (idle_doctor, "not saved: ")]
+)
+def test_the_audit_finds_a_doctor_who_does_not_see_or_save_what_a_cut_left(
+    kind: Kind, sample: Sample, folder: Path, doctor: Doctor, finds: str
+) -> None:
+    name, content = next((n, c) for n, c in sample.files.items() if b"letter 3 x" in c)
+    at = content.index(b"letter 3 x") // 512 * 512
+    damage = Damage(name, at, content[:at], is_cut=True)
+
+    assert audit(kind.open, sample, damage, folder) == []
+    assert any(finds in each for each in audit(kind.open, sample, damage, folder, doctor))

@@ -181,6 +181,8 @@ def test_no_kill_breaks_a_promise(kind: Kind, tmp_path: Path) -> None:
 TWINS = [  # the bug, who stumbles over it, once it has written this often, and what the audit says
     ("early", "writer", "sent", 3, "lost: "),
     ("doubling", "writer", "sent", 2, "ghost: "),
+    ("swapping", "writer", "sent", 2, "disorder: "),
+    ("garbling", "writer", "sent", 1, "changed: "),
     ("unfenced", "claimer", "done", 2, "handed out again: "),
     ("unfenced", "claimer", "done", 2, "completed twice: "),
     ("torn", "broadcaster", "sent", 1, "half: "),

@@ -11,12 +11,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+import postroom
 from postroom.model.health import Level
 from postroom.store.base import Store
 from tests.conftest import LONG
 from tests.faults import audit, injection
-from tests.faults.errand import BRISK, STEADY, WHO
+from tests.faults.errand import BRISK, COPY, STEADY, WHO
 from tests.faults.injection import CALLS, EIO, ENOSPC, KILL, SYNCS, Run, believed, needs_strace
 from tests.faults.kinds import Kind, named
 from tests.faults.ledger import lines, said
@@ -37,6 +39,7 @@ def complaints(folder: Path, kind: Kind, ended: Run) -> list[str]:
             *use_again(folder, store),
             *held_against_ledger(folder, store),
             *believed(ended.calls),
+            *uncopied(folder),
         ]
     finally:
         store.close()
@@ -50,6 +53,21 @@ def held_against_ledger(folder: Path, store: Store) -> list[str]:
 def illness(store: Store) -> list[str]:
     found = store.examine(repair=False, full=True, progress=lambda _done, _all: None)
     return [f"ill: {each.check}: {each.what}" for each in found if each.level > Level.WARNING]
+
+
+def uncopied(folder: Path) -> list[str]:
+    """Letters that were sent before a copy was made, and that it does not hold."""
+    written = lines(folder)
+    words = [line[1] for line in written]
+    if "copied" not in words:
+        return []
+    if not (folder / COPY).exists():
+        return ["uncopied: there is no copy"]
+    with postroom.open(folder / COPY, durability="process") as copy:
+        room = audit.Room(copy._office.store)
+    return [
+        f"uncopied: {key}" for (key,) in said(written[: words.index("copied")], "sent") if key not in room.by_key
+    ]
 
 
 def use_again(folder: Path, store: Store) -> list[str]:
@@ -75,6 +93,11 @@ def untold(folder: Path, ended: Run) -> list[str]:
     return [] if said(lines(folder), "failed") else [f"untold: {text}" for text in failed]
 
 
+def never(ended: Run) -> list[str]:
+    """Calls of which there were none: a fault at them would test nothing."""
+    return [call for call in CALLS if not ended.count(call)]
+
+
 def sample(count: int, most: int) -> list[int]:
     """Which calls: all of them, or some from the first to the last."""
     if LONG or count <= most:
@@ -90,6 +113,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Kind, str], Run
     def run(name: str, pace: str) -> Run:
         ended = injection.run(tmp_path_factory.mktemp("errand") / "whole", named(name), pace=pace)
         assert ended.is_untouched, ended.errors
+        assert [] == never(ended)
         return ended
 
     return lambda kind, pace: run(kind.name, pace)
@@ -137,6 +161,12 @@ def test_an_error_at_any_call_breaks_no_promise(
 # -- twins
 
 
+def test_an_errand_without_a_certain_call_is_noticed(kind: Kind, whole: Whole) -> None:
+    ended = whole(kind, STEADY)
+    others = tuple(call for call in ended.calls if not call.name.startswith("rename"))
+    assert ["rename"] == never(replace(ended, calls=others))
+
+
 def test_the_audit_finds_a_store_that_promises_too_early(kind: Kind, tmp_path: Path, whole: Whole) -> None:
     last = whole(kind, STEADY).count("fdatasync") - 1
     ended = injection.run(tmp_path / "it", kind, KILL, "fdatasync", last, bug="early")
@@ -164,3 +194,31 @@ def test_the_audit_finds_a_store_that_does_not_mind_a_failed_sync(
     ended = injection.run(tmp_path / "it", kind, EIO, "fdatasync", last, bug=bug)
     found = [*complaints(tmp_path / "it", kind, ended), *untold(tmp_path / "it", ended)]
     assert any(each.startswith(complaint) for each in found)
+
+
+@pytest.mark.parametrize("fault", [EIO, ENOSPC])
+def test_the_audit_finds_a_store_that_shrugs_at_a_folder_it_could_not_sync(
+    kind: Kind, tmp_path: Path, whole: Whole, fault: str
+) -> None:
+    last = whole(kind, STEADY).count("fsync")
+    for nth in (1, last):
+        ended = injection.run(tmp_path / str(nth), kind, fault, "fsync", nth, bug="shrugging")
+        assert any(each.startswith("untold: ") for each in untold(tmp_path / str(nth), ended))
+
+
+@pytest.mark.parametrize("fault", [EIO, ENOSPC])
+def test_the_audit_finds_a_store_that_pretends_to_have_written(
+    kind: Kind, tmp_path: Path, whole: Whole, fault: str
+) -> None:
+    calls = whole(kind, STEADY).calls
+    writes = [call for call in calls if call.name == "pwrite64"]
+    between = injection.places(calls, "pwrite64", f'"try","{WHO}:3"', f'"sent","{WHO}:3"')
+    nth = next(place for place in between if writes[place - 1].path == writes[-1].path)  # the room, not its lock
+    ended = injection.run(tmp_path / "it", kind, fault, "pwrite64", nth, bug="pretending")
+    assert f"lost: {WHO}:3" in complaints(tmp_path / "it", kind, ended)
+
+
+@pytest.mark.parametrize("fault", [EIO, ENOSPC])
+def test_the_audit_finds_a_copy_that_never_got_its_name(kind: Kind, tmp_path: Path, fault: str) -> None:
+    ended = injection.run(tmp_path / "it", kind, fault, "rename", 1, bug="misnaming")
+    assert f"uncopied: {WHO}:0" in complaints(tmp_path / "it", kind, ended)

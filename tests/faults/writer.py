@@ -15,8 +15,7 @@ from pathlib import Path
 from postroom.model import delivery as moves
 from postroom.model.codec import digest
 from postroom.store.base import Move, Store
-from postroom.store.sqlite import wal
-from tests.faults.kinds import KINDS, SOUND, opener
+from tests.faults.kinds import KINDS, SOUND, named, opener
 from tests.letters import NOW, held, lease, letter, post
 
 MAILBOXES = ("bob", "cleo")
@@ -48,12 +47,6 @@ def acknowledge(store: Store, id: str) -> None:
     store.commit([Move(mine, moves.ack(mine, NOW, archive=False), "ack")])
 
 
-def shrink_log() -> None:
-    """A log that starts over every few letters: checkpoints come into the picture."""
-    wal.CHECKPOINT_PAGES, wal.STEP = 24, 64 * 1024
-    wal.LARGEST = 32 + wal.FRAME * (24 + 64)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
@@ -64,7 +57,7 @@ def main() -> None:
     parser.add_argument("--small-log", action="store_true")
     given = parser.parse_args()
     if given.small_log:
-        shrink_log()
+        named(given.kind).shrink()
     work(opener(given.kind, given.bug)(given.folder), given.name, given.letters)
 
 

@@ -1,0 +1,70 @@
+"""What fault tests know of a SQLite room and of no other: how to hurry it, to measure it, to make it small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import apsw
+
+from postroom.store.base import Store
+from postroom.store.sqlite import tray, wal
+from postroom.store.sqlite.store import SqliteStore
+
+FILE = "room.db"
+
+
+def checkpoint_often() -> None:
+    wal.CHECKPOINT_PAGES = 40
+
+
+def shrink_log() -> None:
+    """A log that starts over every few letters: checkpoints come into the picture."""
+    wal.CHECKPOINT_PAGES, wal.STEP = 24, 64 * 1024
+    wal.LARGEST = 32 + wal.FRAME * (24 + 64)
+
+
+def tell_of_answers(told: Callable[[], None]) -> None:
+    reply = tray.Tray.reply
+
+    def reply_and_tell(self: tray.Tray, slot: int, answer: bytes | None) -> None:
+        reply(self, slot, answer)
+        if answer is not None:
+            told()
+
+    tray.Tray.reply = reply_and_tell  # type: ignore[method-assign]
+
+
+def steps(store: Store, work: Callable[[], object]) -> int:
+    """How many steps SQLite takes for this, in tens."""
+    count = 0
+
+    def tick() -> bool:
+        nonlocal count
+        count += 1
+        return False
+
+    assert isinstance(store, SqliteStore)
+    database = store._here().database
+    database.set_progress_handler(tick, 10)
+    try:
+        work()
+    finally:
+        database.set_progress_handler(None)
+    return count
+
+
+def fill_small(folder: Path, first: Callable[[], None], second: Callable[[], None]) -> None:
+    """Let the room in this folder be filled so that a part lies in its file and a part in its log; in small pages,
+    so that few of its bytes mean nothing.
+    """
+    with mock.patch.object(wal, "STEP", 1024), mock.patch.object(wal, "LARGEST", 4096):
+        first()
+        room = apsw.Connection(str(folder / FILE))
+        room.pragma("journal_mode", "delete")
+        room.pragma("page_size", 512)
+        room.execute("VACUUM")
+        room.pragma("journal_mode", "wal")
+        room.close()
+        second()

@@ -1,0 +1,204 @@
+"""Who is in the room writes the letters of those who wait; and is stopped for a while, or killed, at any moment.
+
+Whatever becomes of a carrier, each letter that somebody was told of is in the room, once, under the id it was
+given; nobody is told that a first letter is a repeat; and nobody who has its answer keeps others out.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import LONG
+from tests.faults import audit
+from tests.faults.carrier_worker import GATE
+from tests.faults.kinds import SOUND, Kind
+from tests.faults.ledger import Ledger, Line, lines, said
+from tests.faults.storm_worker import WORK, room_over, text_of
+
+ROOT = Path(__file__).parent.parent.parent
+CREW = tuple(f"carrier{number}" for number in range(6))
+ROUNDS, SECONDS = (20, 10.0) if LONG else (2, 2.0)
+STOPPED = (0.005, 0.4)  # seconds
+KILLED = 0.15  # of those who are hit
+AT_ONCE = 1.0  # seconds in which a stranger gets in while all others rest
+PATIENCE = 60.0
+
+
+class Crowd:
+    def __init__(self, folder: Path, kind: Kind, crew: dict[str, str], seed: int = 0) -> None:
+        self.folder, self.kind = folder, kind
+        self.kills = self.stops = 0
+        self._crew = crew
+        self._dice = random.Random(seed)
+        self._stopped: dict[str, float] = {}  # until when
+        kind.open(folder).close()
+        (folder / "ledger").touch()
+        self.at_work = {who: self._start(who) for who in crew}
+
+    def _start(self, who: str) -> subprocess.Popen[bytes]:
+        words = [str(self.folder), who, self.kind.name, self._crew[who]]
+        with (self.folder / "stderr").open("ab") as errors:
+            return subprocess.Popen(
+                [sys.executable, "-m", "tests.faults.carrier_worker", *words], cwd=ROOT, stderr=errors
+            )
+
+    def rage(self, seconds: float) -> None:
+        """Stop one after the other, some for ever."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(self._dice.uniform(0, 0.1))
+            self._wake(time.monotonic())
+            who = self._dice.choice(list(self._crew))
+            if self._dice.random() < KILLED:
+                self._stopped.pop(who, None)
+                self.kill(who)
+                self.at_work[who] = self._start(who)
+            elif who not in self._stopped:
+                self.at_work[who].send_signal(signal.SIGSTOP)
+                self._stopped[who] = time.monotonic() + self._dice.uniform(*STOPPED)
+                self.stops += 1
+        self._wake(float("inf"))
+
+    def _wake(self, now: float) -> None:
+        for who in [who for who, until in self._stopped.items() if until <= now]:
+            self.at_work[who].send_signal(signal.SIGCONT)
+            del self._stopped[who]
+
+    def kill(self, who: str) -> None:
+        self.at_work[who].kill()
+        assert self.at_work[who].wait(PATIENCE) == -signal.SIGKILL, (self.folder / "stderr").read_text()
+        self.kills += 1
+
+    def rest(self) -> None:
+        """All of them, each after its send."""
+        (self.folder / GATE).touch()
+        self.wait_until(lambda: all(self._is_at_rest(who) for who in self._crew))
+
+    def _is_at_rest(self, who: str) -> bool:
+        state = Path(f"/proc/{self.at_work[who].pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "T" and Ledger(self.folder, who).own()[-1][1] == "rests"
+
+    def go_on(self) -> None:
+        (self.folder / GATE).unlink()
+        for process in self.at_work.values():
+            process.send_signal(signal.SIGCONT)
+
+    def wait_until(self, is_so: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not is_so():
+            assert time.monotonic() < end, (self.folder / "stderr").read_text()
+            time.sleep(0.02)
+
+    def end(self) -> None:
+        for process in self.at_work.values():
+            process.kill()
+            process.wait(PATIENCE)
+
+    def sent(self, who: str) -> int:
+        return [line[:2] for line in lines(self.folder)].count((who, "sent"))
+
+
+def kept_out(crowd: Crowd, name: str) -> list[str]:
+    """While all rest, a stranger sends: whoever still held the room would keep it waiting."""
+    ledger, began = Ledger(crowd.folder, name), time.monotonic()
+    store = crowd.kind.open(crowd.folder)
+    try:
+        key = f"{name}:0"
+        ledger.write("try", key, WORK)
+        room_over(store).mailbox(name).send(WORK, text_of(key), key=key)
+        waited = time.monotonic() - began
+        ledger.write("sent", key)
+    finally:
+        store.close()
+        ledger.close()
+    return [f"kept out for {waited:.1f} s"] if waited > AT_ONCE else []
+
+
+def mistold(room: audit.Room, written: list[Line]) -> list[str]:
+    """First letters that were told under another id than they have, or as a repeat."""
+    there = {key: message.id for key, message in room.by_key.items()}
+    firsts = said(written, "first")
+    wrong = [f"told another id: {key}" for key, id, _ in firsts if there.get(key) != id]
+    return wrong + [f"told a repeat: {key}" for key, _, repeated in firsts if repeated == "True"]
+
+
+def complaints(folder: Path, kind: Kind) -> list[str]:
+    store, written = kind.open(folder), lines(folder)
+    try:
+        return [*audit.audit(store, written, text_of), *mistold(audit.Room(store), written)]
+    finally:
+        store.close()
+
+
+def test_whatever_becomes_of_a_carrier_what_was_told_is_true_and_nobody_is_kept_out(
+    kind: Kind, tmp_path: Path
+) -> None:
+    seed = int(os.environ.get("POSTROOM_TEST_SEED") or time.time_ns() % 1_000_000)
+    crowd = Crowd(tmp_path, kind, dict.fromkeys(CREW, SOUND), seed)
+    waited = []
+    try:
+        crowd.wait_until(lambda: all(crowd.sent(who) for who in CREW))
+        for number in range(ROUNDS):
+            crowd.rage(SECONDS)
+            crowd.rest()
+            waited += kept_out(crowd, f"stranger{number}")
+            crowd.go_on()
+    finally:
+        crowd.end()
+
+    written = lines(tmp_path)
+    counts = {word: len(said(written, word)) for word in ("sent", "first", "done", "carried")}
+    print(counts, crowd.kills, crowd.stops)
+    assert [] == [*complaints(tmp_path, kind), *waited], f"POSTROOM_TEST_SEED={seed}"
+    assert "" == (tmp_path / "stderr").read_text()
+    assert crowd.kills and crowd.stops and counts["done"]
+    assert counts["carried"] or not kind.carries
+
+
+# -- twins
+
+
+def test_the_audit_finds_a_carrier_that_answers_before_it_commits(kind: Kind, tmp_path: Path) -> None:
+    if not kind.carries:
+        pytest.skip(f"{kind.name} has no carriers")
+    crowd = Crowd(tmp_path, kind, {"victim": SOUND, "carrier": "hasty"})
+    try:
+        crowd.wait_until(lambda: crowd.at_work["carrier"].poll() is not None)
+        before = crowd.sent("victim")
+        crowd.wait_until(lambda: crowd.sent("victim") > before + 1)
+    finally:
+        crowd.end()
+
+    assert any(each.startswith("lost: victim:") for each in complaints(tmp_path, kind))
+
+
+def test_the_audit_finds_who_keeps_the_room_to_itself(kind: Kind, tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path, kind, {"holder": "clinging"})
+    try:
+        crowd.wait_until(lambda: crowd.sent("holder") > 0)
+        crowd.rest()
+        threading.Timer(2 * AT_ONCE, crowd.at_work["holder"].kill).start()
+        assert [] != kept_out(crowd, "stranger")
+    finally:
+        crowd.end()
+
+
+def test_the_audit_finds_a_wrong_id_and_a_first_letter_told_as_a_repeat(kind: Kind, tmp_path: Path) -> None:
+    store, key = kind.open(tmp_path), "ann:0"
+    id = room_over(store).mailbox("ann").send(WORK, text_of(key), key=key).id
+    room = audit.Room(store)
+    store.close()
+
+    assert mistold(room, [("ann", "first", key, id, "False")]) == []
+    assert mistold(room, [("ann", "first", key, "another", "False")]) == [f"told another id: {key}"]
+    assert mistold(room, [("ann", "first", key, id, "True")]) == [f"told a repeat: {key}"]
