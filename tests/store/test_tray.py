@@ -334,6 +334,24 @@ def test_what_a_dead_sender_left_is_not_taken_for_the_letter_of_the_next(
     os.close(descriptors[1])
 
 
+def test_a_letter_taken_and_written_between_two_looks_is_no_repeat(carrier: SqliteStore) -> None:
+    with opened(Path(carrier.path)) as other:
+        theirs, tries = other._here().lock, iter((False, True))
+        take = theirs.take_at_once
+
+        def take_late() -> bool:
+            if not next(tries):
+                return False  # somebody was in, and so the letter was laid out
+            here = carrier._here()
+            with here.lock:
+                committing._write(here, [], durable=True)  # and is killed before it answers
+            return take()
+
+        theirs.take_at_once = take_late  # type: ignore[method-assign]
+        (posted,) = other.commit([post(letter("theirs"))])
+        assert (posted.message_id, posted.repeated) == ("theirs", False)
+
+
 def test_a_true_repeat_is_told_as_one_though_its_carrier_was_killed(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,7 +56,9 @@ class Laid:
                 if state == TAKEN and not was_taken:
                     patience = SLOW
                 elif lock.take_at_once():
-                    if self._tray.look()[0] != ANSWERED or not self._hear():
+                    state, _ = self._tray.look()  # what it is now, while nobody else can change it
+                    self._was_taken = self._was_taken or state != WAITING
+                    if state != ANSWERED or not self._hear():
                         return True
                     lock.leave()  # it was answered for meanwhile
                     return False
