@@ -24,6 +24,7 @@ from postroom.model.codec import encode
 from postroom.model.delivery import Lease
 from postroom.model.message import Message, Priority, Recipient
 from postroom.model.parts import text
+from postroom.store.sqlite import index
 from postroom.store.sqlite.rows import Row, delivery_row, letter_row
 from postroom.store.sqlite.schema import STEPS
 from postroom.store.sqlite.writing import INSERT_DELIVERY, INSERT_LETTER, INSERT_MOVED
@@ -139,6 +140,6 @@ def _cache() -> Path:
 
 
 def _key() -> str:
-    """Another schema or another past makes other rooms."""
-    source = b"".join(Path(path).read_bytes() for path in (*STEPS, __file__))
+    """Another schema, another index of words or another past makes other rooms."""
+    source = b"".join(Path(path).read_bytes() for path in (*STEPS, index.__file__, __file__))
     return hashlib.sha256(source).hexdigest()[:12]

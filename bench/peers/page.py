@@ -130,7 +130,8 @@ The files in [bench/peers](../bench/peers) are short: one for each peer.
 ## Where others are ahead, and what stands in the way
 
 With one client Postroom is level with the servers or ahead of them. litequeue sends faster: it writes one row and
-nothing more, and so it has about half the work in Python. With eight clients Redis and PostgreSQL are ahead. They
+nothing more, and so it has about half the work in Python. A Maildir receives faster: a rename and an unlink, no
+priority, no lease that lapses. With eight clients Redis and PostgreSQL are ahead. They
 have one process that does the work for all, with warm caches, and one sync for whoever waits. Postroom has no
 server: each of eight clients is its own post room, on two processors.
 
