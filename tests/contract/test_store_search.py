@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,8 +30,8 @@ def indexed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return bool(request.param == "indexed")
 
 
-def say(store: Store, id: str, text: str = "", **fields: object) -> Message:
-    message = letter(id, parts=(parts.text(text),), **fields)  # type: ignore[arg-type]
+def say(store: Store, id: str, text: str = "", **fields: Any) -> Message:
+    message = letter(id, parts=(parts.text(text),), **fields)
     store.commit([post(message)])
     return message
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -100,6 +100,20 @@ def carry(store: SqliteStore, theirs: Write, *ours: Post) -> tuple[Sender, Commi
         here.lock.is_laid = True  # as it is for one who gets in now
         here.mend()
         return sender, committing._write(here, ours, durable=True)
+
+
+def get_in_late(store: SqliteStore, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> None:
+    """At its next send it finds somebody in, lays its letter out, and gets in when this has happened."""
+    held = store._here().lock
+    take, tries = held.take_at_once, iter((False, True))
+
+    def take_late() -> bool:
+        if not next(tries):
+            return False
+        meanwhile()
+        return take()
+
+    monkeypatch.setattr(held, "take_at_once", take_late)
 
 
 def inbox(store: SqliteStore, name: str = "bob") -> list[str]:
@@ -240,18 +254,11 @@ def test_a_late_answer_to_an_earlier_letter_is_not_believed(
     assert inbox(carrier) == ["theirs"]
 
 
-def test_one_who_is_answered_for_while_it_gets_in_leaves_again(carrier: SqliteStore) -> None:
+def test_one_who_is_answered_for_while_it_gets_in_leaves_again(
+    carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with opened(Path(carrier.path)) as other:
-        theirs, tries = other._here().lock, iter((False, True))
-        take = theirs.take_at_once
-
-        def take_late() -> bool:
-            if not next(tries):
-                return False  # somebody was in, and so the letter was laid out
-            carrier.commit([post(letter("ours"))])
-            return take()
-
-        theirs.take_at_once = take_late  # type: ignore[method-assign]
+        get_in_late(other, monkeypatch, lambda: carrier.commit([post(letter("ours"))]))
         (posted,) = other.commit([post(letter("theirs"))])
         assert posted.number == 2
         assert carrier._here().lock.take_at_once()  # nobody is in
@@ -334,20 +341,16 @@ def test_what_a_dead_sender_left_is_not_taken_for_the_letter_of_the_next(
     os.close(descriptors[1])
 
 
-def test_a_letter_taken_and_written_between_two_looks_is_no_repeat(carrier: SqliteStore) -> None:
+def test_a_letter_taken_and_written_between_two_looks_is_no_repeat(
+    carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def carry_and_die() -> None:
+        here = carrier._here()
+        with here.lock:
+            committing._write(here, [], durable=True)  # and is killed before it answers
+
     with opened(Path(carrier.path)) as other:
-        theirs, tries = other._here().lock, iter((False, True))
-        take = theirs.take_at_once
-
-        def take_late() -> bool:
-            if not next(tries):
-                return False  # somebody was in, and so the letter was laid out
-            here = carrier._here()
-            with here.lock:
-                committing._write(here, [], durable=True)  # and is killed before it answers
-            return take()
-
-        theirs.take_at_once = take_late  # type: ignore[method-assign]
+        get_in_late(other, monkeypatch, carry_and_die)
         (posted,) = other.commit([post(letter("theirs"))])
         assert (posted.message_id, posted.repeated) == ("theirs", False)
 

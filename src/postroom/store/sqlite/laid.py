@@ -56,7 +56,7 @@ class Laid:
                 if state == TAKEN and not was_taken:
                     patience = SLOW
                 elif lock.take_at_once():
-                    state, _ = self._tray.look()  # what it is now, while nobody else can change it
+                    state, _ = self._tray.look()  # again: from now on nobody takes it along
                     self._was_taken = self._was_taken or state != WAITING
                     if state != ANSWERED or not self._hear():
                         return True
