@@ -89,12 +89,13 @@ class Desk:
             return room.mailbox(sender).send(to, body, **fields).id
 
     def start(self, *words: str, **variables: str) -> subprocess.Popen[bytes]:
+        """For what is stopped from outside. Its lines are not counted: a signal might hit the counting."""
         return subprocess.Popen(
             [*PROGRAM, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=self.environment | variables,
+            env=uncounted(self.environment) | variables,
             cwd=self.home,
         )
 

@@ -14,15 +14,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.cli.shell import PATIENCE, PROGRAM, Desk
+from tests.coverage import uncounted
 
 # The first program of a session makes the terminal its own, so that Ctrl-C on the keyboard reaches it.
 ENTER = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 class Terminal:
-    """Runs one command in a terminal of its own."""
+    """Runs one command in a terminal of its own. Where it is to be interrupted anywhere, its lines are not counted:
+    the counting itself would be.
+    """
 
-    def __init__(self, desk: Desk, *words: str, columns: int = 80, **variables: str) -> None:
+    def __init__(self, desk: Desk, *words: str, columns: int = 80, counted: bool = True, **variables: str) -> None:
         self.shown = b""
         self._screen, theirs = os.openpty()
         self.resize(columns)
@@ -33,7 +36,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            env=desk.environment | variables,
+            env=(desk.environment if counted else uncounted(desk.environment)) | variables,
             cwd=desk.home,
         )
         os.close(theirs)

@@ -233,7 +233,7 @@ def test_ctrl_c_at_any_moment_leaves_nothing_half_written(busy: Desk, command: s
     for tried, moment in enumerate((*moments(10), *moments(30))):
         if tried >= 10 and 130 in ends:
             break
-        terminal = Terminal(busy, *words)
+        terminal = Terminal(busy, *words, counted=False)
         terminal.let_run(moment)
         terminal.interrupt()
         code, shown = terminal.finish()

@@ -167,13 +167,25 @@ def test_a_picture_is_never_larger_than_the_terminal(desk: Desk) -> None:
 def test_ctrl_c_at_any_moment_leaves_the_terminal_as_it_was(busy: Desk) -> None:
     """From its first line on; what Python does before that is not ours."""
     for step in range(12):
-        terminal = Terminal(busy, "top", "--every", "0.1")
+        terminal = Terminal(busy, "top", "--every", "0.1", counted=False)
         terminal.let_run(0.06 + 0.03 * step)
         terminal.interrupt()
         code, shown = terminal.finish()
         assert code in {130, -signal.SIGINT, 1}, shown
         assert shown.count(ENTER) == shown.count(LEAVE)
         assert "in _run" not in shown
+        assert terminal.after == terminal.before
+
+
+def test_somebody_impatient_gets_the_terminal_back_too(busy: Desk) -> None:
+    for _ in range(6):
+        terminal = Terminal(busy, "top", "--every", "0.1", counted=False)
+        terminal.read_until("bob")
+        for _ in range(40):
+            terminal.send(signal.SIGINT)
+        code, shown = terminal.finish()
+        assert code in {130, -signal.SIGINT, 1}, shown
+        assert shown.count(ENTER) == shown.count(LEAVE) == 1
         assert terminal.after == terminal.before
 
 

@@ -28,6 +28,7 @@ class LiveScreen:
     """As a context manager. The keyboard is read for `q` alone; Ctrl-C and Ctrl-Z work as ever."""
 
     def __init__(self) -> None:
+        self._taken = False
         self._typing: list[Any] | None = None  # how the keyboard was
         self._picture: Picture | None = None
         self._former: dict[int, Any] = {}
@@ -64,7 +65,8 @@ class LiveScreen:
         try:
             with Uninterrupted():
                 signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-                self._handle(signal.SIGWINCH, lambda *_: None)
+                self._handle(signal.SIGINT, self._interrupt)
+                self._handle(signal.SIGWINCH, _overhear)
                 self._handle(signal.SIGTSTP, self._suspend)
                 for ending in _ENDS:
                     self._handle(ending, self._die)
@@ -75,13 +77,13 @@ class LiveScreen:
         return self
 
     def __exit__(self, *how: object) -> None:
-        with Uninterrupted():
-            self._give_back()
-            signal.set_wakeup_fd(-1)
-            for number, former in self._former.items():
-                signal.signal(number, former)
-            os.close(self._wakes)
-            os.close(self._wake)
+        signal.signal(signal.SIGINT, _overhear)  # from here on nobody is too impatient for the terminal
+        self._give_back()
+        signal.set_wakeup_fd(-1)
+        os.close(self._wakes)
+        os.close(self._wake)
+        for number, former in self._former.items():
+            signal.signal(number, former)
 
     def _handle(self, number: int, action: Any) -> None:
         self._former[number] = signal.signal(number, action)
@@ -93,14 +95,18 @@ class LiveScreen:
                 quiet = termios.tcgetattr(sys.stdin)
                 quiet[3] &= ~(termios.ICANON | termios.ECHO)
                 termios.tcsetattr(sys.stdin, termios.TCSADRAIN, quiet)
+        self._taken = True
         _write(_ENTER)
 
     def _give_back(self) -> None:
+        if not self._taken:
+            return
         with suppress(OSError):
             _write(_LEAVE)
         if self._typing:
             with suppress(termios.error):
                 termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._typing)
+        self._taken = False
 
     def _suspend(self, number: int, _frame: object) -> None:
         """Ctrl-Z: the shell gets its screen; when we are back, we take it again."""
@@ -112,10 +118,20 @@ class LiveScreen:
         if self._picture:
             self.draw(self._picture)
 
+    def _interrupt(self, number: int, _frame: object) -> None:
+        """Ctrl-C: the terminal is given back before anything else, for the next one may come in no time."""
+        signal.signal(number, _overhear)
+        self._give_back()
+        raise KeyboardInterrupt
+
     def _die(self, number: int, _frame: object) -> None:
         self._give_back()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+def _overhear(*_: object) -> None:
+    """A signal that is told to the pipe alone."""
 
 
 def _size() -> os.terminal_size:
