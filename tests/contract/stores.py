@@ -8,6 +8,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from postroom.store.base import Store
+from postroom.store.files.layouts import NAMES, layout_named
+from postroom.store.files.store import FileStore
 from postroom.store.memory import MemoryStore
 from postroom.store.sqlite.store import SqliteStore
 
@@ -20,7 +22,14 @@ class Kind(Struct, frozen=True):
     lasts: bool  # does it outlive its process?
 
 
+def _files(layout: str) -> Kind:
+    return Kind(
+        layout, lambda folder, boot: FileStore(folder / "mail", layout_named(layout), boot=boot), lasts=True
+    )
+
+
 STORES = (
     Kind("memory", lambda _folder, _boot: MemoryStore("room"), lasts=False),
     Kind("sqlite", lambda folder, boot: SqliteStore(folder / "room.db", boot=boot), lasts=True),
+    *map(_files, NAMES),
 )

@@ -118,7 +118,7 @@ def _letter(office: Office, one: Escalation, place: int, note: str, now: datetim
     spelt = {_spelt(office, r.address): r.kind for r in reversed(recipients)}  # each once, the next rung as `to`
     return replace(
         first,
-        id=office.ids.message(),
+        id=office.new_id(one.asker),
         recipients=tuple(Recipient(name, kind) for name, kind in reversed(spelt.items())),
         created_at=now,
         parts=(text(note), *(_told(part, place) for part in first.parts)),

@@ -96,7 +96,7 @@ def compose(office: Office, draft: Draft, now: datetime) -> Message:
     if draft.fields.get("expires") is not None:
         said["expires_at"] = check_when(draft.fields["expires"], "expires", now)
     if said.get("id") is None:
-        said["id"] = office.ids.message()
+        said["id"] = office.new_id(draft.sender)
     return Message(
         sender=draft.sender,
         recipients=check_recipients(draft, office.limits),

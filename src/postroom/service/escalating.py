@@ -62,7 +62,7 @@ def escalate(
     above = _heard_from(office, above) if ladder is None else above
     now = office.now().wall
     said = {"subject": "", "priority": None, "id": None, "key": None} | more
-    id = office.ids.message() if said["id"] is None else check_id(said["id"], "id")
+    id = office.new_id(mailbox) if said["id"] is None else check_id(said["id"], "id")
     escalation_id = _id(mailbox, said["key"] or id)
     rungs = _from_first(office, mailbox, said["key"] or id, above)
     about = {"escalation_id": escalation_id, "reason": word, "asker": mailbox, "rung": 1}

@@ -31,7 +31,7 @@ def notice(
 ) -> Post:
     """A notice to one agent, in words and as data; `fields` are the letter's own, as `about` gives them."""
     message = Message(
-        id=office.ids.message(),
+        id=office.new_id(POSTMASTER),
         sender=POSTMASTER,
         recipients=(Recipient(to),),
         created_at=now,

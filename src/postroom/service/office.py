@@ -25,3 +25,7 @@ class Office(Struct, frozen=True):
 
     def now(self) -> Moment:
         return self.clock.now()
+
+    def new_id(self, sender: str) -> str:
+        """For a letter: as the store names them, or ours."""
+        return self.store.fresh_id(sender) or self.ids.message()

@@ -76,7 +76,7 @@ def _opening(
     office: Office, mailbox: str, to: Any, body: Any, deadline: datetime | None, fields: Mapping[str, Any]
 ) -> service.compose.Draft:
     """A task is called by its letter's id or, so that giving it again says the same, by its key."""
-    id = office.ids.message() if fields.get("id") is None else check_id(fields["id"], "id")
+    id = office.new_id(mailbox) if fields.get("id") is None else check_id(fields["id"], "id")
     key = fields.get("key")
     name = id if key is None else _as_id(check_label(key, "key", 200))
     note = TaskNote(id=name, state=TaskState.PENDING, deadline=deadline)

@@ -126,6 +126,10 @@ class Watch(Protocol):
 class Store(Protocol):
     """A room's memory."""
 
+    def fresh_id(self, sender: str) -> str | None:
+        """An id for a new letter, where the store names letters in its own way."""
+        ...
+
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
         """Write all or nothing, durably. One Posted per Post."""
         ...

@@ -14,7 +14,7 @@ from .. import store
 from ..model.hashing import blake2b
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from .ears import DeafWatch, InotifyWatch, PollWatch
 
@@ -69,10 +69,16 @@ class DoorBells:
             name = blake2b(name.encode(), digest_size=20).hexdigest() + "+"
         return f"{self._folder}/{name}.bell"
 
-    def watch(self, mailboxes: Iterable[str]) -> InotifyWatch | PollWatch | DeafWatch:
+    def watch(
+        self, mailboxes: Iterable[str], listen: Callable[[int], InotifyWatch] | None = None
+    ) -> InotifyWatch | PollWatch | DeafWatch:
+        """`listen` makes an ear that hears more than bells, of an inotify descriptor."""
         wanted = (EVERYONE, *mailboxes)
         descriptor = self._take_ear()
-        watch = store.ears.PollWatch(self) if descriptor is None else store.ears.InotifyWatch(self, descriptor)
+        if descriptor is None:
+            watch: InotifyWatch | PollWatch = store.ears.PollWatch(self)
+        else:
+            watch = listen(descriptor) if listen else store.ears.InotifyWatch(self, descriptor)
         try:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self._folder, mode=0o700)

@@ -224,6 +224,9 @@ class MemoryStore(Tables):
                 del self._changes[: len(dropped)]
             return len(dropped)
 
+    def fresh_id(self, sender: str) -> str | None:  # noqa: ARG002 - the same for everyone
+        return None
+
     def watch(self, mailboxes: Sequence[str]) -> HouseWatch:
         return self._bells.watch(mailboxes)
 

@@ -40,7 +40,8 @@ def commit(here: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -
     inside = True  # or not: to leave a room one is not in is harmless, to stay is not
     try:
         if not here.lock.take_at_once():
-            laid = sqlite.laid.lay(here.lock.tray, writes, durable=durable)
+            # Nobody else can do what goes beside it.
+            laid = None if here.beside else sqlite.laid.lay(here.lock.tray, writes, durable=durable)
             inside = here.lock.stand_in_line() if laid is None else laid.stand_in_line(here.lock)
         if laid is not None and laid.posted is not None:
             return Committed(laid.writes, laid.posted)
@@ -55,6 +56,8 @@ def commit(here: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -
 def make_safe(here: Connection, done: Committed) -> None:
     """After the room was left: what must last is made to last, and those we wrote for are told."""
     try:
+        if here.beside is not None:
+            here.beside.make_safe()
         if done.must_sync:
             here.log.sync(here.lock)
     except BaseException:
@@ -93,24 +96,32 @@ def _transact(
     in_need: bool = False,
 ) -> Committed:
     """One transaction. If the disk is full, one more for what sends nothing, with what is kept for that."""
-    database, planned = here.database, writes
+    database, beside, planned = here.database, here.beside, writes
     try:
         database.execute("BEGIN IMMEDIATE")
         planned = writes() if callable(writes) else writes
         if here.lock.is_short and (parcels or sends(planned)):
             here.log.check_room(here.lock)
         writing = Writing(database, here.names)
+        if beside is not None:
+            beside.prepare(planned)
         posted = writing.apply(planned)
         carried = _carry(writing, parcels) if parcels else ()
+        if beside is not None:
+            beside.carry_out(planned, posted)
         database.execute("COMMIT")
     except BaseException as error:
         if database.in_transaction:
             database.execute("ROLLBACK")
+        if beside is not None:
+            beside.undo()
         is_full = isinstance(error, apsw.FullError) and not in_need and not parcels
         if not is_full or callable(planned) or sends(planned):
             raise
     else:
         writing.remember()
+        if beside is not None:
+            beside.settle()
         must_sync = (durable and any(map(must_last, planned))) or any(parcel.durable for _, parcel in parcels)
         return Committed(planned, posted, must_sync, carried)
     here.log.relieve(here.lock)

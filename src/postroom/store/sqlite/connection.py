@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import apsw
 
@@ -17,14 +17,15 @@ from .. import sqlite
 from . import ground
 from .lock import WriterLock
 from .rows import SALVAGE
-from .schema import bring_up, version_of
+from .schema import APPLICATION, bring_up, version_of
 from .wal import REPLACED, Log
 from .writing import Names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ...errors import PostroomError
+    from ..base import Posted, Write
     from .index import Index
 
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
@@ -33,8 +34,35 @@ OLDEST_SQLITE = (3, 51, 3)  # before it, a write racing a checkpoint could lose 
 _WRITABLE = "is the folder there and writable?"
 
 
+class Beside(Protocol):
+    """What else a commit does, in the same step as the index changes."""
+
+    def prepare(self, writes: Sequence[Write]) -> None:
+        """In the transaction, before anything is written."""
+        ...
+
+    def carry_out(self, writes: Sequence[Write], posted: Sequence[Posted]) -> None:
+        """In the transaction, after it."""
+        ...
+
+    def undo(self) -> None:
+        """The transaction was rolled back."""
+        ...
+
+    def settle(self) -> None:
+        """It was committed."""
+        ...
+
+    def make_safe(self) -> None:
+        """The room was left."""
+        ...
+
+
 class Connection:
     """Open and ready; `database` may be read at any time, and written inside `lock`."""
+
+    application = APPLICATION  # marks the file as what it is
+    beside: Beside | None = None
 
     def __init__(self, path: str, *, boot: str, busy_timeout: float) -> None:
         check_library(apsw.sqlitelibversion())
@@ -47,8 +75,8 @@ class Connection:
                 self.database = apsw.Connection(path, flags=_FLAGS)
                 self.names = Names()  # the numbers of this room's mailboxes, and of no other's
                 self._inode = os.stat(path).st_ino
-                _prepare(self.database, path, busy_timeout)
-                bring_up(self.database, path)
+                _prepare(self.database, path, busy_timeout, self.application)
+                bring_up(self.database, path, application=self.application)
                 self.log = Log(self.database, path)
                 self._enter(boot)
                 wrote = self.database.total_changes() > 0
@@ -82,6 +110,13 @@ class Connection:
         """Under the lock, before anything is written: it is the same room still, nothing is left of an
         interrupted commit, and after a failed sync the log is made whole.
         """
+        self._check_same()
+        if self.database.in_transaction:
+            self.database.execute("ROLLBACK")
+        if self.lock.warned:
+            self.log.make_whole(self.lock)
+
+    def _check_same(self) -> None:
         try:
             same = os.stat(self._path).st_ino == self._inode
             self.log.check()
@@ -89,10 +124,6 @@ class Connection:
             same = False
         if not same:
             raise StoreFailing("the room's file was replaced or deleted", hint=REPLACED)
-        if self.database.in_transaction:
-            self.database.execute("ROLLBACK")
-        if self.lock.warned:
-            self.log.make_whole(self.lock)
 
     def __del__(self) -> None:
         self.close()
@@ -138,13 +169,13 @@ def translate(error: apsw.Error | OSError, path: ground.Place) -> PostroomError:
     return Damaged(f"{path}: {error}", hint=SALVAGE)
 
 
-def _prepare(database: apsw.Connection, path: str, busy_timeout: float) -> None:
+def _prepare(database: apsw.Connection, path: str, busy_timeout: float, application: int) -> None:
     database.set_busy_timeout(int(busy_timeout * 1000))
     database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # else the last to close deletes the log
     database.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     database.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else every new value plans its query anew: 50 µs each
-    version_of(database, path)  # a stranger's database is refused before anything in it is changed
+    version_of(database, path, application)  # a stranger's database is refused before anything in it is changed
     if database.pragma("journal_mode") != "wal":
         database.pragma("journal_mode", "wal")
     database.pragma("synchronous", "normal")  # the log is synced by its writer, outside the lock

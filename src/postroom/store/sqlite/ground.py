@@ -34,7 +34,7 @@ def prepare(place: Place) -> str:
     """The real path of the room's file, in a folder that exists, or BadStore."""
     path = os.path.realpath(place)  # one file, one lock: no second name by a symbolic link
     folder = os.path.dirname(path)
-    _make_folder(folder)
+    make_folder(folder)
     _check_file_system(folder)
     _check_file(path)
     return path
@@ -70,7 +70,8 @@ def sync_path(path: Place) -> None:
         os.close(descriptor)
 
 
-def _make_folder(folder: str) -> None:
+def make_folder(folder: str) -> None:
+    """With all that leads to it, for its owner alone, and so that it lasts."""
     missing, place = [], folder
     while not os.path.lexists(place):
         missing.append(place)

@@ -21,9 +21,11 @@ _FOLDER = f"{os.path.dirname(__file__)}/schema"
 STEPS = tuple(f"{_FOLDER}/{name}" for name in sorted(os.listdir(_FOLDER)))  # 0001.sql makes the first version
 
 
-def bring_up(database: apsw.Connection, path: Place, steps: Sequence[Place] = STEPS) -> None:
+def bring_up(
+    database: apsw.Connection, path: Place, steps: Sequence[Place] = STEPS, *, application: int = APPLICATION
+) -> None:
     """Make or migrate the room's tables. Call under the lock."""
-    version = version_of(database, path)
+    version = version_of(database, path, application)
     if version > len(steps):
         raise SchemaTooNew(
             f"{path} has schema {version}, this Postroom knows {len(steps)}",
@@ -38,7 +40,7 @@ def bring_up(database: apsw.Connection, path: Place, steps: Sequence[Place] = ST
         for step in steps[version:]:
             with open(step, encoding="utf-8") as file:
                 database.execute(file.read())
-        database.pragma("application_id", APPLICATION)
+        database.pragma("application_id", application)
         database.pragma("user_version", len(steps))
 
 
@@ -53,13 +55,13 @@ def back_up(database: apsw.Connection, path: Place, version: int) -> str:
     return copy
 
 
-def version_of(database: apsw.Connection, path: Place) -> int:
+def version_of(database: apsw.Connection, path: Place, application: int = APPLICATION) -> int:
     """The schema a room has, 0 in an empty file; BadStore when the file is another program's."""
     owner = database.pragma("application_id")
     tables = database.execute("SELECT count(*) FROM sqlite_schema").get
-    if owner != APPLICATION and (owner or tables):
+    if owner != application and (owner or tables):
         raise BadStore(f"{path} is a database of another program", field="store", hint="choose another file")
     version: int = database.pragma("user_version")
-    if owner != APPLICATION and version:
+    if owner != application and version:
         raise BadStore(f"{path} is a database of another program", field="store", hint="choose another file")
     return version

@@ -62,6 +62,9 @@ class SqliteStore:
         self._lookout = Lookout()
         self._here()  # a room that cannot be opened is refused now, not at the first letter
 
+    def fresh_id(self, sender: str) -> str | None:  # noqa: ARG002 - the same for everyone
+        return None
+
     # -- writing
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
@@ -79,7 +82,7 @@ class SqliteStore:
             raise self._damaged(error) from None
         bells = self._grasp(rung_by(done.writes, done.posted))
         try:
-            if done.must_sync or done.carried:
+            if done.must_sync or done.carried or here.beside:
                 make_safe(here, done)
             self._bells.ring(bells)
         finally:
@@ -221,7 +224,7 @@ class SqliteStore:
         )
 
     def backup(self, path: Path, *, overwrite: bool, progress: Progress) -> int:
-        source = Connection(self.path, boot=self._boot, busy_timeout=self._busy_timeout)
+        source = self._connect()
         try:
             with translated(self.path):
                 return sqlite.backup.copy_room(source.database, path, overwrite=overwrite, progress=progress)
@@ -292,10 +295,13 @@ class SqliteStore:
             self._local, self._open, self._pid = _local(), weakref.WeakSet(), os.getpid()
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = Connection(self.path, boot=self._boot, busy_timeout=self._busy_timeout)
+            connection = self._connect()
             self._local.connection = connection
             self._open.add(connection)
         return connection
+
+    def _connect(self) -> Connection:
+        return Connection(self.path, boot=self._boot, busy_timeout=self._busy_timeout)
 
     def _drop(self, here: Connection) -> None:
         """Forget this thread's connection; closed when nobody uses it any more."""

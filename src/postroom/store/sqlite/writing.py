@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from ...model.delivery import Delivery
     from ...model.message import Message
     from ..base import Write
     from .rows import Row
@@ -111,7 +112,7 @@ class Writing:
             elif isinstance(write, Forget):
                 self._forget(write)
             elif isinstance(write, Introduce):
-                self._mailbox(write.mailbox, "mailbox", known=write.known)
+                self.mailbox(write.mailbox, "mailbox", known=write.known)
             else:
                 sqlite.renaming.rename(self._database, write)
                 self._names.committed.pop(write.old, None)
@@ -137,14 +138,14 @@ class Writing:
             post = post.admit(post)
         names = [delivery.mailbox for delivery in post.deliveries]
         names += post.copies
-        sender, _ = self._mailbox(message.sender, "sender", known=True)
+        sender, _ = self.mailbox(message.sender, "sender", known=True)
         places, unknown = self._places(names)
         if unknown and post.known_only:
             raise UnknownAgent(f"nobody here is called {unknown[0]!r}", field="to", hint="register it first")
         # No inbox can hold more letters than the room ever took: young rooms need no counting.
         if post.quota is not None and self._number > post.quota:
             self._check_quota(names, places, post.quota)
-        number = self._take_number()
+        number = self.take_number()
         self._execute(INSERT_LETTER, letter_row(message, number, sender, post.encoded or encode(message)))
         for delivery, place in zip(post.deliveries, places, strict=False):
             self._execute(INSERT_DELIVERY, delivery_row(delivery, number, place))
@@ -159,7 +160,7 @@ class Writing:
         held = list(map(self._names.committed.get, names))  # a broadcast asks for thousands
         alone = self._names.as_of == self._number  # else somebody may have got to be known since
         found = [
-            one if one is not None and (one[1] or alone) else self._mailbox(name, "to")
+            one if one is not None and (one[1] or alone) else self.mailbox(name, "to")
             for one, name in zip(held, names, strict=True)
         ]
         unknown = tuple([name for (_, known), name in zip(found, names, strict=True) if not known])
@@ -212,8 +213,8 @@ class Writing:
         committed = self._names.committed
         steps, changes = [], []
         for move in moves:
-            before, after, change = move.before, move.after, self._take_number()
-            mailbox, _ = committed.get(before.mailbox) or self._mailbox(before.mailbox, "mailbox")
+            before, after, change = move.before, move.after, self.take_number()
+            mailbox, _ = committed.get(before.mailbox) or self.mailbox(before.mailbox, "mailbox")
             if action == "deliver":
                 after = replace(after, arrived=change)
             steps.append((*values(after), before.number, mailbox, before.revision))
@@ -232,6 +233,42 @@ class Writing:
                 raise UnknownMessage
         raise StaleRevision
 
+    # -- what was not sent here, but found in files that are the truth
+
+    def insert_letter(self, message: Message) -> int:
+        """As it is; its number."""
+        number = self.take_number()
+        sender, _ = self.mailbox(message.sender, "sender", known=True)
+        self._execute(INSERT_LETTER, letter_row(message, number, sender, encode(message)))
+        return number
+
+    def replace_letter(self, number: int, message: Message) -> None:
+        sender, _ = self.mailbox(message.sender, "sender", known=True)
+        self._execute("DELETE FROM letters WHERE number = ?", (number,))
+        self._execute(INSERT_LETTER, letter_row(message, number, sender, encode(message)))
+
+    def insert_delivery(self, delivery: Delivery, number: int, mailbox: int) -> None:
+        self._execute(INSERT_DELIVERY, delivery_row(delivery, number, mailbox))
+
+    def set_delivery(self, delivery: Delivery, number: int, mailbox: int) -> None:
+        """Whatever it was before."""
+        change = self.take_number()
+        self._execute("DELETE FROM deliveries WHERE number = ? AND mailbox = ?", (number, mailbox))
+        self._execute(INSERT_DELIVERY, delivery_row(delivery, number, mailbox))
+        self._execute(INSERT_MOVED, (change, number, mailbox, STATE_NUMBER[delivery.state]))
+
+    def delete_delivery(self, number: int, mailbox: int) -> None:
+        """And its letter, if nobody else has it."""
+        self._execute("DELETE FROM deliveries WHERE number = ? AND mailbox = ?", (number, mailbox))
+        if not self._execute("SELECT 1 FROM deliveries WHERE number = ? LIMIT 1", (number,)).get:
+            self.delete_letter(number)
+
+    def delete_letter(self, number: int) -> None:
+        id = self._execute("SELECT id FROM letters WHERE number = ?", (number,)).get
+        self._execute("DELETE FROM deliveries WHERE number = ?", (number,))
+        self._execute("DELETE FROM letters WHERE number = ?", (number,))
+        self._note("forgot", key=id)
+
     # -- records and names
 
     def _put(self, put: Put) -> None:
@@ -242,7 +279,7 @@ class Writing:
         if (held or 0) != record.revision:
             raise StaleRevision
         if record.kind == CARD:
-            self._mailbox(record.key, "id", known=True)
+            self.mailbox(record.key, "id", known=True)
         if record.value is None:
             self._execute("DELETE FROM records WHERE kind = ? AND key = ?", (record.kind, record.key))
         else:
@@ -252,7 +289,7 @@ class Writing:
         if put.durable:
             self._note("put", kind=record.kind, key=record.key)
 
-    def _mailbox(self, name: str, field: str, *, known: bool = False) -> tuple[int, bool]:
+    def mailbox(self, name: str, field: str, *, known: bool = False) -> tuple[int, bool]:
         """The mailbox's number, made if need be, and whether its owner is known."""
         held = self._fresh.get(name) or self._names.committed.get(name)
         if held is not None and (held[1] or not known):
@@ -279,14 +316,14 @@ class Writing:
 
     # -- numbers and changes
 
-    def _take_number(self) -> int:
+    def take_number(self) -> int:
         if not self._number:
             self._number = self._execute(NEXT_NUMBER).get
         self._number += 1
         return self._number - 1
 
     def _note(self, what: str, *, kind: str | None = None, key: str | None = None) -> None:
-        self._execute(INSERT_CHANGE, (self._take_number(), what, kind, key))
+        self._execute(INSERT_CHANGE, (self.take_number(), what, kind, key))
 
 
 def _repeat_of_letter(message: Message, body: bytes, field: str) -> Posted:

@@ -1,0 +1,36 @@
+"""A room in folders of files, as three public designs have it. The files are the truth; `.postroom/` is an index.
+
+    layouts      how a design writes a letter down, and where it lies in which state
+    letters      a letter ⇄ a file, without loss, in any layout
+    paper        files that survive: made whole, moved, made to last
+    steps        what a commit does to files; each step can be done again and taken back
+    journal      records, and commits of more than one step
+    paperwork    one commit, beside the index
+    places       which folders hold mail
+    ledger       the index's own tables: which file holds which delivery
+    eyes         noticing what strangers do
+    noticing     whether it is really new
+    reconciling  taking it in
+    recovering   after a boot or a crash
+    rebuilding   when the index is thrown away
+    listening    waking those who wait
+    connection   one thread's way in
+    store        the protocol, put together
+
+The commit path: stand in line → BEGIN IMMEDIATE, the index changes → the file is written, synced and renamed →
+COMMIT (not synced) → leave the line → sync the folder → ring the bells → report success.
+
+Below stands `store.sqlite`, whose room is the index; above, nobody knows that there are files.
+"""
+
+from __future__ import annotations
+
+from ...loading import on_demand
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from . import listening, noticing, rebuilding, reconciling, recovering
+
+__all__ = ["listening", "noticing", "rebuilding", "reconciling", "recovering"]
+
+__getattr__ = on_demand(__name__, __all__)

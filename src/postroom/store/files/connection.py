@@ -1,0 +1,111 @@
+"""One thread's way into a room of files: the index, as of any room, and beside it journal, ledger and paperwork.
+
+The first in after a boot, or after somebody died in the middle, brings index and files together again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ...errors import UnknownMessage
+from ...model.names import fold
+from ...model.record import Record
+from .. import files
+from ..sqlite import rows
+from ..sqlite.connection import Connection
+from .journal import Journal
+from .ledger import TABLES, Ledger
+from .paperwork import Paperwork
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...model.delivery import Delivery
+    from ...model.message import Message
+    from ..base import Put
+    from .eyes import Eyes
+    from .places import Places
+
+INDEX = 0x506F7369  # "Posi": marks a SQLite file as the index of a room, which is no room by itself
+_MAILBOX = """
+SELECT id, name FROM mailboxes WHERE folded = ?1
+UNION ALL SELECT m.id, m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?1"""
+_DELIVERIES = f"""
+SELECT d.mailbox, {rows.DELIVERY} FROM deliveries d JOIN mailboxes m ON m.id = d.mailbox WHERE d.number = ?"""
+_RECORD = "SELECT revision FROM records WHERE kind = ? AND key = ?"
+
+
+class FileConnection(Connection):
+    """`beside` is what `committing` calls for the files."""
+
+    application = INDEX
+
+    def __init__(
+        self, path: str, *, boot: str, busy_timeout: float, places: Places, eyes: Eyes, durable: bool
+    ) -> None:
+        self.places = places
+        self.eyes = eyes
+        self.boot = boot
+        self.journal = Journal(f"{places.root}/.postroom")
+        super().__init__(path, boot=boot, busy_timeout=busy_timeout)
+        self.beside = Paperwork(self, durable=durable)
+
+    def _enter(self, boot: str) -> None:
+        """Under the lock, when it is opened. What was not synced may be missing here after a boot."""
+        self.ledger = Ledger(self.database, self.places.layout)
+        known = self.database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'latest'").get
+        if not known:
+            self.database.execute(TABLES)
+        last_boot = self.database.execute("SELECT boot FROM room").get
+        if last_boot != boot or not known:
+            self.lock.warn()  # until it is done, whoever comes next has to do it
+        super()._enter(boot)
+        if last_boot != boot or not known or self.lock.warned:
+            files.recovering.recover(self)
+            self.lock.clear_warning()
+            self.lock.warned = False
+
+    def mend(self) -> None:
+        if self.lock.warned:
+            self._check_same()
+            if self.database.in_transaction:
+                self.database.execute("ROLLBACK")
+            files.recovering.recover(self)
+        super().mend()
+
+    def close(self) -> None:
+        super().close()
+        self.journal.close()
+
+    # -- what paperwork asks
+
+    def mailbox(self, name: str) -> tuple[int, str]:
+        """Its number, and what it is called now."""
+        found: tuple[int, str] | None = self.database.execute(_MAILBOX, (fold(name),)).get
+        if found is None:
+            raise UnknownMessage
+        return found
+
+    def deliveries(self, message: Message, number: int) -> Iterator[tuple[int, str, Delivery]]:
+        found: list[rows.Row] = self.database.execute(_DELIVERIES, (number,)).fetchall()
+        for mailbox, *row in found:
+            delivery = rows.delivery(message, tuple(row))
+            yield mailbox, delivery.mailbox, delivery
+
+    def number_of(self, id: str) -> int | None:
+        number: int | None = self.database.execute("SELECT number FROM letters WHERE id = ?", (id,)).get
+        return number
+
+    def letter(self, number: int) -> tuple[Message, int]:
+        """And its time, in microseconds."""
+        sql = "SELECT sum, body, created_at FROM letters WHERE number = ?"
+        found: list[rows.Row] = self.database.execute(sql, (number,)).fetchall()
+        sum, body, created = found[0]
+        return rows.sound(sum, body), created
+
+    def record_as_written(self, put: Put) -> Record:
+        """With the revision it has now."""
+        revision = self.database.execute(_RECORD, (put.record.kind, put.record.key)).get
+        return replace(put.record, revision=revision or 0)

@@ -1,0 +1,223 @@
+"""What a layout is, and what all of them share.
+
+A letter passes through here as plain JSON: the model's on one side (`plain`, as `codec.to_plain` writes it), the
+design's on the other (`fields`, as they stand in a file). What a design has no word for goes under one key of ours
+in the file (`own`), and only then is that key there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from datetime import UTC, datetime
+from typing import Any, ClassVar, NamedTuple
+
+from ....errors import Invalid
+from ....model.delivery import SETTLED, Delivery, State
+from ....model.message import Priority
+from ....model.names import ONE_MAILBOX, check_agent, check_kind, fold
+
+OWN = "postroom"  # the one extra key
+QUEUED = ".queued"  # mail for later lies here: no design looks into it
+FIRST_WORDS = 60  # characters of a body that stand for a missing subject
+_LONGEST_SUBJECT = 1000
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+Plain = dict[str, Any]
+
+
+class Told(NamedTuple):
+    """What a file says about its delivery."""
+
+    state: State
+    read_at: datetime | None = None
+    acked_at: datetime | None = None
+    archived_at: datetime | None = None
+    dead_at: datetime | None = None
+    due_at: datetime | None = None
+    reason: str | None = None
+
+
+class Where(NamedTuple):
+    """Where a file was found."""
+
+    mailbox: str
+    place: str  # the folder within the mailbox
+    name: str
+    written: datetime  # its own time
+
+
+class Layout(ABC):
+    """One design's way with files."""
+
+    name: ClassVar[str]
+    home: ClassVar[str] = ""  # the folder of mailboxes, below the root
+    ending: ClassVar[str]
+    places: ClassVar[tuple[str, ...]]  # where in a mailbox letters lie; new mail in the first
+    kinds: ClassVar[dict[str, str]]  # ours -> the design's; what is not here becomes `other_kind`
+    other_kind: ClassVar[str]
+
+    # -- names
+
+    def folder(self, mailbox: str) -> str:
+        """The folder of a mailbox, below the home."""
+        return mailbox.replace("/", "_")
+
+    def mailbox(self, folder: str) -> str:
+        """Whose folder this is, where no letter says it better; Invalid if it can be nobody's."""
+        return check_agent(folder, "folder")
+
+    def may_hold(self, name: str) -> bool:
+        """Is this the name of a letter?"""
+        return name.endswith(self.ending) and not name.startswith(".")
+
+    @abstractmethod
+    def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:
+        """An id for a new letter, such that its file needs no word of ours for it."""
+
+    @abstractmethod
+    def file_name(self, plain: Plain, order: int) -> str:
+        """How the letter's file is called; `order` is its place in time, in microseconds, later than all before."""
+
+    # -- a letter
+
+    @abstractmethod
+    def write(self, plain: Plain, mailbox: str) -> Plain:
+        """The design's fields for a new letter that nobody has looked at."""
+
+    @abstractmethod
+    def read(self, fields: Plain, where: Where) -> Plain:
+        """The letter that a file holds, as far as the design can say it. KeyError, TypeError or Invalid: none."""
+
+    def own(self, fields: Plain) -> Plain:
+        """What stands under our key."""
+        found = fields.get(OWN)
+        return found if isinstance(found, dict) else {}
+
+    def set_own(self, fields: Plain, own: Plain) -> None:
+        fields.pop(OWN, None)
+        if own:
+            fields[OWN] = own
+
+    def dump(self, fields: Plain) -> bytes:
+        """The file, byte for byte as the design writes it."""
+        return json.dumps(fields, indent=2).encode()
+
+    # -- its state
+
+    def place(self, delivery: Delivery) -> str:
+        """The folder within the mailbox where a letter in this state lies."""
+        return QUEUED if delivery.state is State.QUEUED else self.places[0]
+
+    def shown(self, delivery: Delivery) -> State:
+        """The state, as far as a file can tell it."""
+        return State.UNREAD if delivery.state is State.CLAIMED else delivery.state
+
+    def changes_content(self, before: Delivery, after: Delivery) -> bool:
+        """Does a file say something else after this move? Where it lies aside."""
+        return self._note(before) != self._note(after)
+
+    def show(self, fields: Plain, delivery: Delivery) -> None:
+        """Let the fields tell this state. What nobody of us wrote is left as it is."""
+        own = {**self.own(fields)}
+        own.pop("delivery", None)
+        note = self._note(delivery)
+        if note:
+            own["delivery"] = note
+        self.set_own(fields, own)
+
+    def told(self, fields: Plain, place: str) -> Told:
+        """The state that a file tells."""
+        note = self.own(fields).get("delivery")
+        note = note if isinstance(note, dict) else {}
+        reason = note.get("reason")
+        if place == QUEUED and (due := time_or_none(note.get("due_at"))) is not None:
+            return Told(State.QUEUED, due_at=due)
+        if isinstance(reason, str) and note.get("state") == State.DEAD:
+            return Told(State.DEAD, dead_at=time_or_none(note.get("dead_at")), reason=reason)
+        return Told(State.UNREAD)
+
+    def _note(self, delivery: Delivery) -> Plain:
+        """What of a delivery has no word in any design: when it is due, why it is dead."""
+        if delivery.state is State.QUEUED and delivery.due_at is not None:
+            return {"due_at": text_of(delivery.due_at)}
+        if delivery.state is State.DEAD:
+            return {
+                "state": "dead",
+                "reason": delivery.reason,
+                "dead_at": delivery.dead_at and text_of(delivery.dead_at),
+            }
+        return {}
+
+    # -- pieces
+
+    def kind_there(self, plain: Plain) -> str:
+        return self.kinds.get(plain.get("kind", "message"), self.other_kind)
+
+
+def settled_place(delivery: Delivery) -> bool:
+    return delivery.state in SETTLED
+
+
+def sender_in(value: Any) -> str:
+    """Who wrote it, as the model spells it."""
+    return check_agent(value, "from")
+
+
+def kind_in(value: Any, otherwise: str) -> str:
+    """The word in a file, if it can be a kind at all."""
+    try:
+        return check_kind(value, "type")
+    except Invalid:
+        return otherwise
+
+
+def line_in(value: Any) -> str:
+    """A subject as one line; strangers write what they like."""
+    return _CONTROL.sub(" ", value)[:_LONGEST_SUBJECT] if isinstance(value, str) else ""
+
+
+def first_words(body: str) -> str:
+    """What stands for a subject that the design requires and the letter has not."""
+    line = " ".join(body.split())
+    return line if len(line) <= FIRST_WORDS else line[:FIRST_WORDS].rsplit(" ", 1)[0] + "…"
+
+
+def text_in(plain: Plain) -> str:
+    """All text of a letter, as one body."""
+    return "\n\n".join(part["text"] for part in plain.get("parts", ()) if part.get("type") == "text")
+
+
+def priority_in(value: Any) -> int | None:
+    """A word or number as our number; None for the usual one and for what is none."""
+    if isinstance(value, str):
+        value = {priority.name.lower(): int(priority) for priority in Priority}.get(value.lower())
+    known = isinstance(value, int) and not isinstance(value, bool) and value in set(Priority)
+    return value if known and value != Priority.NORMAL else None
+
+
+def text_of(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def time_or_none(value: Any, *, naive_is_local: bool = False) -> datetime | None:
+    """A time in ISO form, of any zone; one without a zone is UTC, or local where a design says so."""
+    if not isinstance(value, str):
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+        if time.tzinfo is None and not naive_is_local:
+            time = time.replace(tzinfo=UTC)
+        return time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def unknown_in(fields: Plain, known: frozenset[str]) -> Plain:
+    """What a stranger added; it is kept."""
+    return {name: value for name, value in fields.items() if name not in known and name != OWN}
+
+
+def is_the_human(name: str) -> bool:
+    return fold(name) in ONE_MAILBOX or fold(name) == "human"

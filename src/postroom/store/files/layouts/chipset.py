@@ -1,0 +1,126 @@
+"""The Gastown chipset's mail: `mail/<agent>/<time>-<from>.json` with sorted keys, and `archive/` below it."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+
+from ....model.delivery import Delivery, State
+from ....model.message import Priority
+from . import base
+from .base import Layout, Plain, Told, Where
+
+_FIELDS = frozenset("from to type subject body timestamp read priority".split())
+_OURS = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{9}Z-.+")  # nine digits: names that only we give, each once
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\dT)(\d\d)-(\d\d)-(\d\d)(\.\d+)?(Z|[+-]\d\d-?\d\d)?")
+_WORDS = {Priority.LOW: "low", Priority.NORMAL: "normal", Priority.HIGH: "urgent", Priority.URGENT: "urgent"}
+_KINDS = ("work_assignment", "completion_report", "merge_notification", "health_escalation", "coordination")
+
+
+class Chipset(Layout):
+    name = "chipset"
+    home = "mail"
+    ending = ".json"
+    places = ("", "archive", base.QUEUED)
+    kinds = {kind: kind for kind in _KINDS}
+    other_kind = "coordination"
+
+    def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:
+        micros, nanos = divmod(nanoseconds, 1000)
+        return f"{_stamp(micros)}{(nanos + chance) % 1000:03}Z-{self.folder(sender)}"
+
+    def file_name(self, plain: Plain, order: int) -> str:
+        id: str = plain["id"]
+        if _OURS.fullmatch(id) and id.endswith(f"-{self.folder(plain['sender'])}"):
+            return f"{id}{self.ending}"
+        return f"{_stamp(order)}{_three_digits(id)}Z-{self.folder(plain['sender'])}{self.ending}"
+
+    # -- a letter
+
+    def write(self, plain: Plain, mailbox: str) -> Plain:
+        body = base.text_in(plain)
+        fields: Plain = {
+            "from": plain["sender"],
+            "to": mailbox,
+            "type": self.kind_there(plain),
+            "subject": plain.get("subject") or base.first_words(body),
+            "body": body,
+            "timestamp": plain["created_at"],
+            "read": False,
+            "priority": _WORDS[Priority(plain.get("priority", Priority.NORMAL))],
+        }
+        fields.update(plain.get("extra", {}))
+        return fields
+
+    def read(self, fields: Plain, where: Where) -> Plain:
+        sender = base.sender_in(fields["from"])
+        body = fields.get("body")
+        written = base.time_or_none(fields.get("timestamp")) or time_in_name(where)
+        plain: Plain = {
+            "id": _id(where),
+            "sender": sender,
+            "recipients": [{"address": where.mailbox, "kind": "to"}],
+            "created_at": base.text_of(written),
+            "kind": base.kind_in(fields.get("type"), self.other_kind),
+            "subject": base.line_in(fields.get("subject")),
+            "parts": [{"type": "text", "text": body if isinstance(body, str) else json.dumps(body)}],
+            "trace": [sender],
+            "extra": base.unknown_in(fields, _FIELDS),
+        }
+        if (priority := base.priority_in(fields.get("priority"))) is not None:
+            plain["priority"] = priority
+        return plain
+
+    def dump(self, fields: Plain) -> bytes:
+        return json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+
+    # -- its state
+
+    def place(self, delivery: Delivery) -> str:
+        put_away = delivery.state is State.DEAD or delivery.archived_at is not None
+        return "archive" if put_away else super().place(delivery)
+
+    def changes_content(self, before: Delivery, after: Delivery) -> bool:
+        done = (before.state is State.DONE) != (after.state is State.DONE)
+        return done or super().changes_content(before, after)
+
+    def show(self, fields: Plain, delivery: Delivery) -> None:
+        super().show(fields, delivery)
+        fields["read"] = delivery.state is State.DONE
+
+    def told(self, fields: Plain, place: str) -> Told:
+        told = super().told(fields, place)
+        return Told(State.DONE) if told.state is State.UNREAD and fields.get("read") is True else told
+
+
+def time_in_name(where: Where) -> datetime:
+    """The time that a file's name begins with; else its own."""
+    found = _STAMP.match(where.name)
+    if found is None:
+        return where.written
+    day, hour, minute, second, fraction, _zone = found.groups()
+    told = base.time_or_none(f"{day}{hour}:{minute}:{second}{(fraction or '')[:7]}Z")
+    return where.written if told is None else told
+
+
+def _id(where: Where) -> str:
+    """The name of the file. A stranger may give the same to files in several mailboxes; we do not."""
+    stem = re.sub(r"[^A-Za-z0-9._:-]", "-", where.name.removesuffix(".json"))
+    if _OURS.fullmatch(stem):
+        return stem[:200]
+    return f"{stem[:120]}.{where.mailbox.replace('/', '_')[-70:]}"
+
+
+def _stamp(microseconds: int) -> str:
+    """As in names: with dashes, and six digits of a second."""
+    seconds, rest = divmod(microseconds, 1_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H-%M-%S}.{rest:06}"
+
+
+def _three_digits(id: str) -> str:
+    """Three more, from an id: many letters of one moment get many names."""
+    return f"{sum(id.encode()) % 1000:03}"
+
+
+LAYOUT = Chipset()

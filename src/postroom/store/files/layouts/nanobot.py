@@ -1,0 +1,201 @@
+"""The nanobot mailbox channel: `<agent>/inbox/<ms>_<from>_<suffix>.msg.json`, and `processed/` for what is done."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from ....errors import Invalid
+from ....model.delivery import Delivery, State
+from ....model.message import FIRST_HOPS
+from ....model.names import check_id
+from . import base
+from .base import OWN, Layout, Plain, Told, Where
+
+_NAME = re.compile(r"(\d{9,16})_")
+_FIELDS = frozenset("id from to timestamp type ttl trace task content callback reply_to metadata".split())
+_TASK_STATES = {"canceled": "failed", "input_required": "working"}  # the design has no such words
+_MILLISECONDS = 100_000_000_000  # below this a number in a name is of whole seconds
+
+
+class Nanobot(Layout):
+    name = "nanobot"
+    ending = ".msg.json"
+    places = ("inbox", "processed", base.QUEUED)
+    kinds = {kind: kind for kind in ("message", "task", "task_update")}
+    other_kind = "message"
+
+    def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:
+        return f"msg_{nanoseconds // 1_000_000}_{self.folder(sender)}_{chance:08x}"
+
+    def file_name(self, plain: Plain, order: int) -> str:
+        id: str = plain["id"]
+        if id.startswith(f"msg_{order // 1000}_") or _our_form(id, plain["sender"].replace("/", "_")):
+            return f"{id[4:]}{self.ending}"
+        tail = base_name(id)
+        return f"{order // 1000}_{self.folder(plain['sender'])}_{tail}{self.ending}"
+
+    # -- a letter
+
+    def write(self, plain: Plain, mailbox: str) -> Plain:
+        fields: Plain = {
+            "id": plain["id"],
+            "from": plain["sender"],
+            "to": mailbox,
+            "timestamp": plain["created_at"],
+            "type": self.kind_there(plain),
+            "ttl": plain.get("hops", FIRST_HOPS),
+            "trace": plain.get("trace", []),
+        }
+        if (task := plain.get("task")) is not None:
+            fields["task"] = task | {
+                "state": _TASK_STATES.get(task.get("state", "pending"), task.get("state", "pending"))
+            }
+        fields["content"] = {"parts": _with_subject(plain.get("parts", []), plain.get("subject", ""))}
+        if (callback := plain.get("callback")) is not None:
+            fields["callback"] = callback
+        fields["reply_to"] = plain.get("in_reply_to")
+        fields["metadata"] = {**plain.get("metadata", {})}
+        fields.update(plain.get("extra", {}))
+        return fields
+
+    def read(self, fields: Plain, where: Where) -> Plain:
+        own = self.own(fields)
+        sender = base.sender_in(fields["from"])
+        parts, subject = _without_subject(_parts(fields.get("content")), own.get("subject"))
+        written = base.time_or_none(fields.get("timestamp")) or time_in_name(where)
+        plain: Plain = {
+            "id": _id(fields.get("id"), where),
+            "sender": sender,
+            "recipients": [{"address": where.mailbox, "kind": "to"}],
+            "created_at": base.text_of(written),
+            "kind": base.kind_in(fields.get("type"), "message"),
+            "subject": subject,
+            "parts": parts,
+            "hops": _hops(fields.get("ttl")),
+            "trace": _trace(fields.get("trace")),
+            "extra": base.unknown_in(fields, _FIELDS),
+        }
+        if isinstance(task := fields.get("task"), dict) and isinstance(task.get("id"), str):
+            plain["task"] = _task(task)
+        if isinstance(callback := fields.get("callback"), dict) and callback:
+            plain["callback"] = callback
+        if isinstance(reply_to := fields.get("reply_to"), str) and reply_to:
+            plain["in_reply_to"] = reply_to
+        if isinstance(metadata := fields.get("metadata"), dict):
+            plain["metadata"] = {name: value for name, value in metadata.items() if name != OWN}
+        return plain
+
+    def own(self, fields: Plain) -> Plain:
+        metadata = fields.get("metadata")
+        found = metadata.get(OWN) if isinstance(metadata, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    def set_own(self, fields: Plain, own: Plain) -> None:
+        metadata = fields.get("metadata")
+        metadata = {**metadata} if isinstance(metadata, dict) else {}
+        metadata.pop(OWN, None)
+        fields["metadata"] = metadata | ({OWN: own} if own else {})
+
+    def dump(self, fields: Plain) -> bytes:
+        return json.dumps(fields, ensure_ascii=False).encode()
+
+    # -- its state
+
+    def place(self, delivery: Delivery) -> str:
+        return "processed" if base.settled_place(delivery) else super().place(delivery)
+
+    def told(self, fields: Plain, place: str) -> Told:
+        told = super().told(fields, place)
+        return Told(State.DONE) if place == "processed" and told.state is State.UNREAD else told
+
+
+def base_name(id: str) -> str:
+    """An id that came from elsewhere, as the end of a file's name."""
+    return re.sub(r"[^A-Za-z0-9.-]", "-", id)[-80:]
+
+
+def time_in_name(where: Where) -> datetime:
+    """Names are in milliseconds, strangers' maybe in whole seconds; without a number, the file's own time counts."""
+    found = _NAME.match(where.name)
+    if found is None:
+        return where.written
+    number = int(found.group(1))
+    try:
+        return datetime.fromtimestamp(number / (1 if number < _MILLISECONDS else 1000), UTC)
+    except (ValueError, OverflowError):
+        return where.written
+
+
+def _our_form(id: str, sender: str) -> bool:
+    return re.fullmatch(rf"msg_\d{{10,16}}_{re.escape(sender)}_[0-9a-f]{{8}}", id) is not None
+
+
+def _id(value: Any, where: Where) -> str:
+    """The id in the file; without one, the name of the file stands for it."""
+    try:
+        return check_id(value, "id")
+    except Invalid:
+        return f"msg_{re.sub(r'[^A-Za-z0-9._:-]', '-', where.name.removesuffix('.msg.json'))}"[:180]
+
+
+def _parts(content: Any) -> list[Plain]:
+    """Also where a stranger wrote plain text, or parts of a kind that nobody knows."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    found = content.get("parts") if isinstance(content, dict) else None
+    return [_part(part) for part in found] if isinstance(found, list) else []
+
+
+def _part(part: Any) -> Plain:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if isinstance(part, dict):
+        kind, needs = part.get("type"), {"text": "text", "file": "path"}
+        if kind == "data" and "data" in part:
+            return part
+        if kind in needs and isinstance(part.get(needs[kind]), str):
+            return part
+        if isinstance(kind, str) and (kind.startswith("x-") or kind in {"event", "reference"}):
+            return part
+    return {"type": "x-foreign", "value": part}
+
+
+def _with_subject(parts: list[Plain], subject: str) -> list[Plain]:
+    """The first text part carries it as its first line."""
+    if not subject:
+        return parts
+    if parts and parts[0]["type"] == "text":
+        return [parts[0] | {"text": f"{subject}\n{parts[0]['text']}"}, *parts[1:]]
+    return [{"type": "text", "text": subject}, *parts]
+
+
+def _without_subject(parts: list[Plain], subject: Any) -> tuple[list[Plain], str]:
+    """Back again, where our own word says that there is one."""
+    if not isinstance(subject, str) or not parts or parts[0]["type"] != "text":
+        return parts, ""
+    text = parts[0]["text"]
+    if text == subject:
+        return parts[1:], subject
+    if text.startswith(f"{subject}\n"):
+        return [parts[0] | {"text": text[len(subject) + 1 :]}, *parts[1:]], subject
+    return parts, ""
+
+
+def _hops(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1000 else FIRST_HOPS
+
+
+def _trace(value: Any) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+
+def _task(task: Plain) -> Plain:
+    told = {name: task[name] for name in ("id", "state", "reason") if isinstance(task.get(name), str)}
+    deadline = base.time_or_none(task.get("deadline"))
+    return told if deadline is None else told | {"deadline": base.text_of(deadline)}
+
+
+LAYOUT = Nanobot()

@@ -1,0 +1,187 @@
+"""The agent-swarm mailbox (ADR-003): `<agent>/inbox/MSG-*.json` with the whole life of a letter in its status, and
+`archive/`. Times in its files are local and without a zone, as there; both forms are read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from typing import Any
+
+from ....errors import Invalid
+from ....model.delivery import Delivery, State
+from ....model.message import DEFAULT_SCOPE, Priority
+from ....model.names import check_id, check_scope
+from . import base
+from .base import Layout, Plain, Told, Where
+
+_FIELDS = frozenset(
+    """id from_agent to_agent swarm_name type subject body payload priority created_at expires_at status read_at
+    completed_at reply_to thread_id context attachments tags""".split()
+)
+_KINDS = ("request", "response", "notification", "handoff", "escalation")
+_STATES = {
+    "processing": State.CLAIMED,
+    "completed": State.DONE,
+    "archived": State.DONE,
+    "failed": State.DEAD,
+}
+
+
+class Swarm(Layout):
+    name = "swarm"
+    ending = ".json"
+    places = ("inbox", "archive", base.QUEUED)
+    kinds = {kind: kind for kind in _KINDS} | {"task": "request"}
+    other_kind = "notification"
+
+    def folder(self, mailbox: str) -> str:
+        return "user" if base.is_the_human(mailbox) else super().folder(mailbox)
+
+    def may_hold(self, name: str) -> bool:
+        return name.startswith("MSG-") and super().may_hold(name)
+
+    def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:  # noqa: ARG002 - it is all chance
+        return f"MSG-{(nanoseconds ^ (chance << 16)) & 0xFFFF_FFFF_FFFF:012x}"
+
+    def file_name(self, plain: Plain, order: int) -> str:  # noqa: ARG002 - names tell no time here
+        id: str = plain["id"]
+        return f"{id}{self.ending}" if id.startswith("MSG-") else f"MSG-{id}{self.ending}"
+
+    # -- a letter
+
+    def write(self, plain: Plain, mailbox: str) -> Plain:
+        body = base.text_in(plain)
+        fields: Plain = {
+            "id": plain["id"],
+            "from_agent": plain["sender"],
+            "to_agent": mailbox,
+            "swarm_name": plain.get("scope"),
+            "type": self.kind_there(plain),
+            "subject": plain.get("subject") or base.first_words(body),
+            "body": body,
+            "payload": _payload(plain),
+            "priority": plain.get("priority", int(Priority.NORMAL)),
+            "created_at": local(plain["created_at"]),
+            "expires_at": local(plain.get("expires_at")),
+            "status": "unread",
+            "read_at": None,
+            "completed_at": None,
+            "reply_to": plain.get("in_reply_to"),
+            "thread_id": plain.get("thread_id"),
+            "context": plain.get("context") or {},
+            "attachments": plain.get("attachments", []),
+            "tags": plain.get("tags", []),
+        }
+        fields.update(plain.get("extra", {}))
+        return fields
+
+    def read(self, fields: Plain, where: Where) -> Plain:
+        sender = base.sender_in(fields["from_agent"])
+        body, payload, context = fields.get("body"), fields.get("payload"), fields.get("context")
+        written = base.time_or_none(fields.get("created_at"), naive_is_local=True) or where.written
+        parts: list[Plain] = [{"type": "text", "text": body if isinstance(body, str) else json.dumps(body)}]
+        if isinstance(payload, dict) and payload:
+            parts.append({"type": "data", "data": payload})
+        plain: Plain = {
+            "id": _id(fields.get("id"), where),
+            "sender": sender,
+            "recipients": [{"address": where.mailbox, "kind": "to"}],
+            "created_at": base.text_of(written),
+            "kind": base.kind_in(fields.get("type"), self.other_kind),
+            "subject": base.line_in(fields.get("subject")),
+            "parts": parts,
+            "trace": [sender],
+            "attachments": _texts(fields.get("attachments")),
+            "tags": _texts(fields.get("tags")),
+            "extra": base.unknown_in(fields, _FIELDS),
+        }
+        if (priority := base.priority_in(fields.get("priority"))) is not None:
+            plain["priority"] = priority
+        if (scope := _scope(fields.get("swarm_name"))) is not None:
+            plain["scope"] = scope
+        if (expires := base.time_or_none(fields.get("expires_at"), naive_is_local=True)) is not None:
+            plain["expires_at"] = base.text_of(expires)
+        if isinstance(context, dict) and context:
+            plain["context"] = context
+        for theirs, ours in (("reply_to", "in_reply_to"), ("thread_id", "thread_id")):
+            if isinstance(value := fields.get(theirs), str) and value:
+                plain[ours] = value
+        return plain
+
+    # -- its state
+
+    def place(self, delivery: Delivery) -> str:
+        return "archive" if delivery.archived_at is not None else super().place(delivery)
+
+    def shown(self, delivery: Delivery) -> State:
+        return delivery.state
+
+    def changes_content(self, before: Delivery, after: Delivery) -> bool:
+        return _status(before) != _status(after) or super().changes_content(before, after)
+
+    def show(self, fields: Plain, delivery: Delivery) -> None:
+        super().show(fields, delivery)
+        fields["status"] = _status(delivery)
+        fields["read_at"] = local(delivery.read_at)
+        fields["completed_at"] = local(delivery.acked_at)
+
+    def told(self, fields: Plain, place: str) -> Told:
+        told = super().told(fields, place)
+        status = fields.get("status")
+        state = _STATES.get(status, State.UNREAD) if isinstance(status, str) else State.UNREAD
+        read_at = base.time_or_none(fields.get("read_at"), naive_is_local=True)
+        done_at = base.time_or_none(fields.get("completed_at"), naive_is_local=True)
+        if told.state is not State.UNREAD:
+            return told._replace(read_at=read_at)
+        if state is State.DEAD:
+            return Told(state, read_at=read_at, reason="failed")
+        put_away = place == "archive" and state is State.DONE
+        return Told(state, read_at=read_at, acked_at=done_at, archived_at=done_at if put_away else None)
+
+
+def local(time: datetime | str | None) -> str | None:
+    """As in the design: local, without a zone."""
+    if time is None:
+        return None
+    aware = datetime.fromisoformat(time) if isinstance(time, str) else time
+    return aware.astimezone().replace(tzinfo=None).isoformat()
+
+
+def _status(delivery: Delivery) -> str:
+    if delivery.state is State.DONE:
+        return "completed" if delivery.archived_at is None else "archived"
+    if delivery.state is State.UNREAD:
+        return "unread" if delivery.read_at is None else "read"
+    return {State.CLAIMED: "processing", State.DEAD: "failed", State.QUEUED: "unread"}[delivery.state]
+
+
+def _payload(plain: Plain) -> Plain:
+    """The first data part, if it is an object."""
+    for part in plain.get("parts", ()):
+        if part.get("type") == "data":
+            data: Any = part.get("data")
+            return data if isinstance(data, dict) else {}
+    return {}
+
+
+def _id(value: Any, where: Where) -> str:
+    try:
+        return check_id(value, "id")
+    except Invalid:
+        return re.sub(r"[^A-Za-z0-9._:-]", "-", where.name.removesuffix(".json"))[:180]
+
+
+def _scope(value: Any) -> str | None:
+    try:
+        return None if value in {None, "", DEFAULT_SCOPE} else check_scope(value, "swarm_name")
+    except (Invalid, TypeError):
+        return None
+
+
+def _texts(value: Any) -> list[str]:
+    return list(dict.fromkeys(item for item in value if isinstance(item, str))) if isinstance(value, list) else []
+
+
+LAYOUT = Swarm()

@@ -1,0 +1,164 @@
+"""The index's own tables: which file holds which delivery, whose folder is whose, when each folder was last read.
+
+They stand in the same database as the letters, so that one transaction keeps all of it together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...errors import NameTaken
+from .paper import Stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import apsw
+
+    from .layouts.base import Layout
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS files (
+    number INTEGER NOT NULL,
+    mailbox INTEGER NOT NULL,
+    folder TEXT NOT NULL,       -- below the home of mailboxes
+    name TEXT NOT NULL,
+    inode INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    written INTEGER NOT NULL,
+    PRIMARY KEY (number, mailbox)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS files_by_name ON files (folder, name);
+CREATE TABLE IF NOT EXISTS homes (folder TEXT PRIMARY KEY, mailbox INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS homes_by_mailbox ON homes (mailbox);
+CREATE TABLE IF NOT EXISTS folders (folder TEXT PRIMARY KEY, changed INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS latest (only_one INTEGER PRIMARY KEY CHECK (only_one = 1), place INTEGER NOT NULL);
+INSERT OR IGNORE INTO latest VALUES (1, 0);"""
+_AT = "SELECT folder, name, inode, size, written FROM files WHERE number = ? AND mailbox = ?"
+_BY_NAME = "SELECT number, mailbox, inode, size, written FROM files WHERE folder = ? AND name = ?"
+_IN = "SELECT name, number, mailbox, inode, size, written FROM files WHERE folder = ?"
+
+
+class Kept(NamedTuple):
+    """Where the file of a delivery lies, as far as we know."""
+
+    folder: str
+    name: str
+    stamp: Stamp
+
+
+class Held(NamedTuple):
+    """Which delivery a file holds, as far as we know."""
+
+    number: int
+    mailbox: int
+    stamp: Stamp
+
+
+class Ledger:
+    """Inside a transaction, or to ask."""
+
+    def __init__(self, database: apsw.Connection, layout: Layout) -> None:
+        self._database = database
+        self._layout = layout
+
+    def _ask(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        return self._database.execute(sql, values).fetchall()
+
+    def _write(self, sql: str, values: tuple[Any, ...] = ()) -> None:
+        self._database.execute(sql, values)
+
+    # -- files
+
+    def kept(self, number: int, mailbox: int) -> Kept | None:
+        for folder, name, *stamp in self._ask(_AT, (number, mailbox)):
+            return Kept(folder, name, Stamp(*stamp))
+        return None
+
+    def held(self, folder: str, name: str) -> Held | None:
+        for number, mailbox, *stamp in self._ask(_BY_NAME, (folder, name)):
+            return Held(number, mailbox, Stamp(*stamp))
+        return None
+
+    def held_in(self, folder: str) -> dict[str, Held]:
+        found = self._ask(_IN, (folder,))
+        return {name: Held(number, mailbox, Stamp(*stamp)) for name, number, mailbox, *stamp in found}
+
+    def keep(self, number: int, mailbox: int, folder: str, name: str, stamp: Stamp) -> None:
+        row = (number, mailbox, folder, name, *stamp)
+        self._write("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def drop(self, number: int, mailbox: int) -> None:
+        self._write("DELETE FROM files WHERE number = ? AND mailbox = ?", (number, mailbox))
+
+    def all_of(self, number: int) -> list[tuple[int, str, str]]:
+        """Mailbox, folder and name of every file of a letter."""
+        found = self._ask("SELECT mailbox, folder, name FROM files WHERE number = ?", (number,))
+        return [(mailbox, folder, name) for mailbox, folder, name in found]
+
+    # -- folders
+
+    def home(self, mailbox: int, name: str) -> str:
+        """The folder of a mailbox; the first mailbox that maps to one has it."""
+        held = self._ask("SELECT folder FROM homes WHERE mailbox = ? LIMIT 1", (mailbox,))
+        if held:
+            return str(held[0][0])
+        folder = self._layout.folder(name)
+        self.settle(folder, mailbox, name)
+        return folder
+
+    def settle(self, folder: str, mailbox: int, name: str) -> None:
+        """This folder is this mailbox's from now on, unless it is another's."""
+        self._check_free(folder, mailbox, name)
+        self._write("INSERT OR IGNORE INTO homes VALUES (?, ?)", (folder, mailbox))
+
+    def _check_free(self, folder: str, mailbox: int, name: str) -> None:
+        sql = (
+            "SELECT h.mailbox, m.name FROM homes h JOIN mailboxes m ON m.id = h.mailbox WHERE lower(h.folder) = ?"
+        )
+        for owner, first in self._ask(sql, (folder.lower(),)):
+            if owner != mailbox:
+                raise NameTaken(
+                    f"the folder {folder!r} of {name!r} is that of {first!r}",
+                    field="to",
+                    hint=f"write to {first!r}",
+                )
+
+    def owner(self, folder: str) -> tuple[int, str] | None:
+        """The mailbox whose folder this is, by number and name."""
+        sql = "SELECT m.id, m.name FROM homes h JOIN mailboxes m ON m.id = h.mailbox WHERE h.folder = ?"
+        for number, name in self._ask(sql, (folder,)):
+            return number, name
+        return None
+
+    def resettle(self, former: str, folder: str, mailbox: int, name: str) -> None:
+        """A mailbox's folder gets another name, and all that lies in it with it."""
+        self._check_free(folder, mailbox, name)
+        self._write("UPDATE homes SET folder = ? WHERE folder = ?", (folder, former))
+        moved = "UPDATE files SET folder = ?1 || substr(folder, ?3) WHERE folder = ?2 OR folder GLOB ?2 || '/*'"
+        self._write(moved, (folder, former, len(former) + 1))
+
+    def noted(self) -> dict[str, int]:
+        return {folder: changed for folder, changed in self._ask("SELECT folder, changed FROM folders")}
+
+    def note(self, folder: str, changed: int) -> None:
+        self._write("INSERT OR REPLACE INTO folders VALUES (?, ?)", (folder, changed))
+
+    def forget_notes(self) -> None:
+        self._write("DELETE FROM folders")
+
+    def used_folders(self) -> Iterator[str]:
+        for (folder,) in self._ask("SELECT DISTINCT folder FROM files"):
+            yield folder
+
+    # -- the order of acceptance, in time
+
+    def next_place(self, microseconds: int) -> int:
+        """Its own time, if that is later than all before; else just after the last."""
+        ((last,),) = self._ask("SELECT place FROM latest")
+        place: int = max(microseconds, last + 1)
+        self._write("UPDATE latest SET place = ?", (place,))
+        return place
+
+    def reach(self, microseconds: int) -> None:
+        self._write("UPDATE latest SET place = max(place, ?)", (microseconds,))

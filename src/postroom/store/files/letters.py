@@ -1,0 +1,134 @@
+"""A letter ⇄ a file, without loss, in any layout.
+
+What the design can say stands in its own fields. The rest is found by reading back what was just written: whatever
+differs from the letter goes under our key. So the key is there only when it is needed, and holds only that.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...errors import Invalid, PostroomError, Unreadable
+from ...model.codec import convert, to_plain
+from ...model.message import Message
+from ...model.names import check_agent, check_id
+from ...model.values import read_json
+from .layouts.base import Layout, Plain, Told, Where
+
+DEEPEST = 64 + 8  # of JSON in a file: a letter's, and what our key adds
+_FIELDS = frozenset(Message.__struct_fields__)
+_IDS = ("in_reply_to", "thread_id", "conversation_id")
+_LONGEST_ADDRESS = 400
+
+
+class Sheet(NamedTuple):
+    """What a file holds."""
+
+    message: Message
+    told: Told
+    order: int  # microseconds: where it stands among the letters of the room
+    seats: tuple[int, ...]  # which of all recipients these are, where some are hidden from this mailbox
+    fields: Plain
+
+
+def fields_of(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain:
+    """The file of a letter at one mailbox, before anything has happened to it."""
+    seen = message.seen_by(mailbox) if mailbox != message.sender else message
+    plain = to_plain(seen)
+    fields = layout.write(plain, mailbox)
+    own = _difference(plain, _read_back(layout, fields, mailbox, name))
+    if layout.name == "nanobot" and message.subject:
+        own = _with_subject(layout, fields, plain, mailbox, name)
+    if len(seen.recipients) != len(message.recipients):
+        own["seats"] = [i for i, r in enumerate(message.recipients) if r in seen.recipients]
+    if order != microseconds(message.created_at):
+        own["order"] = order
+    layout.set_own(fields, own)
+    return fields
+
+
+def read_sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> Sheet:
+    """The letter in a file; Unreadable says what is wrong with it."""
+    try:
+        fields = read_json(raw, "file", depth=DEEPEST, largest=largest)
+        if not isinstance(fields, dict):
+            raise Unreadable("it holds no object")
+        own = layout.own(fields)
+        message = _message(layout.read(fields, where) | {name: own[name] for name in own if name in _FIELDS})
+        _check(message)
+    except KeyError as missing:
+        raise Unreadable(f"it has no {missing}") from None
+    except (TypeError, AttributeError, ValueError, msgspec.ValidationError) as broken:
+        raise Unreadable(f"it is no letter: {broken}") from None
+    except PostroomError as wrong:
+        raise Unreadable(f"it is no letter: {wrong}") from None
+    order = own.get("order")
+    order = order if isinstance(order, int) and order > 0 else microseconds(message.created_at)
+    return Sheet(message, layout.told(fields, where.place), order, _seats(own.get("seats")), fields)
+
+
+def microseconds(time: datetime) -> int:
+    since = time - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _with_subject(layout: Layout, fields: Plain, plain: Plain, mailbox: str, name: str) -> Plain:
+    """The subject stands in the text, and our key says so: what else differs is seen with that known."""
+    layout.set_own(fields, {"subject": plain["subject"]})
+    own = _difference(plain, _read_back(layout, fields, mailbox, name))
+    return {"subject": plain["subject"]} | own
+
+
+def _read_back(layout: Layout, fields: Plain, mailbox: str, name: str) -> Plain:
+    where = Where(mailbox, layout.places[0], name, datetime(1970, 1, 1, tzinfo=UTC))
+    plain: Plain = to_plain(_message(layout.read(fields, where)))
+    return plain
+
+
+def _difference(wanted: Plain, found: Plain) -> Plain:
+    """What must be said on top; None takes a field back to its default."""
+    names = [*wanted, *(name for name in found if name not in wanted)]
+    return {name: wanted.get(name) for name in names if wanted.get(name) != found.get(name)}
+
+
+def _message(plain: Plain) -> Message:
+    plain = {name: value for name, value in plain.items() if value is not None}
+    for name in _IDS:
+        if name in plain and not _is_id(plain[name]):
+            del plain[name]
+    if "trace" in plain:
+        plain["trace"] = [agent for agent in plain["trace"] if _is_agent(agent)]
+    return convert(plain, Message)
+
+
+def _check(message: Message) -> None:
+    check_id(message.id, "id")
+    check_agent(message.sender, "from")
+    for recipient in message.recipients:
+        if len(recipient.address) > _LONGEST_ADDRESS:
+            raise Invalid("is too long", field="to")
+
+
+def _is_id(value: Any) -> bool:
+    try:
+        check_id(value, "id")
+    except Invalid:
+        return False
+    return True
+
+
+def _is_agent(value: Any) -> bool:
+    try:
+        check_agent(value, "trace")
+    except Invalid:
+        return False
+    return True
+
+
+def _seats(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(isinstance(seat, int) and seat >= 0 for seat in value):
+        return ()
+    return tuple(value)

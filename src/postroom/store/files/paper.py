@@ -1,0 +1,139 @@
+"""Files that survive: made whole under a name nobody has, moved, and made to last with their folder.
+
+Refuses to know what stands in them. The order is what keeps the promise: the content is synced before the name
+exists, and the folder is synced before anybody is told (by whoever calls; many names in one folder need one sync).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+import sys
+from contextlib import suppress
+from functools import cache
+from typing import NamedTuple
+
+from ...errors import Unreadable
+from ..sqlite.ground import sync_file, sync_path
+
+TEMPORARY = ".tmp"  # so ends what is not finished; no design reads it
+_AT_CWD = -100
+_NOREPLACE = 1
+_NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not make us wait
+_UNKNOWN_CALL = {errno.ENOSYS, errno.EINVAL}
+
+
+class Stamp(NamedTuple):
+    """By what a file is known to be the one that was seen."""
+
+    inode: int
+    size: int
+    written: int  # nanoseconds
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Stamp:
+        return cls(found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def write_new(folder: str, name: str, content: bytes, *, durable: bool) -> Stamp:
+    """A file that was not there; FileExistsError if it is. Sync the folder afterwards."""
+    temporary, stamp = write_aside(folder, content, durable=durable)
+    try:
+        rename_new(temporary, f"{folder}/{name}")
+    except BaseException:
+        _remove(temporary)
+        raise
+    return stamp
+
+
+def replace(folder: str, name: str, content: bytes, *, durable: bool) -> Stamp:
+    """The same name with other content, at once. Sync the folder afterwards."""
+    temporary, stamp = write_aside(folder, content, durable=durable)
+    try:
+        os.rename(temporary, f"{folder}/{name}")
+    except BaseException:
+        _remove(temporary)
+        raise
+    return stamp
+
+
+def write_aside(folder: str, content: bytes, *, durable: bool) -> tuple[str, Stamp]:
+    """A whole file under a name that nobody reads. Where it cannot be finished, nothing is left."""
+    path = f"{folder}/.{os.urandom(9).hex()}{TEMPORARY}"
+    descriptor = os.open(path, _NEW, 0o600)
+    try:
+        left = content
+        while left := left[os.write(descriptor, left) :]:
+            pass
+        if durable:
+            sync_file(descriptor)
+        stamp = Stamp.of(os.fstat(descriptor))
+    except BaseException:
+        _remove(path)
+        raise
+    finally:
+        os.close(descriptor)
+    return path, stamp
+
+
+def rename_new(source: str, target: str) -> None:
+    """Another name, if nobody has it; FileExistsError if somebody does."""
+    if sys.platform == "linux":
+        if _libc().renameat2(_AT_CWD, os.fsencode(source), _AT_CWD, os.fsencode(target), _NOREPLACE) == 0:
+            return
+        failed = ctypes.get_errno()
+        if failed not in _UNKNOWN_CALL:
+            raise OSError(failed, os.strerror(failed), source, None, target)
+    os.link(source, target, follow_symlinks=False)  # refuses a name that is taken, too
+    os.unlink(source)
+
+
+def make_folder(folder: str) -> bool:
+    """For its owner alone, and so that it lasts. Was it missing?"""
+    try:
+        os.mkdir(folder, mode=0o700)
+    except FileExistsError:
+        return False
+    except FileNotFoundError:
+        make_folder(os.path.dirname(folder))
+        return make_folder(folder)
+    sync_path(os.path.dirname(folder))
+    return True
+
+
+def read(path: str, largest: int) -> tuple[bytes, Stamp]:
+    """A regular file with one name and of bearable size; Unreadable says what else it is. Nothing is followed."""
+    try:
+        descriptor = os.open(path, _LOOK)
+    except OSError as refused:
+        if refused.errno == errno.ELOOP:
+            raise Unreadable("it is a link") from None
+        if isinstance(refused, FileNotFoundError):
+            raise
+        raise Unreadable(f"it cannot be opened: {refused.strerror}") from None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise Unreadable("it is no regular file")
+        if found.st_nlink > 1:
+            raise Unreadable("it has a second name (hard link)")
+        if found.st_size > largest:
+            raise Unreadable(f"it is {found.st_size} bytes, the limit is {largest}")
+        return os.read(descriptor, largest + 1), Stamp.of(found)
+    except OSError as failed:
+        raise Unreadable(f"it cannot be read: {failed.strerror}") from None
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(path)
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

@@ -1,0 +1,228 @@
+"""What a commit does beside the index: the files that are the truth.
+
+Called inside the transaction that has just changed the index, and after the room was left. One step needs no
+journal: a rename is the commit. Several steps, and records, which no design has a file for, are written into the
+journal first, so that all of them happen or none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import apsw
+from msgspec.structs import replace
+
+from ...errors import StaleRevision, StoreFailing, Unreadable
+from ...model.codec import to_plain
+from ...model.delivery import State
+from ..base import Forget, Introduce, Move, Post, Put, Rename, must_last
+from ..sqlite.ground import sync_path
+from ..sqlite.reserve import is_full
+from . import letters, paper
+from .journal import DONE
+from .steps import Create, Remove, Resettle, Rewrite, Shift, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...model.delivery import Delivery
+    from ...model.message import Message
+    from ..base import Posted, Write
+    from .connection import FileConnection
+
+LARGEST = 16 * 1024 * 1024  # bytes of a file that is read at all
+
+
+class Paperwork:
+    """Of one connection: for one commit after the other."""
+
+    def __init__(self, here: FileConnection, *, durable: bool) -> None:
+        self._here = here
+        self._places, self._layout, self._ledger = here.places, here.places.layout, here.ledger
+        self._durable = durable
+        self._clear()
+
+    def _clear(self) -> None:
+        self._steps: list[tuple[Step, tuple[int, int] | None, bool]] = []  # with its delivery; must it last?
+        self._entries: list[dict[str, Any]] = []
+        self._done: list[Step] = []
+        self._unsynced: set[str] = set()
+        self._journaled = False
+
+    # -- inside the transaction
+
+    def prepare(self, writes: Sequence[Write]) -> None:
+        """Before the index changes: the numbers of letters that will be gone from it."""
+        forgotten = [self._here.number_of(write.message_id) for write in writes if isinstance(write, Forget)]
+        self._forgotten = [number for number in forgotten if number is not None]
+
+    def carry_out(self, writes: Sequence[Write], posted: Sequence[Posted]) -> None:
+        self._clear()
+        outcomes = iter(posted)
+        for write in writes:
+            if isinstance(write, Post):
+                self._post(write, next(outcomes))
+            else:
+                self._other(write)
+        if not self._steps and not self._entries:
+            return
+        self._here.lock.warn()  # until the index knows it too: whoever comes after a crash looks at everything
+        try:
+            self._do()
+        except OSError as failed:
+            self.undo()
+            if is_full(failed):
+                raise apsw.FullError(str(failed)) from failed
+            raise
+        except BaseException:
+            self.undo()
+            raise
+
+    def undo(self) -> None:
+        """The index does not have it: take it back, as far as that can be done."""
+        try:
+            for step in reversed(self._done):
+                step.undo()
+            if self._journaled:
+                self._here.journal.append(DONE, durable=self._durable)
+            if self._steps or self._entries:
+                self._here.lock.clear_warning()
+        except OSError:
+            return  # the warning stands: the next one in looks at everything
+        finally:
+            self._clear()
+
+    def settle(self) -> None:
+        """The index has it too."""
+        if self._steps or self._entries:
+            self._here.lock.clear_warning()
+
+    def make_safe(self) -> None:
+        """After the room was left: the names last as well."""
+        try:
+            for folder in self._unsynced:
+                sync_path(folder)
+        except OSError as failed:
+            self._here.lock.warn()
+            raise StoreFailing(f"the disk did not take the letter: {failed.strerror}") from None
+        finally:
+            self._clear()
+
+    def _do(self) -> None:
+        lasting = [step for step, _, must in self._steps if must]
+        if self._entries or len(lasting) > 1:
+            self._here.journal.append({"writes": self._entries, "steps": to_plain(lasting)}, durable=self._durable)
+            self._journaled = bool(lasting)
+        for step, at, must in sorted(self._steps, key=lambda each: isinstance(each[0], Remove)):
+            self._done.append(step)
+            stamp = step.do(durable=self._durable and must)
+            if at is not None and stamp is not None and not isinstance(step, (Remove, Resettle)):
+                self._ledger.keep(*at, self._below_home(step.folder), step.name, stamp)
+            if self._durable and must:
+                self._unsynced.update(step.folders)
+        if self._journaled:
+            for folder in self._unsynced:
+                sync_path(folder)
+            self._unsynced = set()
+            self._here.journal.append(DONE, durable=self._durable)
+
+    def _below_home(self, path: str) -> str:
+        return path[len(self._places.home) + 1 :]
+
+    # -- letters
+
+    def _post(self, write: Post, outcome: Posted) -> None:
+        if outcome.repeated:
+            return
+        message = (outcome.written or write).message
+        first = self._ledger.next_place(letters.microseconds(message.created_at))
+        for mailbox, name, delivery in self._here.deliveries(message, outcome.number):
+            self._create(message, mailbox, name, delivery, first)
+
+    def _create(self, message: Message, mailbox: int, owner: str, delivery: Delivery, order: int) -> None:
+        folder = self._places.folder(self._ledger.home(mailbox, owner), self._layout.place(delivery))
+        path, name = self._places.path(folder), self._layout.file_name(to_plain(message), order)
+        if self._ledger.held(folder, name) or os.path.lexists(
+            f"{path}/{name}"
+        ):  # a stranger's, or of another letter
+            stem = name.removesuffix(self._layout.ending)
+            name = f"{stem}-{os.urandom(4).hex()}{self._layout.ending}"
+        fields = letters.fields_of(self._layout, message, owner, name=name, order=order)
+        self._layout.show(fields, delivery)
+        step = Create(folder=path, name=name, content=self._layout.dump(fields))
+        self._steps.append((step, (delivery.number, mailbox), True))
+
+    # -- everything else
+
+    def _other(self, write: Write) -> None:
+        if isinstance(write, Move):
+            self._move(write)
+        elif isinstance(write, Put):
+            if write.durable:
+                self._entries.append({"put": to_plain(self._here.record_as_written(write))})
+        elif isinstance(write, Forget):
+            self._entries.append({"forget": write.message_id})
+            self._forget(self._forgotten.pop(0))
+        elif isinstance(write, Rename):
+            self._entries.append({"rename": [write.old, write.new]})
+            self._resettle(write)
+        elif isinstance(write, Introduce):
+            self._entries.append({"introduce": [write.mailbox, write.known]})
+
+    def _move(self, move: Move) -> None:
+        mailbox, owner = self._here.mailbox(move.before.mailbox)
+        number, after = move.before.number, replace(move.after, mailbox=owner)
+        kept = self._ledger.kept(number, mailbox)
+        if kept is None:  # its file was deleted by somebody
+            if after.state is not State.DEAD:
+                message, order = self._here.letter(number)
+                self._create(message, mailbox, owner, replace(after, number=number), order)
+            return
+        home, _ = self._places.of(kept.folder)
+        former = self._places.path(kept.folder)
+        folder = self._places.path(self._places.folder(home, self._layout.place(after)))
+        must = must_last(move)
+        if self._layout.changes_content(move.before, after):
+            fields, was = self._fields(former, kept.name)
+            self._layout.show(fields, after)
+            content = self._layout.dump(fields)
+            step: Step = Rewrite(folder=folder, name=kept.name, content=content, former=former, was=was)
+        elif folder != former:
+            if not os.path.lexists(f"{former}/{kept.name}"):
+                raise self._astray(kept.folder, kept.name)
+            step = Shift(folder=folder, name=kept.name, former=former)
+        else:
+            return
+        self._steps.append((step, (number, mailbox), must))
+
+    def _fields(self, folder: str, name: str) -> tuple[dict[str, Any], bytes]:
+        """What stands in a file, with all that strangers wrote into it."""
+        try:
+            raw, _ = paper.read(f"{folder}/{name}", LARGEST)
+            fields = json.loads(raw)
+        except (FileNotFoundError, Unreadable, ValueError):
+            raise self._astray(self._below_home(folder), name) from None
+        if not isinstance(fields, dict):
+            raise self._astray(self._below_home(folder), name)
+        return fields, raw
+
+    def _astray(self, folder: str, name: str) -> StaleRevision:
+        """A stranger was quicker: what it did is looked at before the next question."""
+        self._here.eyes.put_back({folder: {name}})
+        return StaleRevision()
+
+    def _forget(self, number: int) -> None:
+        for mailbox, folder, name in self._ledger.all_of(number):
+            self._steps.append((Remove(folder=self._places.path(folder), name=name), None, True))
+            self._ledger.drop(number, mailbox)
+
+    def _resettle(self, write: Rename) -> None:
+        mailbox, name = self._here.mailbox(write.new)
+        former, folder = self._ledger.home(mailbox, write.old), self._layout.folder(name)
+        if former == folder:
+            return
+        self._ledger.resettle(former, folder, mailbox, name)
+        step = Resettle(former=self._places.path(former), folder=self._places.path(folder))
+        self._steps.append((step, None, True))

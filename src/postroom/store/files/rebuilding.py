@@ -1,0 +1,26 @@
+"""The index can be thrown away at any time: it is made anew from the files and the journal."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from contextlib import suppress
+
+from .store import INDEX, OWN_FOLDER
+
+
+def throw_away(root: str) -> None:
+    for end in ("-wal", "-shm", "", ".search", ".search-wal", ".search-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(f"{root}/{OWN_FOLDER}/{INDEX}{end}")
+
+
+def sync_all(root: str) -> None:
+    """Everything on this disk that was written before."""
+    descriptor = os.open(root, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+        if syncfs is None or syncfs(descriptor) != 0:
+            os.sync()
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,377 @@
+"""Index and files are brought together: what strangers put into the folders, moved, rewrote or took away.
+
+Under the room's lock, in one transaction. The files are the truth; what they cannot say (leases, attempts) stays as
+the index has it. A file that is no letter is set aside where it blocks nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from ...errors import NameTaken, PostroomError, Unreadable
+from ...model.codec import digest
+from ...model.delivery import OPEN, Delivery, Lease, State, open_delivery
+from ...model.hashing import blake2b
+from ...model.names import check_agent
+from ..sqlite import rows
+from ..sqlite.writing import Writing
+from . import letters, paper
+from .eyes import changed_at, is_settled
+from .layouts.base import Where
+from .paper import Stamp
+
+if TYPE_CHECKING:
+    from ...model.message import Message
+    from .connection import FileConnection
+    from .eyes import News
+    from .ledger import Held
+    from .letters import Sheet
+
+SLOW_STRANGER = 10.0  # seconds: somebody may still be writing a file that was changed so lately
+STRANGERS_LEASE = 3600.0  # seconds that a letter which a stranger works on is left to it
+LARGEST = 16 * 1024 * 1024  # bytes
+DELETED = "its file was deleted"
+ASIDE = ".quarantine"
+_log = logging.getLogger("postroom")
+
+
+class Seen(NamedTuple):
+    """A file that is new, or not as it was."""
+
+    folder: str
+    name: str
+    stamp: Stamp
+
+
+class Reconciling:
+    """One look at some folders."""
+
+    def __init__(self, here: FileConnection, *, after_crash: bool) -> None:
+        self._here = here
+        self._layout, self._places, self._ledger = here.places.layout, here.places, here.ledger
+        self._writing = Writing(here.database, here.names)
+        self._after_crash = after_crash
+        self._later: News = {}
+        self._rung: set[str] = set()
+
+    def run(self, news: News) -> tuple[set[str], News]:
+        """Whose bells to ring, and what is to be looked at again."""
+        changed = {folder: changed_at(self._places.path(folder)) for folder in news}
+        fresh: list[Seen] = []
+        gone: dict[tuple[str, str], Held] = {}
+        for folder, names in news.items():
+            self._compare(folder, names, fresh, gone)
+        fresh = [seen for seen in fresh if not self._was_moved(seen, gone)]
+        for seen, where, sheet in sorted(self._sheets(fresh), key=lambda each: (each[2].order, each[0].name)):
+            self._take_in(seen, where, sheet, gone)
+        for (folder, name), held in gone.items():
+            self._vanished(folder, name, held)
+        for folder, names in news.items():
+            at = changed[folder]
+            if names is None and at is not None and is_settled(at) and folder not in self._later:
+                self._ledger.note(folder, at)
+        self._writing.remember()
+        return self._rung, self._later
+
+    # -- comparing
+
+    def _compare(
+        self, folder: str, names: set[str] | None, fresh: list[Seen], gone: dict[tuple[str, str], Held]
+    ) -> None:
+        there = self._listed(folder, names)
+        if names is None:
+            known = self._ledger.held_in(folder)
+        else:
+            known = {name: held for name in names if (held := self._ledger.held(folder, name)) is not None}
+        for name, stamp in there.items():
+            held = known.get(name)
+            if held is None or held.stamp != stamp:
+                fresh.append(Seen(folder, name, stamp))
+        gone |= {(folder, name): held for name, held in known.items() if name not in there}
+
+    def _listed(self, folder: str, names: set[str] | None) -> dict[str, Stamp]:
+        path, there = self._places.path(folder), {}
+        try:
+            candidates = os.listdir(path) if names is None else names
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        for name in candidates:
+            if self._layout.may_hold(name):
+                try:
+                    there[name] = Stamp.of(os.lstat(f"{path}/{name}"))
+                except FileNotFoundError:
+                    continue
+        return there
+
+    def _was_moved(self, seen: Seen, gone: dict[tuple[str, str], Held]) -> bool:
+        """A file that lay elsewhere in the same mailbox, as it is: its letter need not be read again."""
+        home, place = self._places.of(seen.folder)
+        for other in self._layout.places:
+            at = (self._places.folder(home, other), seen.name)
+            held = gone.get(at)
+            if held is None or held.stamp != seen.stamp:
+                continue
+            where = self._where(seen)
+            if where is None:
+                return False
+            try:
+                raw, stamp = paper.read(f"{self._places.path(seen.folder)}/{seen.name}", LARGEST)
+                sheet = letters.read_sheet(self._layout, raw, where, LARGEST)
+            except (FileNotFoundError, Unreadable):
+                return False
+            del gone[at]
+            self._ledger.keep(held.number, held.mailbox, seen.folder, seen.name, stamp)
+            self._retell(held.number, held.mailbox, sheet)
+            return True
+        return False
+
+    # -- reading
+
+    def _sheets(self, fresh: list[Seen]) -> list[tuple[Seen, Where, Sheet]]:
+        found = []
+        for seen in fresh:
+            where = self._where(seen)
+            if where is None:
+                continue
+            try:
+                raw, stamp = paper.read(f"{self._places.path(seen.folder)}/{seen.name}", LARGEST)
+                found.append(
+                    (seen._replace(stamp=stamp), where, letters.read_sheet(self._layout, raw, where, LARGEST))
+                )
+            except FileNotFoundError:
+                continue
+            except Unreadable as wrong:
+                self._set_aside(seen, str(wrong))
+        return found
+
+    def _where(self, seen: Seen) -> Where | None:
+        home, place = self._places.of(seen.folder)
+        owner = self._ledger.owner(home)
+        try:
+            name = owner[1] if owner else check_agent(self._layout.mailbox(home), "folder")
+        except PostroomError as wrong:
+            _log.warning("%s is no mailbox: %s", self._places.path(home), wrong)
+            return None
+        return Where(name, place, seen.name, _time(seen.stamp.written))
+
+    def _set_aside(self, seen: Seen, why: str) -> None:
+        """Where nobody stumbles over it. A stranger that writes slowly is given its time."""
+        path = f"{self._places.path(seen.folder)}/{seen.name}"
+        age = time.time() - seen.stamp.written / 1e9
+        if "link" not in why and 0 <= age < SLOW_STRANGER:
+            names = self._later.setdefault(seen.folder, set())
+            if names is not None:
+                names.add(seen.name)
+            return
+        home, _ = self._places.of(seen.folder)
+        aside = f"{self._places.path(home)}/{ASIDE}"
+        paper.make_folder(aside)
+        name = f"{seen.name}.{os.urandom(3).hex()}"
+        try:
+            paper.rename_new(path, f"{aside}/{name}")
+        except FileNotFoundError:
+            return
+        _log.warning("%s was set aside: %s", path, why)
+        number = self._writing.take_number()
+        row = (number, f"{home}/{ASIDE}/{name}", why.encode())
+        self._here.database.execute("INSERT INTO quarantine VALUES (?, ?, ?)", row)
+
+    # -- letters that came
+
+    def _take_in(self, seen: Seen, where: Where, sheet: Sheet, gone: dict[tuple[str, str], Held]) -> None:
+        self._ledger.reach(sheet.order)
+        message = sheet.message
+        held = self._ledger.held(seen.folder, seen.name)
+        first = self._letter(message.id)
+        if first is not None and not _is_same(first[1], message):
+            if held is None or held.number != first[0]:
+                message = replace(message, id=_another_id(message.id, seen))
+                first = self._letter(message.id)
+            else:  # rewritten in place: the file is the truth
+                self._delete(first[0])
+                first = None
+        try:
+            mailbox = self._mailbox_of(where, message)
+        except NameTaken as taken:
+            self._set_aside(seen, str(taken))
+            return
+        if first is None:
+            number = self._writing.insert_letter(message)
+        else:
+            number = first[0]
+            self._merge_recipients(number, first[1], sheet)
+        self._deliver(seen, where, sheet, number, mailbox, message, gone)
+
+    def _deliver(
+        self,
+        seen: Seen,
+        where: Where,
+        sheet: Sheet,
+        number: int,
+        mailbox: int,
+        message: Message,
+        gone: dict[tuple[str, str], Held],
+    ) -> None:
+        if self._delivery(number, mailbox) is None:
+            delivery = self._delivery_of(message, where, sheet, number)
+            self._writing.insert_delivery(delivery, number, mailbox)
+            if delivery.state is State.UNREAD:
+                self._rung.add(where.mailbox)
+        else:
+            kept = self._ledger.kept(number, mailbox)
+            if kept is not None and (kept.folder, kept.name) != (seen.folder, seen.name):
+                if (kept.folder, kept.name) not in gone:
+                    self._second_copy(seen, kept.folder, kept.name, number, mailbox, sheet)
+                    return
+                del gone[kept.folder, kept.name]
+            self._retell(number, mailbox, sheet)
+        self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp)
+
+    def _second_copy(self, seen: Seen, folder: str, name: str, number: int, mailbox: int, sheet: Sheet) -> None:
+        """One letter twice in a mailbox. After a crash the later state is meant; else a stranger made a copy."""
+        if self._after_crash and seen.name == name:
+            earlier, later = sorted((folder, seen.folder), key=self._rank)
+            os.unlink(f"{self._places.path(earlier)}/{name}")
+            if later == seen.folder:
+                self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp)
+                self._retell(number, mailbox, sheet)
+            return
+        self._set_aside(seen._replace(stamp=seen.stamp._replace(written=0)), "it is a copy of another file")
+
+    def _rank(self, folder: str) -> int:
+        """How far in its life a letter is that lies there."""
+        order = {place: rank for rank, place in enumerate((".queued", *self._layout.places[:2]))}
+        return order.get(self._places.of(folder)[1], 0)
+
+    def _merge_recipients(self, number: int, first: Message, sheet: Sheet) -> None:
+        """Recipients that are hidden from each other are known only from all files together."""
+        missing = [recipient for recipient in sheet.message.recipients if recipient not in first.recipients]
+        if not sheet.seats or not missing:
+            return
+        seated = dict(zip(sheet.seats, sheet.message.recipients, strict=False))
+        whole = list(first.recipients)
+        for seat in sorted(seated):
+            if seated[seat] in missing:
+                whole.insert(min(seat, len(whole)), seated[seat])
+        self._writing.replace_letter(number, replace(first, recipients=tuple(whole)))
+
+    def _delivery_of(self, message: Message, where: Where, sheet: Sheet, number: int) -> Delivery:
+        kinds = {recipient.address: recipient.kind for recipient in message.recipients}
+        opened = open_delivery(message, where.mailbox, kinds.get(where.mailbox, "to"), where.written)
+        return self._as_told(replace(opened, number=number), sheet)
+
+    def _mailbox_of(self, where: Where, message: Message) -> int:
+        """The mailbox of the folder a file lies in. A letter knows best how its name is spelt."""
+        name = where.mailbox
+        for recipient in message.recipients:
+            if "/" in recipient.address and self._layout.folder(recipient.address) == self._layout.folder(name):
+                name = recipient.address
+        number, _ = self._writing.mailbox(name, "to")
+        self._writing.mailbox(message.sender, "sender", known=True)
+        return number
+
+    # -- states that changed
+
+    def _retell(self, number: int, mailbox: int, sheet: Sheet) -> None:
+        """Let the index tell what the file tells."""
+        delivery = self._delivery(number, mailbox)
+        if delivery is None or sheet.told.state is self._layout.shown(delivery):
+            return
+        told = self._as_told(replace(delivery, revision=delivery.revision + 1), sheet)
+        self._writing.set_delivery(told, number, mailbox)
+        if told.state is State.UNREAD:
+            self._rung.add(delivery.mailbox)
+
+    def _as_told(self, delivery: Delivery, sheet: Sheet) -> Delivery:
+        told, now = sheet.told, datetime.now(UTC)
+        changed = replace(
+            delivery,
+            state=told.state,
+            lease=self._strangers_lease() if told.state is State.CLAIMED else None,
+            read_at=told.read_at or delivery.read_at,
+            due_at=told.due_at,
+            archived_at=told.archived_at,
+            reason=told.reason,
+            delivered_at=None if told.state is State.QUEUED else delivery.delivered_at or now,
+        )
+        if told.state is State.DONE:
+            at = told.acked_at or now
+            return replace(changed, acked_at=at, read_at=changed.read_at or at)
+        if told.state is State.DEAD:
+            return replace(changed, dead_at=told.dead_at or now)
+        return replace(changed, acked_at=None, dead_at=None)
+
+    def _strangers_lease(self) -> Lease:
+        """Nobody can show its token. After a crash of ours, whoever held it is dead."""
+        until = 0.0 if self._after_crash else time.clock_gettime(time.CLOCK_MONOTONIC) + STRANGERS_LEASE
+        return Lease(token=os.urandom(16).hex(), holder="stranger", until=until, boot=self._here.boot)
+
+    def _vanished(self, folder: str, name: str, held: Held) -> None:
+        """No file any more. Open mail is not lost in silence; what was done with is simply gone."""
+        if self._ledger.held(folder, name) != held:
+            return
+        self._ledger.drop(held.number, held.mailbox)
+        delivery = self._delivery(held.number, held.mailbox)
+        if delivery is None:
+            return
+        if delivery.state in OPEN:
+            dead = replace(
+                delivery,
+                state=State.DEAD,
+                revision=delivery.revision + 1,
+                dead_at=datetime.now(UTC),
+                reason=DELETED,
+                lease=None,
+            )
+            self._writing.set_delivery(dead, held.number, held.mailbox)
+        else:
+            self._writing.delete_delivery(held.number, held.mailbox)
+
+    # -- the index
+
+    def _letter(self, id: str) -> tuple[int, Message] | None:
+        sql = "SELECT number, sum, body FROM letters WHERE id = ?"
+        found: list[rows.Row] = self._here.database.execute(sql, (id,)).fetchall()
+        return (found[0][0], rows.sound(*found[0][1:])) if found else None
+
+    def _delivery(self, number: int, mailbox: int) -> Delivery | None:
+        message, _ = self._here.letter(number)
+        for at, _, delivery in self._here.deliveries(message, number):
+            if at == mailbox:
+                return delivery
+        return None
+
+    def _delete(self, number: int) -> None:
+        self._here.database.execute("DELETE FROM files WHERE number = ?", (number,))
+        self._writing.delete_letter(number)
+
+
+def reconcile(here: FileConnection, news: News, *, after_crash: bool = False) -> tuple[set[str], News]:
+    """In a transaction of its own, or of whoever is in one."""
+    with here.database:  # a savepoint, where somebody is in a transaction already
+        done = Reconciling(here, after_crash=after_crash).run(news)
+    return done
+
+
+def _is_same(first: Message, second: Message) -> bool:
+    """The same letter, whoever else got it."""
+    return digest(replace(first, recipients=())) == digest(replace(second, recipients=()))
+
+
+def _another_id(id: str, seen: Seen) -> str:
+    """Of a second letter with the same id: from where it lies, so that it is always the same."""
+    home = seen.folder.partition("/")[0]
+    return f"{id[:180]}.{blake2b(f'{home}/{seen.name}'.encode(), digest_size=5).hexdigest()}"
+
+
+def _time(nanoseconds: int) -> datetime:
+    try:
+        return datetime.fromtimestamp(nanoseconds // 1000 / 1_000_000, UTC)
+    except (ValueError, OverflowError):
+        return datetime.now(UTC)

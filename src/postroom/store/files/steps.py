@@ -1,0 +1,149 @@
+"""What a commit does to files, step by step. Each can be done again after a crash, and taken back after a failure.
+
+Paths are whole. A step says which folders must be synced once it is done; nothing here syncs a folder.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct
+
+from . import paper
+from .paper import Stamp
+
+
+class Create(Struct, tag=True, kw_only=True):
+    """A letter comes."""
+
+    folder: str
+    name: str
+    content: bytes
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return (self.folder,)
+
+    def do(self, *, durable: bool) -> Stamp:
+        paper.make_folder(self.folder)
+        return paper.write_new(self.folder, self.name, self.content, durable=durable)
+
+    def undo(self) -> None:
+        _unlink(f"{self.folder}/{self.name}")
+
+
+class Rewrite(Struct, tag=True, kw_only=True):
+    """A letter says something else about its state, maybe in another folder. There is always one copy."""
+
+    folder: str
+    name: str
+    content: bytes
+    former: str  # the folder where it lay
+    was: bytes = b""  # what it said, to take it back
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return (self.folder,) if self.folder == self.former else (self.folder, self.former)
+
+    def do(self, *, durable: bool) -> Stamp:
+        paper.make_folder(self.folder)
+        stamp = paper.replace(self.folder, self.name, self.content, durable=durable)
+        if self.folder != self.former:
+            _unlink(f"{self.former}/{self.name}")
+        return stamp
+
+    def undo(self) -> None:
+        paper.replace(self.former, self.name, self.was, durable=False)
+        if self.folder != self.former:
+            _unlink(f"{self.folder}/{self.name}")
+
+
+class Shift(Struct, tag=True, kw_only=True):
+    """A letter goes to another folder, as it is."""
+
+    folder: str
+    name: str
+    former: str
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return (self.folder, self.former)
+
+    def do(self, *, durable: bool) -> Stamp:  # noqa: ARG002 - there is no content to sync
+        source, target = f"{self.former}/{self.name}", f"{self.folder}/{self.name}"
+        try:
+            paper.rename_new(source, target)
+        except FileNotFoundError:
+            if not os.path.lexists(target):
+                paper.make_folder(self.folder)
+                paper.rename_new(source, target)
+        return Stamp.of(os.lstat(target))
+
+    def undo(self) -> None:
+        with suppress(OSError):
+            paper.rename_new(f"{self.folder}/{self.name}", f"{self.former}/{self.name}")
+
+
+class Remove(Struct, tag=True, kw_only=True):
+    """A letter is deleted. It cannot be taken back, so it comes last."""
+
+    folder: str
+    name: str
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return (self.folder,)
+
+    def do(self, *, durable: bool) -> None:  # noqa: ARG002
+        _unlink(f"{self.folder}/{self.name}")
+
+    def undo(self) -> None:
+        """The journal has it, and will do it."""
+
+
+class Resettle(Struct, tag=True, kw_only=True):
+    """A mailbox's folder gets another name."""
+
+    former: str
+    folder: str
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return (os.path.dirname(self.folder),)
+
+    def do(self, *, durable: bool) -> None:  # noqa: ARG002
+        if os.path.lexists(self.former) and not os.path.lexists(self.folder):
+            os.rename(self.former, self.folder)
+
+    def undo(self) -> None:
+        if os.path.lexists(self.folder) and not os.path.lexists(self.former):
+            os.rename(self.folder, self.former)
+
+
+Step = Create | Rewrite | Shift | Remove | Resettle
+
+
+def do_again(step: Step) -> None:
+    """After a crash: as far as it was not done. A letter that came and went on since is left where it is."""
+    if isinstance(step, Create):
+        with suppress(FileExistsError):
+            step.do(durable=True)
+    elif isinstance(step, (Rewrite, Shift)):
+        if os.path.lexists(f"{step.former}/{step.name}"):
+            with suppress(FileExistsError):
+                step.do(durable=True)
+    else:
+        step.do(durable=True)
+
+
+def from_json(entry: Any) -> list[Step]:
+    import msgspec  # noqa: PLC0415
+
+    return msgspec.convert(entry, list[Step])
+
+
+def _unlink(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)

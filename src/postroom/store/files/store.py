@@ -1,0 +1,143 @@
+"""The store protocol on folders of files: the files are the truth, a SQLite index beside them answers.
+
+All questions are the index's. Before each, what strangers did to the files is taken in; at each commit, the files
+are written first and the index follows in the same step.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from _random import Random
+from typing import TYPE_CHECKING, Any
+
+from ...errors import BadStore, Damaged, StoreFailing
+from .. import files
+from ..sqlite import ground
+from ..sqlite.store import SqliteStore
+from .connection import FileConnection
+from .eyes import Eyes
+from .places import Places
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..base import Plan, Posted, Watch, Write
+    from ..sqlite.rows import Row
+    from .eyes import News
+    from .layouts.base import Layout
+
+OWN_FOLDER = ".postroom"
+INDEX = "index.db"
+
+
+class FileStore(SqliteStore):
+    """A room in a folder that others may use too."""
+
+    def __init__(
+        self,
+        root: ground.Place,
+        layout: Layout,
+        *,
+        boot: str,
+        durable: bool = True,
+        busy_timeout: float = 30.0,
+    ) -> None:
+        self.root = os.path.realpath(root)
+        self.layout = layout
+        self._must_last = durable
+        self._chance = Random()
+        self._last_id = 0
+        places = Places(self.root, layout)
+        ground.make_folder(places.home)
+        self._places = places
+        self._eyes = Eyes(places, self._noted)
+        try:
+            super().__init__(
+                f"{self.root}/{OWN_FOLDER}/{INDEX}", boot=boot, durable=False, busy_timeout=busy_timeout
+            )
+        except Damaged:  # it can be made anew
+            files.rebuilding.throw_away(self.root)
+            super().__init__(
+                f"{self.root}/{OWN_FOLDER}/{INDEX}", boot=boot, durable=False, busy_timeout=busy_timeout
+            )
+
+    def fresh_id(self, sender: str) -> str:
+        now = max(time.time_ns(), self._last_id + 1000)
+        self._last_id = now
+        return self.layout.fresh_id(sender, now, self._chance.getrandbits(32))
+
+    # -- writing
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        if callable(writes):
+            self._freshen()  # what it looks at inside is the index alone
+        try:
+            return super().commit(writes)
+        except StoreFailing:
+            if os.path.lexists(self.path):
+                raise
+        return super().commit(writes)  # the index was deleted: it is made anew from the files
+
+    def sync(self) -> None:
+        files.rebuilding.sync_all(self.root)
+
+    # -- asking
+
+    def _ask(self, sql: str, values: list[Any]) -> list[Row]:
+        self._freshen()
+        return super()._ask(sql, values)
+
+    def _freshen(self) -> None:
+        """Take in what strangers did."""
+        here = self._here()
+        if here.database.in_transaction:
+            return
+        news = self._eyes.look()
+        if news and (unknown := files.noticing.unknown(here, news)):
+            self._take_in(here, unknown)
+
+    def _take_in(self, here: FileConnection, news: News) -> None:
+        try:
+            with here.lock:
+                here.mend()
+                rung, later = files.reconciling.reconcile(here, news)
+                here.log.tend(here.lock)
+        except BaseException:
+            self._eyes.put_back(news)
+            raise
+        if later:
+            self._eyes.put_back(later)
+        bells = self._grasp(rung)
+        self._bells.ring(bells)
+        self._bells.let_go(bells)
+
+    def _noted(self) -> dict[str, int]:
+        return self._here().ledger.noted()
+
+    # -- waiting
+
+    def watch(self, mailboxes: Sequence[str]) -> Watch:
+        return files.listening.watch(self._bells, self._places, mailboxes)
+
+    def close(self) -> None:
+        super().close()
+        self._eyes.close()
+
+    # -- connections
+
+    def _connect(self) -> FileConnection:
+        return FileConnection(
+            self.path,
+            boot=self._boot,
+            busy_timeout=self._busy_timeout,
+            places=self._places,
+            eyes=self._eyes,
+            durable=self._must_last,
+        )
+
+    def _here(self) -> FileConnection:
+        here = super()._here()
+        if not isinstance(here, FileConnection):
+            raise BadStore("this is no room of files", field="store")
+        return here
