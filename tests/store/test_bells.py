@@ -44,7 +44,7 @@ class NoInotify:
 
 
 def without_inotify(monkeypatch: pytest.MonkeyPatch, error: int = errno.EMFILE) -> None:
-    monkeypatch.setattr(ears, "_libc", lambda: NoInotify(error))
+    monkeypatch.setattr(ears, "libc", lambda: NoInotify(error))
 
 
 def test_a_bell_nobody_waited_at_is_not_made(doors: DoorBells, tmp_path: Path) -> None:

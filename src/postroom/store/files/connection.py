@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from ...errors import UnknownMessage
 from ...model.names import fold
-from ...model.record import Record
 from .. import files
 from ..sqlite import rows
 from ..sqlite.connection import Connection
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from ...model.delivery import Delivery
     from ...model.message import Message
+    from ...model.record import Record
     from ..base import Put
     from .eyes import Eyes
     from .places import Places
