@@ -29,10 +29,11 @@ def drop(
     root: Path, layout: Layout, number: int = 1, *, sender: str = "eve", to: str = "bob", **more: Any
 ) -> Path:
     """What a program of the design writes, by the design's own recipe."""
-    fields, name = {
+    written: dict[str, tuple[dict[str, Any], str]] = {
         "nanobot": (
             {"id": f"msg_{1893499200 + number}_{sender}", "from": sender, "to": to, "type": "message",
-             "timestamp": "2030-01-01T12:00:00Z", "content": {"parts": [{"type": "text", "text": f"no. {number}"}]}},
+             "timestamp": "2030-01-01T12:00:00Z",
+             "content": {"parts": [{"type": "text", "text": f"no. {number}"}]}},
             f"{1893499200 + number}_{sender}.msg.json",
         ),
         "chipset": (
@@ -41,13 +42,15 @@ def drop(
             f"2030-01-01T12-00-{number:02}Z-{sender}.json",
         ),
         "swarm": (
-            {"id": f"MSG-{number:012x}", "from_agent": sender, "to_agent": to, "swarm_name": None, "type": "request",
-             "subject": f"no. {number}", "body": f"no. {number}", "payload": {}, "priority": 2,
+            {"id": f"MSG-{number:012x}", "from_agent": sender, "to_agent": to, "swarm_name": None,
+             "type": "request", "subject": f"no. {number}", "body": f"no. {number}", "payload": {}, "priority": 2,
              "created_at": local(NOW), "expires_at": None, "status": "unread", "read_at": None,
-             "completed_at": None, "reply_to": None, "thread_id": None, "context": {}, "attachments": [], "tags": []},
+             "completed_at": None, "reply_to": None, "thread_id": None, "context": {}, "attachments": [],
+             "tags": []},
             f"MSG-{number:012x}.json",
         ),
-    }[layout.name]  # fmt: skip
+    }  # fmt: skip
+    fields, name = written[layout.name]
     return write(inbox(root, layout, to), name, json.dumps(fields | more).encode())
 
 
