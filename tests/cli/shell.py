@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 import postroom
+from tests.cli.warm import run_warm
 from tests.coverage import uncounted
 
 PATIENCE = 60.0  # seconds; a bound, not a pace
@@ -50,10 +51,11 @@ def choices(*words: str | bytes) -> set[str]:
 
 
 class Desk:
-    """Runs the program in a folder, as one user."""
+    """Runs the program in a folder, as one user. A warm one is loaded already when it is asked to run."""
 
-    def __init__(self, home: Path, *, measured: bool = False, durable: bool = True) -> None:
+    def __init__(self, home: Path, *, measured: bool = False, durable: bool = True, warm: bool = True) -> None:
         self.home = home
+        self.warm = warm
         self.measured = measured
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("POSTROOM_", "XDG_"))}
         for name in ("NO_COLOR", "EDITOR", "VISUAL", "COLUMNS", "PYTHONDONTWRITEBYTECODE"):
@@ -123,13 +125,23 @@ class Desk:
         return postroom.open(self.home / "room.db")
 
     def _run(self, words: Sequence[str | bytes], stdin: bytes | str, environment: dict[str, str]) -> Done:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        order = ([str(SCRIPT), *map(os.fsdecode, words)], environment, str(self.home))
+        code, out, err = (run_warm(order, given, PATIENCE) if self.warm else None) or self._start(
+            words, given, environment
+        )
+        return Done(code=code, out=out.decode(), err=err.decode())
+
+    def _start(
+        self, words: Sequence[str | bytes], stdin: bytes, environment: dict[str, str]
+    ) -> tuple[int, bytes, bytes]:
         done = subprocess.run(
             [*PROGRAM, *words],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            input=stdin,
             capture_output=True,
             env=environment,
             cwd=self.home,
             timeout=PATIENCE,
             check=False,
         )
-        return Done(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
+        return done.returncode, done.stdout, done.stderr

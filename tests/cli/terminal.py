@@ -98,7 +98,7 @@ class Terminal:
 
 
 def show(desk: Desk, *words: str, columns: int = 80, **variables: str) -> tuple[int, str]:
-    return Terminal(desk, *words, columns=columns, **variables).finish()
+    return Terminal(desk, *words, columns=columns, counted=True, **variables).finish()
 
 
 def editor(folder: Path, text: str, code: int = 0) -> str:
