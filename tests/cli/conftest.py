@@ -22,7 +22,7 @@ MEASURED = {
 DURABLE = {"test_health", "test_exits", "test_new_room", "test_weight"}
 # Where each command is a Python of its own, which loads what it needs. So is every example of every command, and
 # whatever runs in a terminal or is stopped from outside.
-COLD = {"test_exits", "test_new_room", "test_project", "test_weight"}
+COLD = {"test_exits", "test_project", "test_weight"}
 
 
 @pytest.fixture

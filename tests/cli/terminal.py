@@ -31,7 +31,7 @@ class Terminal:
         self.resize(columns)
         self.before = self.after = termios.tcgetattr(theirs)  # how the keyboard is, before and after the program
         self._process = subprocess.Popen(
-            [sys.executable, "-c", ENTER, *PROGRAM, *words],
+            [sys.executable, "-I", "-S", "-c", ENTER, *PROGRAM, *words],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

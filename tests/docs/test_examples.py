@@ -37,7 +37,10 @@ def elsewhere(tmp_path: Path) -> dict[str, str]:
         "XDG_DATA_HOME": str(tmp_path / "data"),
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
     }
-    return kept | home | {"PYTHONPATH": str(HOME)}
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
+    compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path.parent / "pycache")}  # made once, as in an installed package
+    source = os.pathsep.join([str(HOME / "src"), str(HOME)])  # this house, whatever else is installed
+    return kept | home | compiled | {"PYTHONPATH": source}
 
 
 def play(page: Path, folder: Path, environment: dict[str, str]) -> None:
