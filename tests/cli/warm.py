@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
 
-MOST = 100_000  # bytes of an order
+HEAD = 8  # bytes that tell how long an order is
 # What Python itself heeds when it starts.
 OF_PYTHON = ("PYTHON", "COVERAGE", "LC_", "LANG", "TZ")
 Order = tuple[Sequence[str], Mapping[str, str], str]  # words, surroundings, folder
@@ -31,7 +31,7 @@ class Stove:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.in_use = threading.Lock()
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, __file__, str(theirs.fileno())],
@@ -47,7 +47,8 @@ class Stove:
         """How a command ended, and what it said."""
         (their_in, our_in), (our_out, their_out), (our_err, their_err) = os.pipe(), os.pipe(), os.pipe()
         theirs = [their_in, their_out, their_err]
-        socket.send_fds(self._ours, [order], theirs)
+        socket.send_fds(self._ours, [len(order).to_bytes(HEAD)], theirs)
+        self._ours.sendall(order)
         for number in theirs:
             os.close(number)
         bound = threading.Timer(patience, self._end)
@@ -57,7 +58,9 @@ class Stove:
                 others.submit(_give, our_in, stdin)
                 complaint = others.submit(err.read)
                 answer = out.read()
-            return int(self._ours.recv(MOST)), answer, complaint.result()
+            end = self._ours.recv(HEAD)
+            assert end, f"it is gone: {answer!r} {complaint.result()!r}"
+            return int(end), answer, complaint.result()
         finally:
             bound.cancel()
 
@@ -82,15 +85,14 @@ _STOVES: dict[frozenset[tuple[str, str]], Stove] = {}
 
 
 def run_warm(order: Order, stdin: bytes, patience: float) -> tuple[int, bytes, bytes] | None:
-    """How it ended and what it said; nothing where it must be started as usual: two at once, or very many words."""
+    """How it ended and what it said; nothing where it must be started as usual, for another runs just now."""
     environment = order[1]
-    packed = pickle.dumps(order)
     kind = frozenset((name, value) for name, value in environment.items() if name.startswith(OF_PYTHON))
     stove = _STOVES.get(kind) or _STOVES.setdefault(kind, Stove(environment))
-    if len(packed) > MOST or not stove.in_use.acquire(blocking=False):
+    if not stove.in_use.acquire(blocking=False):
         return None
     try:
-        return stove.run(packed, stdin, patience)
+        return stove.run(pickle.dumps(order), stdin, patience)
     except BaseException:  # a test that was given up must not leave its answer to the next
         del _STOVES[kind]
         stove.put_out()
@@ -118,9 +120,10 @@ def load_the_house() -> None:
 
 def serve(orders: socket.socket) -> None:
     while True:
-        order, numbers, _, _ = socket.recv_fds(orders, MOST, 3)
-        if not order:
+        head, numbers, _, _ = socket.recv_fds(orders, HEAD, 3)
+        if not head:
             return
+        order = orders.recv(int.from_bytes(head), socket.MSG_WAITALL)
         child = os.fork()
         if not child:
             orders.close()
