@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,16 @@ PROGRAM = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "postroom
 # Commands, each with one of its options, that went well while their lines were counted as covered: one in which all
 # is known would pass the same lines, and counting takes four times as long as the command itself.
 COUNTED: set[str] = set()
+
+
+def wait_until_asleep(pid: int) -> None:
+    """Until it waits for something, where the system tells. Python heeds a signal that comes in the instant before
+    it goes to sleep only when it wakes: a test that sends one then would wait as long.
+    """
+    state, end = Path(f"/proc/{pid}/stat"), time.monotonic() + PATIENCE
+    while state.exists() and state.read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "S":
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 class Done(Struct, frozen=True, kw_only=True):

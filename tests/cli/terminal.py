@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.cli.shell import PATIENCE, PROGRAM, Desk
+from tests.cli.shell import PATIENCE, PROGRAM, Desk, wait_until_asleep
 from tests.coverage import uncounted
 
 # The first program of a session makes the terminal its own, so that Ctrl-C on the keyboard reaches it.
@@ -68,6 +68,9 @@ class Terminal:
 
     def send(self, number: int) -> None:
         self._process.send_signal(number)
+
+    def wait_until_asleep(self) -> None:
+        wait_until_asleep(self._process.pid)
 
     def let_run(self, seconds: float) -> None:
         """For so long at most."""
