@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 import apsw
+import msgspec
 from msgspec import Struct
 
 from ...errors import PostroomError
@@ -229,6 +230,24 @@ def _orphans(visit: Visit) -> Iterator[Finding]:
         yield error("deliveries", f"deliveries without a letter: numbers {lost}", "repair=True removes them")
 
 
+def _records(visit: Visit) -> Iterator[Finding]:
+    """One that cannot be read keeps all of its kind from being listed."""
+    found = visit.database.execute("SELECT kind, key, value FROM records").fetchall()
+    broken = [f"{kind} {key}" for kind, key, value in found if not _is_json(value)]
+    if broken:
+        yield error("records", f"{len(broken)} records cannot be read: {', '.join(broken[:MOST])}", COPY)
+    else:
+        yield ok("records", f"{len(found)} records can be read")
+
+
+def _is_json(value: object) -> bool:
+    try:
+        msgspec.json.decode(value if isinstance(value, bytes) else b"")
+    except (msgspec.DecodeError, ValueError):
+        return False
+    return True
+
+
 def _names(visit: Visit) -> Iterator[Finding]:
     """Each name is kept twice, as it is spelt and as it is looked for."""
     wrong = "SELECT count(*) FROM mailboxes WHERE folded IS NOT lower(name)"
@@ -297,6 +316,7 @@ CHECKS: dict[str, Check] = {
     "integrity": _integrity,
     "letters": _letters,
     "deliveries": _orphans,
+    "records": _records,
     "names": _names,
     "quarantine": _quarantine,
     "log": _log,
