@@ -39,6 +39,7 @@ MOST = 10  # complaints, ids or numbers that one finding tells
 PATIENCE = 1.0  # seconds; who reads for longer holds the log back
 LARGE = 4 * FRAME * CHECKPOINT_PAGES  # bytes of a log that something held back
 GLANCE = 0.02  # seconds between two looks at that
+TABLES = ("room", "mailboxes", "aliases", "deliveries", "records", "changes", "quarantine")  # letters have sums
 _OF_AN_INDEX = re.compile(r"row \d+ missing from index |wrong # of entries in index ")
 COPY = "restore a backup, or let repair=True save what can be read in a room beside it"
 
@@ -230,6 +231,27 @@ def _orphans(visit: Visit) -> Iterator[Finding]:
         yield error("deliveries", f"deliveries without a letter: numbers {lost}", "repair=True removes them")
 
 
+def _rows_of_all(visit: Visit) -> Iterator[Finding]:
+    """Text that is none: SQLite does not mind, but whoever asks for it is refused."""
+    own = "typeof(name) || typeof(epoch) || typeof(boot) || typeof(trimmed) = 'texttexttextinteger'"
+    if visit.database.execute(f"SELECT count(*) FROM room WHERE {own}").get != 1:
+        yield error("rows", "what the room says of itself is damaged", COPY)
+    broken = [table for table in TABLES if visit.full and not _can_be_read(visit.database, table)]
+    if broken:
+        yield error("rows", f"damaged in {', '.join(broken)}", COPY)
+    else:
+        yield ok("rows", "every row can be read" if visit.full else "the room knows its name")
+
+
+def _can_be_read(database: apsw.Connection, table: str) -> bool:
+    try:
+        for _ in database.execute(f"SELECT * FROM {table}"):
+            pass
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _records(visit: Visit) -> Iterator[Finding]:
     """One that cannot be read keeps all of its kind from being listed."""
     found = visit.database.execute("SELECT kind, key, value FROM records").fetchall()
@@ -316,6 +338,7 @@ CHECKS: dict[str, Check] = {
     "integrity": _integrity,
     "letters": _letters,
     "deliveries": _orphans,
+    "rows": _rows_of_all,
     "records": _records,
     "names": _names,
     "quarantine": _quarantine,

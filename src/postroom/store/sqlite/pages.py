@@ -34,14 +34,17 @@ def newest_pages(room: bytes, log: bytes, *, damaged: bool) -> dict[int, bytes]:
     return pages | {number: image for number, image, is_whole in frames(log, size) if is_whole or damaged}
 
 
-def old_pages(room: bytes, log: bytes, *, damaged: bool) -> Iterator[bytes]:
-    """Every page that was ever written and is still there; damaged ones as above."""
+def old_pages(room: bytes, log: bytes) -> Iterator[bytes]:
+    """Every page that was ever written and is still there, but for damaged ones."""
     size = page_size(room, log)
     for at in range(0, len(room), size):
         yield room[at : at + size].ljust(size, b"\0")
-    for _, image, is_whole in frames(log, size):
-        if is_whole or damaged:
-            yield image
+    yield from (image for _, image, is_whole in frames(log, size) if is_whole)
+
+
+def damaged_pages(room: bytes, log: bytes) -> Iterator[bytes]:
+    """Those whose sums in the log are wrong."""
+    return (image for _, image, is_whole in frames(log, page_size(room, log)) if not is_whole)
 
 
 def commits_behind(log: bytes, size: int, end: int) -> int:

@@ -26,7 +26,7 @@ from . import rows
 from .backup import made_whole
 from .connection import translated
 from .lock import WriterLock
-from .pages import Row, newest_pages, old_pages, rows_of
+from .pages import Row, damaged_pages, newest_pages, old_pages, rows_of
 from .restoring import check_nobody_inside
 from .store import SqliteStore
 
@@ -116,8 +116,8 @@ def _read(path: Path) -> Remains:
     pages = newest_pages(room, written, damaged=True)
     for newest, whole, images in (
         (True, True, newest_pages(room, written, damaged=False).values()),
-        (False, True, old_pages(room, written, damaged=False)),
-        (False, False, old_pages(room, written, damaged=True)),
+        (False, True, old_pages(room, written)),
+        (False, False, damaged_pages(room, written)),
     ):
         for image in images:
             for row in rows_of(image, pages):
