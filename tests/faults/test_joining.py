@@ -19,7 +19,6 @@ A_FEW = (  # in one process and in several, with twins of its own and with those
     "test_clocks.py",
     "test_damage.py::test_the_audit_finds_a_store_that_does_not_look_at_its_sums",
     "test_kill_storm.py::test_the_audit_finds_a_planted_bug",
-    "test_straits.py::test_the_process_finds_a_store_with_a_planted_bug",
 )
 
 
