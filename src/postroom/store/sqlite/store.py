@@ -278,8 +278,10 @@ class SqliteStore:
         return here.database.changes()
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:
-        with translated(self.path):
+        try:
             return self._bells.watch(mailboxes)
+        except OSError as error:
+            raise translate(error, error.filename or self.path) from error
 
     def close(self) -> None:
         for connection in list(self._open):
