@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import postroom
 from postroom import aio
 from postroom.store import ears
+from postroom.store.bells import DoorBells
 
 PATIENCE = 60.0  # seconds; a bound, not a pace
 STORES = ("memory", "sqlite")
@@ -237,6 +239,37 @@ def test_without_inotify_waiting_still_works(monkeypatch: pytest.MonkeyPatch, tm
             await room.mailbox("a").send("b", "hello")
             letter = await waiting
             assert letter is not None and "hello" == letter.text
+
+    asyncio.run(scene())
+
+
+def test_where_no_further_bell_can_be_hung_all_wait_without_and_later_with_bells_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hang = DoorBells.hang
+
+    def hang_no_more(self: DoorBells, mailbox: str) -> str:
+        if mailbox == "c":
+            raise OSError(errno.ENOSPC, "no more watches")
+        return hang(self, mailbox)
+
+    async def wait_and_send(room: aio.AsyncRoom, *names: str) -> None:
+        waiting = [asyncio.create_task(room.mailbox(name).wait(timeout=9)) for name in names]
+        for number in range(len(names)):
+            await until_listening(room, number + 1)
+        for name, task in zip(names, waiting, strict=True):
+            await room.mailbox("a").send(name, f"to {name}")
+            letter = await task
+            assert letter is not None and f"to {name}" == letter.text
+
+    async def scene() -> None:
+        async with aio.open(f"sqlite:{tmp_path}/room.db") as room, asyncio.timeout(10):
+            with monkeypatch.context() as full:
+                full.setattr(DoorBells, "hang", hang_no_more)
+                await wait_and_send(room, "b", "c", "d")
+            assert room._ears._watch is None
+            await wait_and_send(room, "c")
+            assert isinstance(room._ears._watch, ears.InotifyWatch)
 
     asyncio.run(scene())
 

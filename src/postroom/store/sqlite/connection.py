@@ -17,7 +17,7 @@ from .. import sqlite
 from . import ground
 from .lock import WriterLock
 from .rows import SALVAGE
-from .schema import bring_up, version_of
+from .schema import bring_up, check_shape, version_of
 from .wal import REPLACED, Log
 from .writing import Names
 
@@ -49,6 +49,7 @@ class Connection:
                 self._inode = os.stat(path).st_ino
                 _prepare(self.database, path, busy_timeout)
                 bring_up(self.database, path)
+                check_shape(self.database, path)
                 self.log = Log(self.database, path)
                 self._enter(boot)
                 wrote = self.database.total_changes() > 0
