@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.cli.shell import PATIENCE, PROGRAM, Desk
+from tests.cli.shell import PATIENCE, PROGRAM, Desk, wait_until_asleep
 from tests.coverage import uncounted
 
 # The first program of a session makes the terminal its own, so that Ctrl-C on the keyboard reaches it.
@@ -31,7 +31,7 @@ class Terminal:
         self.resize(columns)
         self.before = self.after = termios.tcgetattr(theirs)  # how the keyboard is, before and after the program
         self._process = subprocess.Popen(
-            [sys.executable, "-c", ENTER, *PROGRAM, *words],
+            [sys.executable, "-I", "-S", "-c", ENTER, *PROGRAM, *words],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -68,6 +68,9 @@ class Terminal:
 
     def send(self, number: int) -> None:
         self._process.send_signal(number)
+
+    def wait_until_asleep(self) -> None:
+        wait_until_asleep(self._process.pid)
 
     def let_run(self, seconds: float) -> None:
         """For so long at most."""

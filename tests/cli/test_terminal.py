@@ -229,6 +229,7 @@ def test_ctrl_c_on_the_keyboard_ends_a_wait(desk: Desk) -> None:
     terminal = Terminal(desk, "wait", "--as", "bob", "--follow", "--timeout", "60")
     desk.post("ann", "bob", "ping")
     terminal.read_until("ping")
+    terminal.wait_until_asleep()
     terminal.type("\x03")
     code, shown = terminal.finish()
     assert (code, "interrupted" in shown, "Traceback" in shown) == (130, True, False)

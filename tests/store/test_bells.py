@@ -18,7 +18,7 @@ from postroom.store.ears import DeafWatch, InotifyWatch, PollWatch, open_inotify
 from postroom.store.house_bells import HouseBells
 from tests.store.helpers import descriptors
 
-SOON = 10.0  # seconds; only a broken bell waits this long
+SOON = 60.0  # seconds; only a broken bell waits this long
 
 
 @pytest.fixture
