@@ -31,13 +31,13 @@ def error_classes() -> list[type[errors.PostroomError]]:
 
 def test_the_public_door_is_pinned() -> None:
     expected = """
-        Agent AgentFlow BackupReport BadStore Batch Busy Card Change Conflict Conversation Cursor Damaged
-        DeadlinePassed Delivery Diagnosis Draft Escalation Finding Flow Handoff HopsSpent IdTaken
+        Agent AgentFlow BackupReport BadStore Batch Busy Card Change Conflict Conversation Copied Cursor
+        Damaged DeadlinePassed Delivery Diagnosis Draft Escalation Finding Flow Handoff HopsSpent IdTaken
         IllegalMove Imported Invalid LeaseLost Letter Level LookAlike LoopDetected Mailbox Message Missing
-        NameTaken NotAllowed Part PostroomError Presence Priority QuotaFull Receipt Recipient Refused Resync
-        Room SchemaTooNew StaleRevision Standing State Stats Stop StoreBusy StoreFailing Sweep Tally Task
+        NameTaken NotAllowed Part PostroomError Presence Priority QuotaFull Receipt Recipient Refusal Refused
+        Resync Room SchemaTooNew StaleRevision Standing State Stats Stop StoreBusy StoreFailing Sweep Tally Task
         TaskState Template Thread TooFast TooLarge Trace Turn UnknownAgent UnknownMessage Unreadable Work
-        __version__ aio data doctor draft event file open reference restore text
+        __version__ aio copy_room data doctor draft event file follow_room open reference restore text
     """.split()
     assert expected == sorted(postroom.__all__)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from . import aio
-    from .care import doctor, restore
+    from .care import copy_room, doctor, follow_room, restore
     from .errors import (
         BadStore,
         Busy,
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from .service.janitor import Sweep
     from .service.portable import Imported
     from .service.sending import Receipt
+    from .service.transfer import Copied, Refusal
     from .task import Task
 
 __version__ = "0.1.0"
@@ -81,6 +82,7 @@ __all__ = [
     "Change",
     "Conflict",
     "Conversation",
+    "Copied",
     "Cursor",
     "Damaged",
     "DeadlinePassed",
@@ -113,6 +115,7 @@ __all__ = [
     "QuotaFull",
     "Receipt",
     "Recipient",
+    "Refusal",
     "Refused",
     "Resync",
     "Room",
@@ -140,11 +143,13 @@ __all__ = [
     "Work",
     "__version__",
     "aio",
+    "copy_room",
     "data",
     "doctor",
     "draft",
     "event",
     "file",
+    "follow_room",
     "open",
     "reference",
     "restore",
@@ -152,7 +157,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "care": "doctor restore",
+    "care": "copy_room doctor follow_room restore",
     "errors": (
         "BadStore Busy Conflict Damaged DeadlinePassed HopsSpent IdTaken IllegalMove Invalid LeaseLost LookAlike"
         " LoopDetected Missing NameTaken NotAllowed PostroomError QuotaFull Refused Resync SchemaTooNew"
@@ -178,6 +183,7 @@ _HOMES = {
     "service.janitor": "Sweep",
     "service.portable": "Imported",
     "service.sending": "Receipt",
+    "service.transfer": "Copied Refusal",
     "task": "Task",
 }
 

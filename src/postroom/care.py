@@ -1,4 +1,5 @@
-"""Care from outside a room: look after one that may not open, and put a backup back in its place.
+"""Care from outside a room: look after one that may not open, put a backup back in its place, and carry mail from
+one room into another.
 
 What needs an open room is a verb of `Room`; this stands above it.
 """
@@ -10,19 +11,24 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import BadStore, Invalid, PostroomError
+from . import service
+from .clock import RandomIds, SystemClock
+from .errors import BadStore, Invalid, Missing, PostroomError
 from .model.health import BackupReport, Diagnosis, Level, error, note
 from .room import chosen_settings, open
+from .service.authorize import OWNER
 from .service.copying import check_path
 from .service.doctor import LOG_END
 from .service.given import told
+from .service.office import Office
 from .settings import default_room
-from .store.opening import file_of
+from .store.opening import file_of, folder_of, is_there, open_store, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .model.health import Finding, Progress
+    from .service.transfer import Copied
     from .settings import Settings
 
 AROUND = frozenset({"permissions", "folder", "file system", "space", "bells", "place", "settings"})  # not inside
@@ -40,11 +46,12 @@ def doctor(
     """Check the health of a room, also of one that cannot be opened. Makes no room where there is none."""
     told(progress)
     try:
-        path = _file(chosen_settings(store, settings))
+        chosen = chosen_settings(store, settings)
+        path, place = _file(chosen), place_of(chosen.store)
     except Invalid as refused:
         return Diagnosis(findings=(_refused("settings", refused),))
-    if path is not None and not path.exists():
-        missing = note("room", f"there is no room at {path} yet", "it is made when it is first opened")
+    if is_there(chosen.store) is False:
+        missing = note("room", f"there is no room at {place} yet", "it is made when it is first opened")
         return Diagnosis(findings=(missing,))
     try:
         with open(store, **settings) as room:
@@ -71,6 +78,9 @@ def restore(
 
     chosen = chosen_settings(store, settings)
     path, tell = _file(chosen), told(progress)
+    if folder_of(chosen.store) is not None:
+        hint = "restore into a room in a file of its own, then copy that one into the folder"
+        raise BadStore("a backup is a room in a file, and this room is a folder", field="store", hint=hint)
     if path is None:
         raise BadStore("a room in memory cannot be restored", field="store", hint="use load() with an export")
     began = time.monotonic()
@@ -84,6 +94,83 @@ def restore(
         seconds=time.monotonic() - began,
         kept=None if kept is None else str(kept),
     )
+
+
+def copy_room(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    move: bool = False,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Copied:
+    """Copy all mail of one room into another, of whatever kind each is. Again, it copies only what is new.
+
+    With `move`, what is open is worked on in the other room from then on: at the source it is done and archived.
+    """
+    here, there, label = _both(source, target, settings)
+    try:
+        return service.transfer.copy_room(here, there, OWNER, move=move, room=label, progress=progress)
+    finally:
+        there.store.close()
+        here.store.close()
+
+
+def follow_room(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    move: bool = False,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Iterator[Copied]:
+    """The same, and then whatever comes, for as long as one asks for more."""
+    here, there, label = _both(source, target, settings)
+    try:
+        yield from service.transfer.follow(here, there, OWNER, move=move, room=label, progress=progress)
+    finally:
+        there.store.close()
+        here.store.close()
+
+
+def _both(
+    source: str | os.PathLike[str], target: str | os.PathLike[str], settings: dict[str, Any]
+) -> tuple[Office, Office, str]:
+    """Both rooms, open, and what the second is called. Everything is refused before anything is made."""
+    chosen = [_named(address, field, settings) for address, field in ((source, "source"), (target, "target"))]
+    places = [os.path.realpath(place_of(each.store) or "") for each in chosen]
+    if places[0] == places[1]:
+        raise BadStore(f"{places[0]} is the room that it is copied from", field="target", hint="name another")
+    if not os.path.lexists(places[0]):
+        raise Missing(
+            f"there is no room at {places[0]}", field="source", hint="nothing was copied, and none is made"
+        )
+    return _office(chosen[0]), _office(chosen[1]), places[1]
+
+
+def _named(address: str | os.PathLike[str], field: str, settings: dict[str, Any]) -> Settings:
+    if not address:
+        raise BadStore("names no room", field=field)
+    try:
+        chosen = chosen_settings(address, settings)
+        place = place_of(chosen.store)
+    except BadStore as refused:
+        refused.field = field
+        raise
+    if place is None:
+        raise BadStore("a room in memory is nobody else's to copy", field=field, hint="name a file or a folder")
+    return chosen
+
+
+def _office(chosen: Settings) -> Office:
+    clock = SystemClock()
+    store = open_store(
+        chosen.store,
+        boot=clock.now().boot,
+        durable=chosen.durability == "power",
+        busy_timeout=chosen.busy_timeout,
+    )
+    return Office(store, chosen, clock, RandomIds())
 
 
 def _file(chosen: Settings) -> Path | None:

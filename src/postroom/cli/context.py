@@ -121,18 +121,9 @@ class Context:
     @cached_property
     def is_new_room(self) -> bool:
         """Is there no room at this address yet? Anything else that is wrong with it is told when it is opened."""
-        from ..store.opening import file_of  # noqa: PLC0415
+        from ..store.opening import is_there  # noqa: PLC0415
 
-        file = file_of(self.settings.store)
-        if file is None:
-            return False
-        try:
-            os.stat(file)
-        except FileNotFoundError:
-            return True
-        except OSError:
-            return False
-        return False
+        return is_there(self.settings.store) is False
 
     @cached_property
     def room(self) -> Room:
@@ -170,9 +161,9 @@ class Context:
         """A room that was named by hand is made in a folder that is there: else that was a typing error, too."""
         if "room" not in self.values or not self.is_new_room:
             return
-        from ..store.opening import file_of  # noqa: PLC0415
+        from ..store.opening import place_of  # noqa: PLC0415
 
-        file = file_of(self.settings.store) or ""
+        file = place_of(self.settings.store) or ""
         folder = os.path.dirname(os.path.realpath(file))  # noqa: PTH120 - light
         if not os.path.lexists(folder) and os.path.realpath(file) != os.path.realpath(own_room(environment())):
             from shlex import quote  # noqa: PLC0415 - only for mistakes

@@ -58,6 +58,8 @@ MOVES: dict[tuple[State, str], State] = {
 # no local holder lives, and the next synced commit carries them along.
 DURABLE = frozenset({"ack", "bury", "expire", "revive", "unsend"})
 UNSENT = "unsent"  # the reason of a letter that its sender took back
+COPIED = "copy"  # no step of the table: a delivery becomes what it is in another room. As durable as those above
+MOVED_AWAY = "moved to "  # so begins the reason of one that goes on in another room; here it is done
 
 
 class Lease(Struct, frozen=True, gc=False, kw_only=True):
@@ -108,6 +110,11 @@ class Delivery(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     def is_hidden(self) -> bool:
         """Was it taken back before its recipient looked? Then it is as if it had never come."""
         return self.state is State.DEAD and self.reason == UNSENT and self.read_at is None
+
+    @property
+    def has_left(self) -> bool:
+        """Does it go on in another room? Then nobody acknowledged it here."""
+        return self.state is State.DONE and (self.reason or "").startswith(MOVED_AWAY)
 
 
 def open_delivery(
@@ -197,6 +204,21 @@ def revive(delivery: Delivery) -> Delivery:
     if delivery.state is State.DEAD and delivery.reason == UNSENT:
         raise IllegalMove("its sender took the letter back", hint="ask the sender for another")
     return advance(delivery, "revive", dead_at=None, due_at=None, expires_at=None, attempts=0, reason=None)
+
+
+def move_away(delivery: Delivery, now: datetime, room: str) -> Delivery:
+    """Done with and put away here, whatever its state was: from now on it is worked on in another room."""
+    return replace(
+        delivery,
+        state=State.DONE,
+        revision=delivery.revision + 1,
+        read_at=delivery.read_at or now,
+        acked_at=now,
+        archived_at=now,
+        due_at=None,
+        lease=None,
+        reason=f"{MOVED_AWAY}{room}",
+    )
 
 
 def _failed(delivery: Delivery, attempt: Attempt) -> dict[str, Any]:

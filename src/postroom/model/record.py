@@ -20,6 +20,8 @@ TASKS = "tasks:"  # and an agent: where each task it gave or was given stands, b
 ACTIVE = "active"  # the tasks an agent is busy with
 DUE = "due"  # a task's deadline, until the task is over or its giver was told
 SESSION = "session"  # where a giver was asked for a task; never in a letter
+COPIED_UP_TO = "copied"  # how far a copy out of another room has come, by that room's name
+MOVED_HERE = "moved"  # a delivery that came from another room to stay, by letter and mailbox
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -37,3 +39,7 @@ def spent_key(sender: str, key: str) -> str:
 
 def session_key(giver: str, letter: str) -> str:
     return f"{giver} {letter}"
+
+
+def moved_key(letter: str, mailbox: str) -> str:
+    return f"{letter} {mailbox}"

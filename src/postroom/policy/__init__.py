@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
     from . import (
         admission,
+        agreeing,
         hops,
         ladder,
         limits,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "admission",
+    "agreeing",
     "hops",
     "ladder",
     "limits",

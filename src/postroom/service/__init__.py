@@ -26,6 +26,7 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
 
     moving     find, step, commit; what time did to deliveries
     holding    claim, renew, ack, fail, release
+    holders    whether whoever holds a claim is still there
     dead       dead letters
     notices    letters of the postmaster about another letter
     bouncing   notices to the sender of a letter that died
@@ -42,6 +43,8 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
     janitor    what time does when nobody looks: leases, expiry, archive, retention
     portable   a whole room as JSON lines; portable_records: its records
     copying    backups
+    transfer   from one room into another, again and again; transfer_records: its records;
+               transfer_fence: no worker takes what is being moved
     counting   a room in numbers, and how its mail flows
     tracing    the life of one letter
     doctor     the health of a room, and repairs that are safe
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
         files,
         given,
         guarding,
+        holders,
         holding,
         janitor,
         moving,
@@ -89,6 +93,9 @@ if TYPE_CHECKING:
         templates,
         threads,
         tracing,
+        transfer,
+        transfer_fence,
+        transfer_records,
         unsending,
         waiting,
     )
@@ -108,6 +115,7 @@ __all__ = [
     "files",
     "given",
     "guarding",
+    "holders",
     "holding",
     "janitor",
     "moving",
@@ -129,6 +137,9 @@ __all__ = [
     "templates",
     "threads",
     "tracing",
+    "transfer",
+    "transfer_fence",
+    "transfer_records",
     "unsending",
     "waiting",
 ]

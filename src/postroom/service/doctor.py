@@ -6,9 +6,7 @@ always does is a real write and a real read: a record of its own, which it remov
 
 from __future__ import annotations
 
-import os
 import platform
-import re
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -25,6 +23,7 @@ from ..store.base import Put
 from .authorize import Principal, authorize
 from .directory import agents
 from .given import told
+from .holders import is_gone
 from .moving import let_time_pass
 from .office import Office
 
@@ -38,7 +37,6 @@ SLOW = 1.0  # seconds for one durable write
 AHEAD = timedelta(minutes=5)  # further than this no honest clock runs ahead
 MOST = 10  # names that one finding tells
 MANY = 1000  # how many overdue deliveries are counted
-_HOLDER = re.compile(r"\(process (\d+)\)$")  # as a mailbox signs its claims
 
 
 def doctor(
@@ -117,24 +115,11 @@ def _leases(office: Office, _caller: Principal, repair: bool) -> Iterator[Findin
         yield ok("leases", "no claim is overdue")
     running = office.store.find(Query(states=(State.CLAIMED,), order="age", limit=MANY))
     gone = sorted(
-        {f.delivery.lease.holder for f in running if f.delivery.lease and _is_gone(f.delivery.lease.holder)}
+        {f.delivery.lease.holder for f in running if f.delivery.lease and is_gone(f.delivery.lease.holder)}
     )
     if gone and not stale:
         hint = "their letters come back when the leases run out; this may be a process of another container"
         yield note("leases", f"claims are held by processes that are gone: {', '.join(gone[:MOST])}", hint)
-
-
-def _is_gone(holder: str) -> bool:
-    named = _HOLDER.search(holder)
-    if named is None:
-        return False
-    try:
-        os.kill(int(named[1]), 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except OSError:  # it is there, and another user's
-        return False
-    return False
 
 
 def _clock(office: Office, _caller: Principal, _repair: bool) -> Iterator[Finding]:

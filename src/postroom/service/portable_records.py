@@ -27,6 +27,7 @@ from ..model.record import (
     FORMER,
     GUARD,
     MEMBER,
+    MOVED_HERE,
     OPEN_ESCALATION,
     SESSION,
     SPENT,
@@ -59,6 +60,13 @@ class Memory(Struct):
     way: dict[str, Any]
 
 
+class Moved(Struct):
+    """Whence a delivery came, to stay."""
+
+    room: str
+    at: datetime
+
+
 _VALUES: dict[str, Any] = {
     CARD: Card,
     BEAT: Beat,
@@ -74,6 +82,7 @@ _VALUES: dict[str, Any] = {
     ACTIVE: tuple[str, ...],
     DUE: Due,
     SESSION: dict[str, Any],
+    MOVED_HERE: Moved,
 }
 _FAMILIES = (MEMBER, TASKS)  # kinds that go on with a name
 _CARD_SAYS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
@@ -120,6 +129,10 @@ def _check_key(kind: str, key: str) -> None:
         giver, _, letter = key.partition(" ")
         check_agent(giver, "key")
         check_id(letter, "key")
+    elif kind == MOVED_HERE:
+        letter, _, mailbox = key.partition(" ")
+        check_id(letter, "key")
+        check_agent(mailbox, "key")
     elif kind not in {FORGOTTEN, SPENT}:
         check_agent(key, "key")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from ..model.delivery import DURABLE, Delivery, State
+from ..model.delivery import COPIED, DURABLE, Delivery, State
 from ..model.message import Message
 from ..model.record import Record
 
@@ -250,7 +250,7 @@ class Store(Protocol):
 def must_last(write: Write) -> bool:
     """Must this be on stable storage before success is reported?"""
     if isinstance(write, Move):
-        return write.action in DURABLE
+        return write.action in DURABLE or write.action == COPIED
     return write.durable if isinstance(write, Put) else True
 
 

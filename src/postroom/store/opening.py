@@ -56,16 +56,48 @@ def _open_sqlite(path: str, address: str, *, boot: str, durable: bool, busy_time
 
 
 def _open_files(rest: str, address: str, *, boot: str, durable: bool, busy_timeout: float) -> Store:
-    from .files.layouts import NAMES, layout_named  # noqa: PLC0415 - see above
+    from .files.layouts import layout_named  # noqa: PLC0415 - see above
     from .files.store import FileStore  # noqa: PLC0415
+
+    folder, layout = _folder(rest, address)
+    return FileStore(folder, layout_named(layout), boot=boot, durable=durable, busy_timeout=busy_timeout)
+
+
+def _folder(rest: str, address: str) -> tuple[str, str]:
+    """The root of a room of files, and its layout."""
+    from .files.layouts import NAMES  # noqa: PLC0415 - see above
 
     root, _, choice = rest.partition("?")
     key, _, layout = choice.partition("=")
     if key != "layout" or layout not in NAMES:
         hint = f"files:{root or '/folder'}?layout=" + " or ".join(NAMES)
         raise BadStore(f"{address!a} names no layout", field="store", hint=hint)
-    folder = _file(root.rstrip("/") or root, address)
-    return FileStore(folder, layout_named(layout), boot=boot, durable=durable, busy_timeout=busy_timeout)
+    return _file(root.rstrip("/") or root, address), layout
+
+
+def folder_of(address: str) -> str | None:
+    """The folder that the address of a room of files names; None for any other store."""
+    scheme, rest = _parse(address)
+    return _folder(rest, address)[0] if scheme == "files" else None
+
+
+def place_of(address: str) -> str | None:
+    """Where a room lies, as a file or a folder; None for one in memory. Refuses what is no address at all."""
+    return file_of(address) or folder_of(address)
+
+
+def is_there(address: str) -> bool | None:
+    """Is there a room? A folder counts as one whatever is in it. None: it cannot be told, or it is in memory."""
+    place = place_of(address)
+    if place is None:
+        return None
+    try:
+        os.stat(place)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    return True
 
 
 def file_of(address: str) -> str | None:
