@@ -230,6 +230,22 @@ def _about_it(screen: Screen, data: Data) -> str:
 # -- copies
 
 
+def copied(_screen: Screen, data: Data) -> str:
+    """In one sentence, and a line for each thing that could not come."""
+    words = (
+        ("letters", "{:,} new letters"),
+        ("states", "{:,} states brought up to date"),
+        ("names", "{:,} names"),
+        ("records", "{:,} records"),
+        ("moved", "{:,} moved"),
+        ("held", "{:,} left to whoever works on them"),
+    )
+    said = ", ".join(text.format(data[name]) for name, text in words if data[name])
+    lines = [f"Copied: {said}." if said else "Nothing is new."]
+    lines += [f"Refused {one_line(each['what'])}: {one_line(each['why'])}" for each in data["refused"]]
+    return "\n".join(lines) + "\n"
+
+
 def backed_up(screen: Screen, data: Data) -> str:
     return f"Copied {_amount(data)} to {one_line(data['path'])}\n" + hint(
         screen, f"restore {quote(data['path'])}", "puts it back"

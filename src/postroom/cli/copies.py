@@ -1,4 +1,4 @@
-"""The commands that copy a whole room: as JSON lines for any store, as a file to put back."""
+"""The commands that copy a whole room: into another room, as JSON lines for any store, as a file to put back."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from contextlib import contextmanager, suppress
 from errno import EDQUOT, EFBIG, EIO, ENOSPC
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec.structs import asdict
 
-from ..care import restore
-from ..errors import BadStore, Conflict, Invalid, PostroomError, StoreFailing, TooLarge
+from ..care import copy_room, follow_room, restore
+from ..errors import BadStore, Conflict, Invalid, Missing, PostroomError, StoreFailing, TooLarge
 from ..model.codec import to_plain
 from ..service.portable import check_head
-from ..store.opening import file_of
+from ..store.opening import file_of, folder_of, place_of
 from ..store.sqlite.place import belongs_to
 from . import views
 from .answers import Answer, sayable
-from .care_views import backed_up, restored
-from .exits import CannotCreate, NoInput, Usage
+from .care_views import backed_up, copied, restored
+from .exits import CannotCreate, NoInput, Usage, exit_code
 from .progress import Progress
 from .text import STDIN
 
@@ -30,9 +31,56 @@ if TYPE_CHECKING:
 
     from ..model.health import BackupReport
     from ..service.portable import Imported
+    from ..service.transfer import Copied
     from .context import Context
 
 _FULL = {ENOSPC, EDQUOT, EFBIG, EIO}  # not the fault of a name
+
+
+# -- another room
+
+
+def run_copy(context: Context) -> Iterator[Answer]:
+    if "room" in context.values:
+        raise Usage("has no place here: SRC and DST say which rooms", field="--room")
+    settings = dict(context.get("set", ()))
+    how = {"move": bool(context.get("move")), **settings}
+    with Progress("copying", quiet=context.screen.json) as progress, _as_rooms():
+        source, target = context.get("src"), context.get("dst")
+        _check_parent(target)
+        if not context.get("watch"):
+            yield _told(context, copy_room(source, target, progress=progress.tell, **how))
+            return
+        for done in follow_room(source, target, progress=progress.tell, **how):
+            yield _told(context, done)
+
+
+def _told(context: Context, done: Copied) -> Answer:
+    data = to_plain(asdict(done))
+    return Answer(context.name, data, copied, code=exit_code(Conflict()) if done.refused else 0)
+
+
+def _check_parent(target: str) -> None:
+    """A room is made in a folder that is there: else that was a typing error."""
+    try:
+        folder = Path(os.path.realpath(place_of(target) or ".")).parent
+    except BadStore as refused:
+        refused.field = "DST"
+        raise
+    if not folder.exists():
+        raise CannotCreate(f"there is no folder {folder}", field="DST", hint=f"mkdir -p {quote(str(folder))}")
+
+
+@contextmanager
+def _as_rooms() -> Iterator[None]:
+    """What the library refuses, in the words of the command line."""
+    try:
+        yield
+    except PostroomError as refused:
+        refused.field = {"source": "SRC", "target": "DST"}.get(refused.field or "", refused.field)
+        if isinstance(refused, Missing) and refused.field == "SRC":
+            raise NoInput(refused.message, field="SRC", hint=refused.hint) from None
+        raise
 
 
 # -- JSON lines
@@ -58,12 +106,19 @@ def _place(context: Context, name: str) -> Path:
         raise CannotCreate(f"{name!a} is a folder", field="FILE", hint="name a file in it")
     if target.exists() and not target.is_file():
         raise CannotCreate(f"{name!a} is no plain file", field="FILE", hint="choose another name")
-    room = file_of(context.settings.store)
-    if room is not None and belongs_to(Path(room), target):
+    if _is_inside(context.settings.store, target):
         raise CannotCreate(f"{name!a} is a file of the room itself", field="FILE", hint="choose another name")
     if os.path.lexists(target) and not context.get("force"):
         raise CannotCreate(f"{name!a} is there already", field="FILE", hint="--force replaces it")
     return target
+
+
+def _is_inside(room: str, target: Path) -> bool:
+    """Is this a file of the room, or does it lie in the folder that is the room?"""
+    file, folder = file_of(room), folder_of(room)
+    if file is not None:
+        return belongs_to(Path(file), target)
+    return folder is not None and Path(os.path.realpath(target)).is_relative_to(os.path.realpath(folder))
 
 
 def _export_to(context: Context, target: Path) -> Answer:

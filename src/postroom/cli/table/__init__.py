@@ -30,7 +30,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Agents": ("agents", ("agents", "agents show", "register", "heartbeat", "leave")),
     "Health": ("health", ("doctor", "stats", "top", "trace")),
     "The room": ("care", ("init", "room", "changes", "janitor", "archive", "purge")),
-    "Copies": ("copies", ("export", "import", "backup", "restore")),
+    "Copies": ("copies", ("copy", "export", "import", "backup", "restore")),
     "This program": ("meta", ("help", "completion", "version")),
 }  # fmt: skip
 HIDDEN = {"__complete": "meta"}  # for shells, not for people

@@ -9,6 +9,37 @@ _NO_ROOM = (66, "there is no room to copy")
 _FULL = (74, "the disk is full; nothing is left of the copy")
 
 COMMANDS = {
+    "copy": Command(
+        "copy",
+        "copy or move mail from one room into another",
+        Option("SRC", help="the room to copy, by path or address", required=True, complete="files"),
+        Option("DST", help="the room to copy to; made if it is not there", required=True, complete="files"),
+        Option("--move", help="what is open goes on in DST alone: in SRC it is done and archived", kind="flag"),
+        Option("--watch", help="go on with what comes, until Ctrl-C", kind="flag"),
+        about="The rooms may be of any kind, and DST need not be empty. Letters keep their ids and keys: a second"
+        " run copies only what is new, and brings states up to date. The later state wins, and what is done stays"
+        " done. Names, cards, templates, tasks, escalations and blocks come along. A copy that is cut off leaves"
+        " both rooms whole; the same command goes on. What somebody works on is not moved before it is released or"
+        " done. An address with a ? needs quotes in a shell. See [rooms in folders](files.md).",
+        examples=(
+            ("postroom copy room.db 'files:mail?layout=nanobot'", "into folders, as nanobot has them"),
+            ("postroom copy 'files:mail?layout=nanobot' other.db --move", "all open mail goes on in other.db"),
+        ),
+        json=(
+            ("letters", "how many were new in DST"),
+            ("states", "deliveries that were brought up to date"),
+            ("names, records", "how many were new or later"),
+            ("moved", "deliveries that are done with in SRC"),
+            ("held", "deliveries that were not moved: somebody works on them"),
+            ("refused", "what could not be copied and stays in SRC: each with what (an id or a name) and why"),
+        ),
+        exits=(
+            (66, "there is no room SRC; none is made"),
+            (69, "some letters were refused; all others are copied"),
+            (73, "there is no folder for DST"),
+            (78, "an address is wrong, or DST is SRC"),
+        ),
+    ),
     "export": Command(
         "export",
         "write the whole room as JSON lines",
