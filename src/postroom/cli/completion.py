@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from ..errors import PostroomError
 from ..whereabouts import environment, own_room, project_room, variable
 from .table import FILE_OF, HIDDEN, below, everywhere, row
@@ -148,14 +146,15 @@ def _values(option: Option, last: str, words: Sequence[str]) -> list[str]:
 def _from_room(what: str, words: Sequence[str]) -> list[str]:
     """Names and ids out of a room that is there; none is made for this."""
     from ..room import open as open_room  # noqa: PLC0415 - only here
+    from ..store.opening import is_there  # noqa: PLC0415
 
     address = _after("--room", words) or _after("--store", words) or variable("POSTROOM_STORE")
-    path = address.removeprefix("sqlite:") or project_room() or own_room(environment())
-    if not os.path.exists(os.path.expanduser(path)):  # noqa: PTH110, PTH111 - text is all we need
-        return []
+    address = address or f"sqlite:{project_room() or own_room(environment())}"
     me = _after("--as", words) or variable("POSTROOM_AGENT")
     try:
-        with open_room(path if "/" in path or path.endswith(".db") else f"sqlite:{path}") as room:
+        if is_there(address) is not True:
+            return []
+        with open_room(address) as room:
             if what == "agents":
                 return [*room.mailboxes(), *(_addresses(room.agents()) if ":" in words[-1] else ())]
             if what == "scopes":

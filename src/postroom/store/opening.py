@@ -60,7 +60,35 @@ def _open_files(rest: str, address: str, *, boot: str, durable: bool, busy_timeo
     from .files.store import FileStore  # noqa: PLC0415
 
     folder, layout = _folder(rest, address)
-    return FileStore(folder, layout_named(layout), boot=boot, durable=durable, busy_timeout=busy_timeout)
+    is_marked = _check_layout(folder, layout)
+    store = FileStore(folder, layout_named(layout), boot=boot, durable=durable, busy_timeout=busy_timeout)
+    if not is_marked:
+        with open(_mark(folder), "w", encoding="ascii", opener=_for_its_owner) as file:
+            file.write(f"{layout}\n")
+    return store
+
+
+def _mark(folder: str) -> str:
+    return os.path.join(folder, ".postroom", "layout")
+
+
+def _for_its_owner(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _check_layout(folder: str, layout: str) -> bool:
+    """What one layout wrote, another would take for something else: which one it is stands beside the index.
+    Does it stand there?
+    """
+    try:
+        with open(_mark(folder), encoding="ascii", errors="replace") as file:
+            first = file.read(100).strip()
+    except OSError:  # nobody was here yet
+        return False
+    if first and first != layout:
+        hint = f"files:{folder}?layout={first}; or postroom copy it into another room"
+        raise BadStore(f"the mail in {folder} is laid out as {first}'s", field="store", hint=hint)
+    return bool(first)
 
 
 def _folder(rest: str, address: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@
     recovering   after a boot or a crash
     rebuilding   when the index is thrown away
     listening    waking those who wait
+    examining    what the doctor looks at
     connection   one thread's way in
     store        the protocol, put together
 
@@ -29,8 +30,8 @@ from ...loading import on_demand
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
-    from . import listening, noticing, rebuilding, reconciling, recovering
+    from . import examining, listening, noticing, rebuilding, reconciling, recovering
 
-__all__ = ["listening", "noticing", "rebuilding", "reconciling", "recovering"]
+__all__ = ["examining", "listening", "noticing", "rebuilding", "reconciling", "recovering"]
 
 __getattr__ = on_demand(__name__, __all__)

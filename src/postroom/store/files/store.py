@@ -22,8 +22,10 @@ from .eyes import Eyes
 from .places import Places
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
+    from ...model.health import Finding, Progress
     from ..base import Plan, Posted, Watch, Write
     from ..sqlite.rows import Row
     from .eyes import News
@@ -120,6 +122,19 @@ class FileStore(SqliteStore):
     def close(self) -> None:
         super().close()
         self._eyes.close()
+
+    # -- care
+
+    def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
+        self._freshen()
+        return files.examining.examine_files(
+            self._here(), self.path, durable=self._must_last, repair=repair, full=full, progress=progress
+        )
+
+    def backup(self, path: Path, *, overwrite: bool, progress: Progress) -> int:  # noqa: ARG002
+        """A copy of the index would be no copy of the mail."""
+        hint = "postroom copy makes a whole copy in a room in one file; so does tar, with all agents stopped"
+        raise BadStore("a room in folders is not backed up as one file", field="store", hint=hint)
 
     # -- connections
 

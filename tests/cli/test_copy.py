@@ -1,0 +1,89 @@
+"""`postroom copy`: between rooms of any kind, again, moved, watched, cut off, and refused with clear words."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import PATIENCE, Desk
+
+FILES = "files:mail?layout=nanobot"
+
+
+@pytest.fixture
+def busy(desk: Desk) -> Desk:
+    for number in range(3):
+        desk.post("ann", "bob", "hello", id=f"m-{number}")
+    return desk
+
+
+def test_a_room_goes_into_folders_and_comes_back(busy: Desk) -> None:
+    first = busy.json("copy", "room.db", FILES)
+    assert (first["letters"], first["moved"], first["refused"]) == (3, 0, [])
+    assert busy.run("copy", "room.db", FILES).out == "Nothing is new.\n"
+    busy.json("ack", "m-1", "--as", "bob", "--room", FILES)
+    assert busy.json("copy", FILES, "other.db", "--move")["moved"] == 2
+    assert busy.json("counts", "--as", "bob", "--room", "other.db")["total"] == 2
+    assert busy.json("counts", "--as", "bob", "--room", FILES)["total"] == 0
+    assert len(list((busy.home / "mail" / "bob" / "processed").iterdir())) == 3
+    assert "letters" in busy.run("copy", "room.db", "third.db").out
+
+
+def test_mistakes_are_told_and_nothing_is_made(busy: Desk) -> None:
+    before = sorted(busy.home.iterdir())
+    for source, target, code, field in (
+        ("none.db", "new.db", 66, "SRC"), ("room.db", "./room.db", 78, "DST"), ("room.db", "files:new", 78, "DST"),
+        ("room.db", "files:new?layout=x", 78, "DST"), ("room.db", "no/new.db", 73, "DST"), ("x", "new.db", 78, "SRC"),
+        ("room.db", "memory:", 78, "DST"), ("files:none?layout=swarm", "new.db", 66, "SRC"),
+    ):  # fmt: skip
+        refused = busy.run("copy", source, target, "--json")
+        assert (refused.code, refused.error["field"]) == (code, field), (source, target, refused)
+    assert busy.run("copy", "room.db", "new.db", "--room", "x.db").code == 64
+    assert sorted(busy.home.iterdir()) == before
+
+
+def test_what_is_refused_is_named_and_the_code_tells(busy: Desk) -> None:
+    busy.run("send", "bob", "--as", "ann", "--body", "another", "--letter-id", "m-1", "--room", "other.db")
+    done = busy.run("copy", "room.db", "other.db", "--json")
+    assert (done.code, done.json["letters"], [each["what"] for each in done.json["refused"]]) == (69, 2, ["m-1"])
+    assert "Refused m-1: " in busy.run("copy", "room.db", "other.db").out
+
+
+def test_what_comes_is_copied_until_ctrl_c(busy: Desk) -> None:
+    with busy.start("copy", "room.db", FILES, "--watch", "--json") as watching:
+        assert watching.stdout is not None
+        try:
+            assert json.loads(watching.stdout.readline())["letters"] == 3
+            busy.post("ann", "bob", "one more")
+            assert json.loads(watching.stdout.readline())["letters"] == 1
+        finally:
+            watching.send_signal(signal.SIGINT)
+        assert watching.wait(PATIENCE) == 130
+    assert busy.json("counts", "--as", "bob", "--room", FILES)["total"] == 4
+
+
+def test_a_copy_that_is_killed_leaves_both_whole_and_goes_on(desk: Desk) -> None:
+    with desk.room() as room:
+        for number in range(600):
+            room.mailbox("ann").send("bob", "x", id=f"m-{number}")
+    deep = desk.home / "mail" / "bob" / "inbox"
+    for signum in (signal.SIGINT, signal.SIGKILL):
+        with desk.start("copy", "room.db", FILES, "--move") as copying:
+            end, before = time.monotonic() + PATIENCE, _count(deep)
+            while _count(deep) == before and copying.poll() is None:
+                assert time.monotonic() < end
+            copying.send_signal(signum)
+            copying.communicate(timeout=PATIENCE)
+    done = desk.json("copy", "room.db", FILES, "--move")
+    assert (done["held"], done["refused"]) == (0, [])
+    assert desk.json("counts", "--as", "bob", "--room", FILES)["total"] == 600
+    assert desk.json("counts", "--as", "bob")["total"] == 0
+    assert len(list(deep.glob("*.msg.json"))) == 600
+
+
+def _count(folder: Path) -> int:
+    return sum(1 for _ in folder.glob("*.msg.json")) if folder.exists() else 0

@@ -1,0 +1,116 @@
+"""Rooms in folders from the command line: by --room, by POSTROOM_STORE, and as the doctor finds them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import apsw
+import pytest
+
+from postroom.store.files.layouts.base import Layout
+from tests.cli.shell import Desk
+from tests.files.folders import inbox, letters_in
+
+HOURS_AGO = (time.time() - 7200,) * 2
+
+
+@pytest.fixture
+def desk(tmp_path: Path, layout: Layout) -> Desk:
+    desk = Desk(tmp_path, durable=False)
+    desk.environment["POSTROOM_STORE"] = f"files:{tmp_path}/mail?layout={layout.name}"
+    return desk
+
+
+def found(desk: Desk, *words: str) -> dict[str, dict[str, str]]:
+    """What the doctor says, by check; the worst of each."""
+    done = desk.run("doctor", *words, "--json")
+    findings = sorted(done.json["findings"], key=lambda each: each["level"] != "ok")
+    return {each["check"]: each for each in findings}
+
+
+def test_every_kind_of_command_works_there(desk: Desk, layout: Layout) -> None:
+    for line in ("check --as bob", "stats", "top --once", "room", "doctor"):
+        assert desk.run(*line.split()).code == 0, line
+    assert not (desk.home / "mail").exists()  # who only looks makes no room
+    sent = desk.json("send", "bob", "--as", "ann", "--body", "hello")["id"]
+    (path,) = letters_in(desk.home / "mail")
+    assert str(inbox(desk.home / "mail", layout).relative_to(desk.home / "mail")) in path
+    for line in (
+        "check --as bob", "counts --as bob", "digest --as bob", "search hello --as bob", "sent --as ann", "agents",
+        "register --as bob", "templates save t --body x", "tasks give bob --as ann --body y", "changes", "janitor",
+        "archive", "purge", "stats", "top --once", "room", "export out.jsonl", "doctor --full",
+    ):  # fmt: skip
+        done = desk.run(*line.split(), "--json")
+        assert (done.code, done.err) == (0, ""), (line, done)
+    assert desk.json("ack", sent, "--as", "bob")
+    assert desk.run("check", "--as", "nobody").out.startswith("No unread mail")
+    assert desk.json("import", "out.jsonl", "--room", f"files:{desk.home}/other?layout=swarm")["letters"] == 2
+
+
+def test_what_cannot_be_is_told(desk: Desk, layout: Layout) -> None:
+    desk.run("send", "bob", "--as", "ann", "--body", "hello")
+    desk.run("send", "bob", "--as", "ann", "--body", "hello", "--room", "room.db")
+    desk.run("backup", "copy.db", "--room", "room.db")
+    other = "swarm" if layout.name != "swarm" else "nanobot"
+    for line, code, word in (
+        ("backup new.db", 78, "postroom copy"),
+        ("restore copy.db", 78, "copy"),
+        ("export mail/x.json", 73, "choose another name"),
+        (f"stats --room files:{desk.home}/none?layout=swarm", 66, "send makes one"),
+        (f"stats --room files:{desk.home}/mail", 78, "layout=nanobot"),
+        (f"stats --room files:{desk.home}/mail?layout=maildir", 78, "layout=nanobot"),
+        (f"stats --room files:{desk.home}/mail?layout={other}", 78, f"layout={layout.name}"),
+        (f"send bob --as ann --body x --room files:{desk.home}/no/mail?layout=swarm", 73, "mkdir -p"),
+    ):
+        refused = desk.run(*line.split(), "--json")
+        assert (refused.code, word in refused.error["hint"]) == (code, True), (line, refused)
+    assert not (desk.home / "new.db").exists()
+    assert not (desk.home / "none").exists()
+
+
+def test_a_healthy_room_is_told_healthy(desk: Desk) -> None:
+    desk.run("send", "bob", "--as", "ann", "--body", "hello")
+    findings = found(desk, "--full")
+    assert {each["level"] for each in findings.values()} <= {"ok", "note"}
+    assert findings["durability"]["what"].startswith("process")
+    assert findings["index"]["what"] == "1 letters in files, and the index says what they say"
+    assert found(desk, "--set", "durability=power")["durability"]["what"].startswith("power")
+
+
+def test_open_folders_are_told_and_left_as_they_are(desk: Desk, layout: Layout) -> None:
+    desk.run("send", "bob", "--as", "ann", "--body", "hello")
+    inbox(desk.home / "mail", layout).chmod(0o755)
+    told = found(desk, "--repair")["folders"]
+    assert (told["level"], "used as they are" in told["what"]) == ("warning", True)
+    assert inbox(desk.home / "mail", layout).stat().st_mode & 0o777 == 0o755
+
+
+def test_leavings_and_what_is_no_letter_are_told_with_their_reasons(desk: Desk, layout: Layout) -> None:
+    desk.run("send", "bob", "--as", "ann", "--body", "hello")
+    folder = inbox(desk.home / "mail", layout)
+    old, young = folder / ".0123.tmp", folder / ".4567.tmp"
+    bad = folder / f"MSG-1{layout.ending}"
+    for path in (old, young, bad):
+        path.write_text("{")
+        if path != young:
+            os.utime(path, HOURS_AGO)
+    told = found(desk)
+    assert "no letter" in told["quarantine"]["what"] and bad.name in told["quarantine"]["what"]
+    assert "1 temporary file" in told["leavings"]["what"] and "--repair" in told["leavings"]["hint"]
+    assert old.exists()
+    assert found(desk, "--repair")["leavings"]["repaired"]
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+def test_an_index_that_is_wrong_is_found_and_mended(desk: Desk) -> None:
+    desk.run("send", "bob", "--as", "ann", "--body", "hello")
+    database = apsw.Connection(str(desk.home / "mail" / ".postroom" / "index.db"))
+    database.execute("UPDATE deliveries SET state = 3")
+    database.close()
+    assert desk.json("counts", "--as", "bob")["total"] == 0
+    assert "says unread, the index done" in found(desk, "--full")["index"]["what"]
+    assert found(desk, "--full", "--repair")["index"]["repaired"]
+    assert found(desk, "--full")["index"]["level"] == "ok"
+    assert desk.json("counts", "--as", "bob")["total"] == 1
