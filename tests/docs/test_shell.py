@@ -10,7 +10,7 @@ import pytest
 from tests.cli.shell import Desk
 from tests.docs.pages import HOME, blocks
 
-PAGE = HOME / "docs" / "ten-minutes.md"
+PAGES = [HOME / "docs" / f"{name}.md" for name in ("ten-minutes", "files")]
 MARK = "@@ done @@"
 
 
@@ -38,8 +38,9 @@ def is_as_told(told: str, answered: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, told.split("…"))), answered, re.DOTALL) is not None
 
 
-def test_ten_minutes_go_as_the_page_tells(tmp_path: Path) -> None:
-    typed = session(PAGE)
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_a_session_goes_as_the_page_tells(tmp_path: Path, page: Path) -> None:
+    typed = session(page)
     answers = play(Desk(tmp_path), typed)
     assert len(typed) == len(answers)
     for (line, told), answered in zip(typed, answers, strict=True):

@@ -23,7 +23,7 @@ COMMANDS = {
         " done. An address with a ? needs quotes in a shell. See [rooms in folders](files.md).",
         examples=(
             ("postroom copy room.db 'files:mail?layout=nanobot'", "into folders, as nanobot has them"),
-            ("postroom copy 'files:mail?layout=nanobot' other.db --move", "all open mail goes on in other.db"),
+            ("postroom copy room.db other.db --move", "all open mail goes on in other.db"),
         ),
         json=(
             ("letters", "how many were new in DST"),
