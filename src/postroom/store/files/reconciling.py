@@ -28,7 +28,7 @@ from .paper import Stamp
 
 if TYPE_CHECKING:
     from ...model.delivery import Delivery
-    from ...model.message import Message
+    from ...model.message import Message, Recipient
     from .connection import FileConnection
     from .eyes import News
     from .ledger import Held
@@ -60,6 +60,7 @@ class Reconciling:
         self._after_crash = after_crash
         self._later: News = {}
         self._rung: set[str] = set()
+        self._seated: dict[int, dict[int, Recipient]] = {}  # of letters with hidden recipients
 
     def run(self, news: News) -> tuple[set[str], News]:
         """Whose bells to ring, and what is to be looked at again."""
@@ -206,7 +207,8 @@ class Reconciling:
             number = self._writing.insert_letter(message)
         else:
             number = first[0]
-            self._merge_recipients(number, first[1], sheet)
+        if sheet.seats or number in self._seated:
+            self._seat(number, sheet)
         self._deliver(seen, where, sheet, number, mailbox, message, gone)
 
     def _deliver(
@@ -250,20 +252,16 @@ class Reconciling:
         order = {place: rank for rank, place in enumerate((".queued", *self._layout.places[:2]))}
         return order.get(self._places.of(folder)[1], 0)
 
-    def _merge_recipients(self, number: int, first: Message, sheet: Sheet) -> None:
-        """Recipients that are hidden from each other are known only from all files together."""
-        missing = [recipient for recipient in sheet.message.recipients if recipient not in first.recipients]
-        if not missing:
-            return
-        if not sheet.seats:  # it knows all of them
-            self._writing.replace_letter(number, replace(first, recipients=sheet.message.recipients))
-            return
-        seated = dict(zip(sheet.seats, sheet.message.recipients, strict=False))
-        whole = list(first.recipients)
-        for seat in sorted(seated):
-            if seated[seat] in missing:
-                whole.insert(min(seat, len(whole)), seated[seat])
-        self._writing.replace_letter(number, replace(first, recipients=tuple(whole)))
+    def _seat(self, number: int, sheet: Sheet) -> None:
+        """Recipients that are hidden from each other are known only from all files together, each in its seat."""
+        message, _ = self._here.letter(number)
+        seats = sheet.seats or range(len(sheet.message.recipients))
+        seated = self._seated.setdefault(number, {})
+        seated.update(zip(seats, sheet.message.recipients, strict=False))
+        missing = [recipient for recipient in message.recipients if recipient not in seated.values()]
+        whole = (*(seated[seat] for seat in sorted(seated)), *missing)
+        if whole != message.recipients:
+            self._writing.replace_letter(number, replace(message, recipients=whole))
 
     def _delivery_of(self, message: Message, where: Where, sheet: Sheet, number: int) -> Delivery:
         kinds = {recipient.address: recipient.kind for recipient in message.recipients}
