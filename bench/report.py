@@ -188,7 +188,7 @@ says so. Everything else happens beside the bench, on the disk the working tree 
 - A broadcast is compared with one send, so it looks worse when a send gets faster. Three quarters of it are
   SQLite, which writes a thousand rows and their places in an index.
 - To index a letter of 1 KiB takes some 30 µs of a processor: a third of it reading the letter, the rest FTS5. That
-  is a tenth of a send, so senders leave most of it to others: one letter in 4,096 adds 512 and takes some 16 ms
+  is a tenth of a send, so senders leave most of it to others: one letter in 8,192 adds 512 and takes some 16 ms
   longer. Whoever searches, or the janitor, adds the rest; the table says what that takes. An index without
   positions would take a third less, and phrases would have to be looked for letter by letter. Larger slices, a
   larger hash table, pages of another size and fewer merges changed next to nothing.

@@ -77,7 +77,7 @@ def _tail(folder: Path, rounds: int) -> Iterator[Line]:
 def _sending(folder: Path, effort: Effort) -> Iterator[Line]:
     with_search = postroom.open(str(folder / "with" / "room.db"))
     without = postroom.open(str(folder / "without" / "room.db"))
-    helps = effort.rounds // 2
+    helps = max(1, effort.rounds // 4)
     with with_search, without:
         acts: Turns = {"with": (_sender(with_search), TURN), "without": (_sender(without), TURN)}
         without._office.store._lookout.is_due = _never  # type: ignore[attr-defined]

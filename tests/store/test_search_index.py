@@ -95,7 +95,7 @@ def test_a_search_that_meets_a_long_past_adds_some_of_it_and_scans_the_rest(path
         assert all_found(store, 6000)
 
 
-def test_who_sends_letter_after_letter_adds_an_eighth_of_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_sends_letter_after_letter_adds_a_part_of_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookout, "RARELY", 80)
     monkeypatch.setattr(index, "SLICE", 10)
     with opened(path, durable=False) as one, opened(path, durable=False) as two:

@@ -91,7 +91,7 @@ class Search:
         found = self._scan(ask, sound, NEWEST, upto, limit)
         if len(found) < limit:
             found += self._older(index, ask, sound, upto, limit - len(found))
-            self._add_some(index, ask)
+            self._add_some(index, ask, upto)
         return found
 
     def _older(self, index: Index, ask: Ask, sound: Sound, upto: int, limit: int) -> list[Letter]:
@@ -107,13 +107,14 @@ class Search:
             page = min(4 * page, LARGEST_PAGE)
         return found[:limit]
 
-    def _add_some(self, index: Index, ask: Ask) -> None:
+    def _add_some(self, index: Index, ask: Ask, upto: int) -> None:
         """For the next search: what had to be looked at one by one, if it was much. It takes about as long again
         as the looking, because to add a letter costs as much as to look at it eight times or so.
         """
         for _ in range(max(FILLS, self._looked_at // (8 * SLICE))):
-            if not is_behind(ask, index.upto(), LONG) or not index.fill():
+            if not is_behind(ask, upto, LONG) or not index.fill():
                 break
+            upto = index.upto()
 
     def _scan(self, ask: Ask, sound: Sound, top: int, upto: int, limit: int) -> list[Letter]:
         """Down from a number to the first that is in the index."""
