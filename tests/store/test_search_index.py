@@ -134,6 +134,9 @@ def test_a_search_that_looked_at_very_many_letters_adds_an_eighth_of_them(
         assert in_index(path) == 500
         assert found(store, "w1") == ["m1"]
         assert in_index(path) == 500 + 430
+        say(store, 4000, 8000)
+        assert found(store, "w1") == ["m1"]
+        assert in_index(path) == 500 + 430 + searching.MOST_FILLS * 10  # no search takes for ever
 
 
 @pytest.mark.parametrize("others", ["plain", "with \u00e9"])

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 LONG = 1000  # letters not in the index: with more, whoever sends or searches adds some
 FEW = 100  # with more, the janitor adds them
 SPARE = 10_000  # letters that are gone may stay in the index, besides as many as are there
-FILLS = 8  # slices a search adds for the next one; more if it had to look at very many letters
+FILLS = 8  # slices a search adds for the next one
+MOST_FILLS = 64  # likewise, if it had to look at very many letters: about a second
 PAGE = 256  # letters looked at in one go
 LARGEST_PAGE = 2000
 NEWEST = 2**62  # above every number
@@ -111,7 +112,7 @@ class Search:
         """For the next search: what had to be looked at one by one, if it was much. It takes about as long again
         as the looking, because to add a letter costs as much as to look at it eight times or so.
         """
-        for _ in range(max(FILLS, self._looked_at // (8 * SLICE))):
+        for _ in range(min(max(FILLS, self._looked_at // (8 * SLICE)), MOST_FILLS)):
             if not is_behind(ask, upto, LONG) or not index.fill():
                 break
             upto = index.upto()
