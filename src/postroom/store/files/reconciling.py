@@ -203,10 +203,7 @@ class Reconciling:
         except (NameTaken, LookAlike) as taken:
             self._set_aside(seen, str(taken))
             return
-        if first is None:
-            number = self._writing.insert_letter(message)
-        else:
-            number = first[0]
+        number = self._writing.insert_letter(message) if first is None else first[0]
         if sheet.seats or number in self._seated:
             self._seat(number, sheet)
         self._deliver(seen, where, sheet, number, mailbox, message, gone)
