@@ -72,9 +72,7 @@ def status_of(delivery: Delivery) -> MessageStatus:
 
 def is_unread(delivery: Delivery) -> bool:
     """Never looked at, or back in the inbox because whoever worked on it failed or vanished."""
-    if delivery.state is not State.UNREAD or delivery.read_at is None:
-        return delivery.state is State.UNREAD
-    return bool(delivery.history) and delivery.history[-1].at >= delivery.read_at
+    return delivery.is_unread or delivery.is_back
 
 
 def handle_of(letter: Letter, mailbox: str) -> str:

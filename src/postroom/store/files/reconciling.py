@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from ...errors import NameTaken, PostroomError, Unreadable
+from ...errors import LookAlike, NameTaken, PostroomError, Unreadable
 from ...model.codec import digest
 from ...model.delivery import OPEN, Delivery, Lease, State, open_delivery
 from ...model.hashing import blake2b
@@ -197,10 +197,11 @@ class Reconciling:
                 self._delete(first[0])
                 first = None
         try:
-            mailbox = self._mailbox_of(where, message)
-        except NameTaken as taken:
+            mailbox, name = self._mailbox_of(seen, where, message)
+        except (NameTaken, LookAlike) as taken:
             self._set_aside(seen, str(taken))
             return
+        where = where._replace(mailbox=name)
         if first is None:
             number = self._writing.insert_letter(message)
         else:
@@ -266,24 +267,35 @@ class Reconciling:
         opened = open_delivery(message, where.mailbox, kinds.get(where.mailbox, "to"), where.written)
         return self._as_told(replace(opened, number=number), sheet)
 
-    def _mailbox_of(self, where: Where, message: Message) -> int:
-        """The mailbox of the folder a file lies in. A letter knows best how its name is spelt."""
+    def _mailbox_of(self, seen: Seen, where: Where, message: Message) -> tuple[int, str]:
+        """The mailbox of the folder a file lies in. Its first letter knows best how its name is spelt."""
+        self._writing.mailbox(message.sender, "sender", known=True)
+        home, _ = self._places.of(seen.folder)
+        owner = self._ledger.owner(home)
+        if owner is not None:
+            return owner
         name = where.mailbox
         for recipient in message.recipients:
             if "/" in recipient.address and self._layout.folder(recipient.address) == self._layout.folder(name):
                 name = recipient.address
         number, _ = self._writing.mailbox(name, "to")
-        self._writing.mailbox(message.sender, "sender", known=True)
-        return number
+        if self._layout.folder(name) == home:  # else it is another folder of somebody who has one
+            self._ledger.settle(home, number, name)
+        return number, name
 
     # -- states that changed
 
     def _retell(self, number: int, mailbox: int, sheet: Sheet) -> None:
         """Let the index tell what the file tells."""
         delivery = self._delivery(number, mailbox)
-        if delivery is None or sheet.told.state is self._layout.shown(delivery):
+        if delivery is None:
             return
-        told = self._as_told(replace(delivery, revision=delivery.revision + 1), sheet)
+        if sheet.told.state is not self._layout.shown(delivery):
+            told = self._as_told(replace(delivery, revision=delivery.revision + 1), sheet)
+        elif self._layout.rereads(delivery, sheet.told):
+            told = replace(delivery, revision=delivery.revision + 1, read_at=sheet.told.read_at)
+        else:
+            return
         self._writing.set_delivery(told, number, mailbox)
         if told.state is State.UNREAD:
             self._rung.add(delivery.mailbox)
