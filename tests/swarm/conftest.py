@@ -13,6 +13,7 @@ from tests.swarm.project import Project
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("POSTROOM_DURABILITY", "process")  # no power is cut here
     made = Project(tmp_path)
     made.member("swarm_dev", "architect", "implementer", "critic", "_template")
     return made

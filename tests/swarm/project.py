@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import postroom
 from postroom.swarm import MailboxManager
 
+SOURCE = Path(postroom.__file__).parent.parent
 HERE = Path(__file__).parent
 SECONDS = 60  # for a process to end
 
@@ -56,9 +59,15 @@ class Project:
 
     def python(self, code: str) -> subprocess.Popen[str]:
         """A program in this folder, started."""
+        return self.talking(code, subprocess.DEVNULL)
+
+    def talking(self, code: str, stdin: int = subprocess.PIPE) -> subprocess.Popen[str]:
+        """A program that can be spoken to."""
         return subprocess.Popen(
             [sys.executable, "-c", code],
             cwd=self.folder,
+            env=os.environ | {"PYTHONPATH": str(SOURCE)},  # this source, whatever else is installed
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -67,6 +76,11 @@ class Project:
 
 def told(program: subprocess.Popen[str]) -> str:
     """What a program said; it must have gone well."""
-    out, error = program.communicate(timeout=SECONDS)
-    assert program.returncode == 0, error
-    return out
+    return told_by([program])[0]
+
+
+def told_by(programs: list[subprocess.Popen[str]]) -> list[str]:
+    """What programs said that run side by side; all must have gone well."""
+    said = [program.communicate(timeout=SECONDS) for program in programs]
+    assert not any(program.returncode for program in programs), "".join(error for _, error in said)
+    return [out for out, _ in said]

@@ -1,6 +1,6 @@
-"""A program of the swarm design that knows nothing of Postroom: files and JSON alone, as the design describes them.
+"""A program of the swarm design that knows nothing of Postroom: files and JSON alone, as the design has them.
 
-Run with what it shall do, one JSON list per argument, such as `["send", {...}]`; answers with a JSON line for each.
+Run with what it shall do, one JSON list per argument, such as `["send", {...}]`; answers a JSON line for each.
 Its index is private to the process, its times are naive, and its archive step removes before it writes: as there.
 """
 
@@ -95,7 +95,8 @@ class Stranger:
         draft.rename(path)
 
     def path(self, fields: Fields, place: str) -> Path:
-        return self.root / fields["to_agent"].replace("/", "_") / place / f"{fields['id']}.json"
+        folder: str = fields["to_agent"].replace("/", "_")
+        return self.root / folder / place / f"{fields['id']}.json"
 
 
 if __name__ == "__main__":

@@ -27,7 +27,9 @@ def letter(manager: MailboxManager) -> str:
 def test_the_whole_life(project: Project, manager: MailboxManager, letter: str) -> None:
     assert [letter] == unread(manager)
     assert "read" == status(manager.read_message(letter))
-    assert [] == unread(manager) and [letter] == [each.id for each in manager.check_mailbox("b", unread_only=False)]
+    assert [] == unread(manager) and [letter] == [
+        each.id for each in manager.check_mailbox("b", unread_only=False)
+    ]
     assert "processing" == status(manager.mark_processing(letter))
     done = manager.mark_completed(letter, archive=False)
     assert done is not None and done.status is MessageStatus.COMPLETED and done.completed_at is not None
@@ -74,7 +76,9 @@ def test_who_holds_a_letter_may_say_so_again(manager: MailboxManager, letter: st
     assert "processing" == status(manager.mark_processing(letter)) == status(manager.mark_processing(letter))
 
 
-def test_another_process_may_complete_what_one_began(project: Project, manager: MailboxManager, letter: str) -> None:
+def test_another_process_may_complete_what_one_began(
+    project: Project, manager: MailboxManager, letter: str
+) -> None:
     code = "from postroom.swarm import *; print(get_mailbox_manager().{}({!r}).status.value)"
     assert "processing" == told(project.python(code.format("mark_processing", letter))).strip()
     assert manager.mark_processing(letter) is None

@@ -93,23 +93,31 @@ def test_a_time_with_a_zone_is_read_as_local_time() -> None:
 def test_markdown_has_the_designs_layout() -> None:
     expected = [
         "## [HIGH] Parser", "", "**From:** architect", "**Type:** handoff", "**Priority:** HIGH",
-        "**Sent:** 2026-01-03 14:30", "**Thread:** MSG-root", "**Swarm:** swarm_dev", "", "---", "", "It is yours.",
-        "", "### Context", "", "- **next_steps:**", "  - build", "  - test", "- **job_id:** None",
+        "**Sent:** 2026-01-03 14:30", "**Thread:** MSG-root", "**Swarm:** swarm_dev", "", "---", "",
+        "It is yours.", "", "### Context", "", "- **next_steps:**", "  - build", "  - test", "- **job_id:** None",
         "", "### Attachments", "", "- `a.md`", "", "### Payload", "", "```json", "{", '  "n": 1', "}", "```",
     ]  # fmt: skip
     assert "\n".join(expected) == Message.from_dict(FILE).to_markdown()
 
 
 def test_markdown_of_a_plain_letter_says_no_more_than_it_has() -> None:
-    expected = ["##  S", "", "**From:** a", "**Type:** request", "**Priority:** NORMAL", "**Sent:** 2026-01-03 14:30"]
+    expected = [
+        "##  S",
+        "",
+        "**From:** a",
+        "**Type:** request",
+        "**Priority:** NORMAL",
+        "**Sent:** 2026-01-03 14:30",
+    ]
     assert "\n".join([*expected, "", "---", "", "B"]) == message().to_markdown()
     assert message(priority=MessagePriority.URGENT).to_markdown().startswith("## [URGENT] S\n")
 
 
 def test_a_handoffs_context_has_the_designs_fields() -> None:
-    expected = {
+    expected: dict[str, Any] = {
         "work_completed": "x", "files_modified": [], "files_created": [], "current_state": "", "state_file": None,
-        "next_steps": [], "blockers": [], "dependencies": [], "related_escalations": [], "job_id": None, "notes": "",
+        "next_steps": [], "blockers": [], "dependencies": [], "related_escalations": [], "job_id": None,
+        "notes": "",
     }  # fmt: skip
     assert list(expected.items()) == list(HandoffContext("x").to_dict().items())
 

@@ -113,7 +113,9 @@ def test_a_stranger_may_call_a_member_by_its_bare_name(project: Project, manager
 
 def test_a_stranger_whose_name_reads_like_anothers_stops_nobody(project: Project, manager: MailboxManager) -> None:
     first = manager.send("coo", "b", "s", "x")
-    project.stranger(("send", {"from_agent": "Coo", "to_agent": "b"}), ("send", {"from_agent": "x", "to_agent": "B"}))
+    project.stranger(
+        ("send", {"from_agent": "Coo", "to_agent": "b"}), ("send", {"from_agent": "x", "to_agent": "B"})
+    )
     assert [first.id] == [each.id for each in manager.check_mailbox("b")]
 
 

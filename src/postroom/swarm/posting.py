@@ -68,7 +68,7 @@ def broadcast(room: Room, said: Said, exclude: Sequence[str]) -> list[Message]:
     """One letter to each member, with an id of its own; never to the sender. All of them or none."""
     swarm = said.swarm_name or ""
     everyone = members.members(room, swarm)
-    left_out = {fold(members.mailbox(room, name, swarm)) for name in (said.from_agent, *exclude)}
+    left_out = {fold(form) for name in (said.from_agent, *exclude) for form in (name, f"{swarm}/{name}")}
     marks = [BROADCAST_TAG, f"swarm:{swarm}"]
     tags = [*marks, *(tag for tag in said.tags or () if tag not in marks)]
     copies = [said._replace(to_agent=name, tags=tags) for name in everyone if fold(name) not in left_out]
