@@ -40,6 +40,18 @@ def test_the_whole_life(project: Project, manager: MailboxManager, letter: str) 
     assert "archived" == status(manager.read_message(letter)) == status(manager.mark_completed(letter))
 
 
+def test_there_is_always_a_copy_while_letters_are_archived(project: Project, manager: MailboxManager) -> None:
+    ids = [manager.send("a", "b", "s", "x").id for _ in range(15)]
+    archiving = Thread(target=lambda: [manager.mark_completed(id) for id in ids])
+    archiving.start()
+    while archiving.is_alive():
+        for id in ids:  # what is not in the one is in the other by now
+            inbox, archive = (project.mail / "b" / place / f"{id}.json" for place in ("inbox", "archive"))
+            assert inbox.exists() or archive.exists()
+    archiving.join()
+    assert sorted(f"{id}.json" for id in ids) == project.files("b/archive")
+
+
 def test_reading_twice_keeps_the_first_time(manager: MailboxManager, letter: str) -> None:
     first = manager.read_message(letter)
     assert first is not None and first == manager.read_message(letter)

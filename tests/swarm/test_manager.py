@@ -153,6 +153,16 @@ def test_a_bad_name_is_refused_and_nothing_is_written(
     assert [] == list(project.mail.glob("*/inbox/*"))
 
 
+@pytest.mark.parametrize(("first", "second"), [("a/b", "a_b"), ("a_b", "a/b"), ("a/b_c", "a_b/c")])
+def test_a_second_name_for_the_same_folder_is_refused_and_names_the_first(
+    manager: MailboxManager, first: str, second: str
+) -> None:
+    manager.send("x", first, "s", "x")
+    with pytest.raises(postroom.NameTaken, match=first):
+        manager.send("x", second, "s", "x")
+    assert 1 == manager.get_pending_count(first)["total"] and [] == manager.check_mailbox(second)
+
+
 def test_a_letter_to_several_has_an_id_for_each(manager: MailboxManager) -> None:
     receipt = manager.room.mailbox("a").send(["b", "c"], "for both", bcc=["d"])
     ids = {name: manager.check_mailbox(name)[0].id for name in "bcd"}

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from .. import service
 from ..errors import Missing, UnknownAgent
+from ..model.message import DEFAULT_SCOPE
 from ..model.names import BROADCAST, check_agent, check_id, fold
 from ..model.query import Found
 from ..service.compose import Draft, seal
@@ -85,7 +86,8 @@ def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str
         _log.warning("no letter %r to reply to", handle)
         return None
     letter = original.message
-    sender = members.mailbox(room, from_agent, letter.scope)
+    swarm = None if letter.scope == DEFAULT_SCOPE else letter.scope
+    sender = members.mailbox(room, from_agent, swarm)
     try:
         draft = service.sending.reply_draft(
             room._office, room._principal, sender, letter.id, body, kind="response", data=payload or None
@@ -99,7 +101,7 @@ def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str
             message_type=MessageType.RESPONSE,
             priority=MessagePriority(int(letter.priority)),
             payload=payload,
-            swarm_name=letter.scope,
+            swarm_name=swarm,
             reply_to=letter.id,
         )
         return _post(room, [said])[0]
