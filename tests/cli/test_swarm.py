@@ -55,6 +55,11 @@ def test_a_folder_that_cannot_be_made_is_said(desk: Desk) -> None:
     assert 73 == desk.run("swarm", "install", "file/below").code == desk.run("swarm", "install", "file").code
 
 
+def test_a_room_has_no_place_here(desk: Desk) -> None:
+    assert 64 == desk.run("swarm", "install", "--room", "other.db").code
+    assert not (desk.home / "shared").exists()
+
+
 def test_a_person_is_told_where_it_is(desk: Desk) -> None:
     code, shown = show(desk, "swarm", "install")
     assert (0, True) == (code, "Written: shared/agent_mailbox.py" in shown)

@@ -9,7 +9,7 @@ from ..errors import NameTaken
 from ..swarm.installing import install
 from .answers import Answer, sayable
 from .escape import one_line
-from .exits import CannotCreate
+from .exits import CannotCreate, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +21,8 @@ DEFAULT_FOLDER = "shared"
 
 
 def run_swarm_install(context: Context) -> Answer:
+    if "room" in context.values:
+        raise Usage("has no place here: no room is needed", field="--room")
     folder = Path(context.get("folder", DEFAULT_FOLDER))
     try:
         path, outcome = install(folder, force="force" in context.values)
