@@ -7,7 +7,7 @@ from threading import Barrier, Thread
 
 import pytest
 
-from postroom.swarm import MailboxManager, Message, MessageStatus
+from postroom.swarm import MailboxManager, Message, MessageStatus, looking
 from tests.swarm.project import Project, told
 
 
@@ -81,6 +81,25 @@ def test_one_of_many_gets_a_letter(project: Project, manager: MailboxManager, le
     for thread in threads:
         thread.join()
     assert 1 == sum(each is not None for each in got)
+    assert manager.mark_processing(letter) is None
+
+
+def test_who_looks_before_another_moves_looks_again(
+    project: Project, manager: MailboxManager, letter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = looking.find(manager.room, letter)
+    project.manager().mark_completed(letter)
+    seen = [before, looking.find(manager.room, letter)]
+    monkeypatch.setattr(looking, "find", lambda *_: seen.pop(0))
+    assert "archived" == status(manager.read_message(letter)) and [] == seen
+
+
+def test_who_always_comes_second_gives_up(
+    project: Project, manager: MailboxManager, letter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = looking.find(manager.room, letter)
+    project.manager().mark_processing(letter)
+    monkeypatch.setattr(looking, "find", lambda *_: before)
     assert manager.mark_processing(letter) is None
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 from postroom.swarm import MailboxManager, MessagePriority, MessageStatus, MessageType
 from tests.swarm.project import Project
+from tests.swarm.stranger import Stranger
 
 
 def test_a_strangers_letter_arrives_at_once_with_all_it_says(project: Project, manager: MailboxManager) -> None:
@@ -117,6 +120,37 @@ def test_a_stranger_whose_name_reads_like_anothers_stops_nobody(project: Project
         ("send", {"from_agent": "Coo", "to_agent": "b"}), ("send", {"from_agent": "x", "to_agent": "B"})
     )
     assert [first.id] == [each.id for each in manager.check_mailbox("b")]
+
+
+def test_what_a_stranger_says_oddly_is_read_as_far_as_it_makes_sense(
+    project: Project, manager: MailboxManager
+) -> None:
+    (sent,) = project.stranger(("send", {"from_agent": "a", "to_agent": "b"}))
+    path = project.mail / "b" / "inbox" / f"{sent['id']}.json"
+    odd = {"id": "no id", "to_agent": "no name", "swarm_name": "no swarm", "priority": "high", "status": 7}
+    path.write_text(json.dumps(sent | odd | {"own": {"x": 1}, "created_at": "soon"}), encoding="utf-8")
+    (found,) = manager.check_mailbox("b")
+    assert (found.id, found.to_agent, found.swarm_name) == (sent["id"], "b", None)
+    assert MessagePriority.HIGH is found.priority
+    manager.read_message(found.id)
+    assert {"x": 1} == project.fields("b/inbox", sent["id"])["own"]
+
+
+def test_what_a_stranger_gave_up_has_failed(project: Project, manager: MailboxManager) -> None:
+    sent = manager.send("a", "b", "s", "x")
+    project.stranger(("mark", {"id": sent.id, "status": "failed"}))
+    assert [] == manager.check_mailbox("b")
+    again = manager.mark_processing(sent.id)
+    assert again is not None and again.status is MessageStatus.PROCESSING
+
+
+def test_a_stranger_that_knows_an_old_state_brings_nothing_back(project: Project, manager: MailboxManager) -> None:
+    sent = manager.send("a", "b", "s", "x")
+    stranger = Stranger(project.mail)
+    manager.mark_completed(sent.id)
+    stranger.mark(sent.id, "read")
+    assert [] == manager.check_mailbox("b", unread_only=False)
+    assert [f"{sent.id}.json"] == project.files("b/archive") and [] == project.files("b/inbox")
 
 
 def test_a_stranger_may_call_the_human_the_ceo(project: Project, manager: MailboxManager) -> None:
