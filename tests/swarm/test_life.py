@@ -67,8 +67,9 @@ def test_what_is_done_is_not_worked_on_again(manager: MailboxManager, letter: st
     assert "archived" == status(manager.read_message(letter))
 
 
-def test_one_of_many_gets_a_letter(project: Project, manager: MailboxManager, letter: str) -> None:
-    others = [project.manager() for _ in range(4)]
+@pytest.mark.parametrize("shared", [False, True], ids=["own managers", "one manager"])
+def test_one_of_many_gets_a_letter(project: Project, manager: MailboxManager, letter: str, shared: bool) -> None:
+    others = [manager if shared else project.manager() for _ in range(4)]
     start, got = Barrier(4), []
 
     def work(other: MailboxManager) -> None:

@@ -9,6 +9,7 @@ from threading import Thread
 import pytest
 
 import postroom
+from postroom.service.authorize import agent_principal
 from postroom.swarm import HandoffContext, MailboxManager, MessagePriority, MessageStatus, MessageType
 from tests.swarm.project import Project
 
@@ -172,6 +173,22 @@ def test_a_letter_to_several_has_an_id_for_each(manager: MailboxManager) -> None
     assert [1, 0, 1] == [manager.get_pending_count(name)["total"] for name in "bcd"]
     answer = manager.reply(ids["d"], "d", "thanks")
     assert answer is not None and answer.reply_to == receipt.id
+
+
+def test_an_agents_own_room_shows_that_agents_mail_alone(project: Project, manager: MailboxManager) -> None:
+    store, settings = manager.room._office.store, manager.room.settings
+    own = MailboxManager(room=postroom.Room(store, settings, principal=agent_principal("swarm_dev/critic")))
+    mine = manager.send("coo", "swarm_dev/critic", "mine", "x")
+    theirs = manager.send("coo", "swarm_dev/architect", "theirs", "x")
+    manager.send("coo", "critic", "of a namesake", "x", swarm_name=None)
+    assert [mine] == own.check_mailbox("swarm_dev/critic")
+    assert own.read_message(theirs.id) is None is own.mark_completed(theirs.id)
+    with pytest.raises(postroom.NotAllowed):
+        own.check_mailbox("swarm_dev/architect")
+    with pytest.raises(postroom.NotAllowed):
+        own.send("coo", "swarm_dev/critic", "not by the coo", "x")
+    done = own.mark_completed(mine.id)
+    assert done is not None and done.status is MessageStatus.ARCHIVED
 
 
 def test_a_kind_that_the_design_has_no_word_for_is_a_notification(manager: MailboxManager) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import service
-from ..errors import Invalid
+from ..errors import Invalid, NotAllowed
 from ..model.delivery import State
 from ..model.message import Priority
 from ..model.names import check_agent, check_id
 from ..model.query import Query
+from ..service.authorize import authorize
 from . import members
 from .translating import id_in, is_unread, type_of
 
@@ -24,9 +25,9 @@ EXPIRED = "expired"  # the reason of a letter that died of its age
 
 
 def find(room: Room, handle: str) -> Found | None:
-    """The letter of this id as it is now; None for what nobody knows."""
+    """The letter of this id as it is now; None for what is unknown, or not for whoever asks."""
     found = _first(room, handle)
-    if found is None:
+    if found is None or not _may(room, "read", found.delivery.mailbox):
         return None
     office = room._office
     service.moving.let_time_pass(office, office.now(), (found.delivery.mailbox,))
@@ -42,8 +43,9 @@ def waiting(
     min_priority: MessagePriority | None,
 ) -> list[Found]:
     """The mail of an agent by priority, then age: what is unread, or all that lies in the inbox."""
-    office, places = room._office, members.places(agent_name)
-    moment = office.now()
+    authorize(room._principal, "check", check_agent(agent_name, "agent_name"))
+    office, moment = room._office, room._office.now()
+    places = [place for place in members.places(agent_name) if _may(room, "check", place.mailbox)]
     service.moving.let_time_pass(office, moment, [place.mailbox for place in places])
     found: list[Found] = []
     for place in places:
@@ -73,6 +75,14 @@ def thread(room: Room, thread_id: str) -> list[Found]:
 
 
 _IN_THE_INBOX = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
+
+
+def _may(room: Room, action: str, mailbox: str) -> bool:
+    try:
+        authorize(room._principal, action, mailbox)
+    except NotAllowed:
+        return False
+    return True
 
 
 def _lies_there(found: Found) -> bool:

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import logging
 import os
-from threading import Lock
-from typing import TYPE_CHECKING
+from threading import Lock, get_ident
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -40,13 +40,20 @@ _RACES = (LeaseLost, StaleRevision, IllegalMove, UnknownMessage)
 _log = logging.getLogger("postroom")
 
 
+class Claim(NamedTuple):
+    """What proves that a letter is held here."""
+
+    token: str
+    thread: int  # of those that share a manager, one gets the letter
+
+
 class Progress:
     """What one manager does to letters, and what it holds. Any number of threads may use it."""
 
     def __init__(self, room: Room, lease: float = LEASE) -> None:
         self._room = room
         self._lease = lease
-        self._tokens: dict[tuple[str, str], str] = {}  # of what was claimed here, by letter and mailbox
+        self._claims: dict[tuple[str, str], Claim] = {}  # of what was claimed here, by letter and mailbox
         self._lock = Lock()
 
     def read(self, handle: str) -> Found | None:
@@ -54,7 +61,7 @@ class Progress:
         return self._until_done(handle, self._read)
 
     def start(self, handle: str) -> Found | None:
-        """Claimed, or held for longer; None if somebody else works on it, or it is done."""
+        """Claimed, or held for longer by the same thread; None if somebody else works on it, or it is done."""
         return self._until_done(handle, self._start)
 
     def complete(self, handle: str, *, archive: bool) -> Found | None:
@@ -88,7 +95,7 @@ class Progress:
         state = found.delivery.state
         if state is State.UNREAD:
             return self._claim(found)
-        if state is State.CLAIMED and self._is_ours(found):
+        if state is State.CLAIMED and self._is_ours(found) and self._is_this_threads(found):
             office, caller = self._room._office, self._room._principal
             return service.holding.renew(office, caller, found.delivery.mailbox, [found], self._lease)[0]
         if state is State.DEAD and found.delivery.reason != looking.EXPIRED:
@@ -135,7 +142,7 @@ class Progress:
         )
         lease = claimed.delivery.lease
         with self._lock:
-            self._tokens[claimed.message.id, mailbox] = lease.token if lease else ""
+            self._claims[claimed.message.id, mailbox] = Claim(lease.token if lease else "", get_ident())
         return claimed
 
     def _revived(self, found: Found) -> Found:
@@ -154,22 +161,26 @@ class Progress:
     # -- holding
 
     def _is_ours(self, found: Found) -> bool:
-        lease = found.delivery.lease
-        return lease is not None and lease.token == self._token(found)
+        lease, claim = found.delivery.lease, self._claim_on(found)
+        return lease is not None and claim is not None and lease.token == claim.token
+
+    def _is_this_threads(self, found: Found) -> bool:
+        claim = self._claim_on(found)
+        return claim is not None and claim.thread == get_ident()
 
     def _was_lost(self, found: Found) -> bool:
         """We held it once, and now another does."""
-        token = self._token(found)
-        lost = found.delivery.state is State.CLAIMED and token is not None and not self._is_ours(found)
+        held_once = self._claim_on(found) is not None
+        lost = found.delivery.state is State.CLAIMED and held_once and not self._is_ours(found)
         if lost:
             holder = found.delivery.lease.holder if found.delivery.lease else "nobody"
             _log.warning("%s was left to %s: our lease ran out", found.message.id, holder)
         return lost
 
-    def _token(self, found: Found) -> str | None:
+    def _claim_on(self, found: Found) -> Claim | None:
         with self._lock:
-            return self._tokens.get((found.message.id, found.delivery.mailbox))
+            return self._claims.get((found.message.id, found.delivery.mailbox))
 
     def _let_go(self, found: Found) -> None:
         with self._lock:
-            self._tokens.pop((found.message.id, found.delivery.mailbox), None)
+            self._claims.pop((found.message.id, found.delivery.mailbox), None)
