@@ -106,6 +106,13 @@ class Delivery(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         return self.state is State.UNREAD and self.read_at is None
 
     @property
+    def is_back(self) -> bool:
+        """Is it in the inbox because a try at it failed, and has nobody looked since?"""
+        if self.state is not State.UNREAD or not self.history:
+            return False
+        return self.read_at is None or self.history[-1].at >= self.read_at
+
+    @property
     def is_hidden(self) -> bool:
         """Was it taken back before its recipient looked? Then it is as if it had never come."""
         return self.state is State.DEAD and self.reason == UNSENT and self.read_at is None

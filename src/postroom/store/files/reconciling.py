@@ -267,8 +267,11 @@ class Reconciling:
 
     def _mailbox_of(self, seen: Seen, sheet: Sheet) -> int:
         """The mailbox of the folder a file lies in."""
+        self._writing.mailbox(sheet.message.sender, "sender", known=True)
+        home, _ = self._places.of(seen.folder)
         number, _ = self._writing.mailbox(sheet.mailbox, "to")
-        self._ledger.settle(self._places.of(seen.folder)[0], number, sheet.mailbox)
+        if self._layout.folder(sheet.mailbox) == home:  # else it is another folder of somebody who has one
+            self._ledger.settle(home, number, sheet.mailbox)
         return number
 
     # -- states that changed
@@ -276,9 +279,14 @@ class Reconciling:
     def _retell(self, number: int, mailbox: int, sheet: Sheet) -> None:
         """Let the index tell what the file tells."""
         delivery = self._delivery(number, mailbox)
-        if delivery is None or sheet.told.state is self._layout.shown(delivery):
+        if delivery is None:
             return
-        told = self._as_told(replace(delivery, revision=delivery.revision + 1), sheet)
+        if sheet.told.state is not self._layout.shown(delivery):
+            told = self._as_told(replace(delivery, revision=delivery.revision + 1), sheet)
+        elif self._layout.rereads(delivery, sheet.told):
+            told = replace(delivery, revision=delivery.revision + 1, read_at=sheet.told.read_at)
+        else:
+            return
         self._writing.set_delivery(told, number, mailbox)
         if told.state is State.UNREAD:
             self._rung.add(delivery.mailbox)

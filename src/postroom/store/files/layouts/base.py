@@ -124,6 +124,10 @@ class Layout(ABC):
         """Does a file say something else after this move? Where it lies aside."""
         return self._note(before) != self._note(after)
 
+    def rereads(self, delivery: Delivery, told: Told) -> bool:  # noqa: ARG002 - most designs have no word for it
+        """Does a file tell that somebody read a letter, or made it unread again, which we do not know of?"""
+        return False
+
     def show(self, fields: Plain, delivery: Delivery) -> None:
         """Let the fields tell this state. What nobody of us wrote is left as it is."""
         own = {**self.own(fields)}

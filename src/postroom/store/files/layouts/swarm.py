@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ....errors import Invalid
 from ....model.delivery import State
 from ....model.message import DEFAULT_SCOPE, Priority
-from ....model.names import check_id, check_scope
+from ....model.names import check_agent, check_id, check_scope
 from . import base
 from .base import Layout, Told
 
@@ -79,8 +79,8 @@ class Swarm(Layout):
         body = base.text_in(plain)
         fields: Plain = {
             "id": plain["id"],
-            "from_agent": plain["sender"],
-            "to_agent": mailbox,
+            "from_agent": _their_name(plain["sender"]),
+            "to_agent": _their_name(mailbox),
             "swarm_name": plain.get("scope"),
             "type": self.kind_there(plain),
             "subject": plain.get("subject") or base.first_words(body),
@@ -110,7 +110,7 @@ class Swarm(Layout):
         plain: Plain = {
             "id": _id(fields.get("id"), where),
             "sender": sender,
-            "recipients": [{"address": where.mailbox, "kind": "to"}],
+            "recipients": [{"address": self._addressee(fields.get("to_agent"), where), "kind": "to"}],
             "created_at": base.text_of(written),
             "kind": base.kind_in(fields.get("type"), self.other_kind),
             "subject": base.line_in(fields.get("subject")),
@@ -133,6 +133,14 @@ class Swarm(Layout):
                 plain[ours] = value
         return plain
 
+    def _addressee(self, value: Any, where: Where) -> str:
+        """Whom it is for. A folder's name cannot tell `swarm/agent` from `swarm_agent`; the letter in it can."""
+        try:
+            name = check_agent(value, "to_agent")
+        except Invalid:
+            return where.mailbox
+        return name if self.folder(name) == self.folder(where.mailbox) else where.mailbox
+
     # -- its state
 
     def place(self, delivery: Delivery) -> str:
@@ -143,6 +151,10 @@ class Swarm(Layout):
 
     def changes_content(self, before: Delivery, after: Delivery) -> bool:
         return _status(before) != _status(after) or super().changes_content(before, after)
+
+    def rereads(self, delivery: Delivery, told: Told) -> bool:
+        is_open = told.state is delivery.state is State.UNREAD
+        return is_open and (told.read_at is None) != (_status(delivery) == "unread")
 
     def show(self, fields: Plain, delivery: Delivery) -> None:
         super().show(fields, delivery)
@@ -155,6 +167,8 @@ class Swarm(Layout):
         status = fields.get("status")
         state = _STATES.get(status, State.UNREAD) if isinstance(status, str) else State.UNREAD
         read_at = base.time_or_none(fields.get("read_at"), naive_is_local=True)
+        if status == "unread":  # its word counts: somebody looked, and it is to be looked at again
+            read_at = None
         done_at = base.time_or_none(fields.get("completed_at"), naive_is_local=True)
         if told.state is not State.UNREAD:
             return told._replace(read_at=read_at)
@@ -176,8 +190,12 @@ def _status(delivery: Delivery) -> str:
     if delivery.state is State.DONE:
         return "completed" if delivery.archived_at is None else "archived"
     if delivery.state is State.UNREAD:
-        return "unread" if delivery.read_at is None else "read"
+        return "unread" if delivery.read_at is None or delivery.is_back else "read"
     return {State.CLAIMED: "processing", State.DEAD: "failed", State.QUEUED: "unread"}[delivery.state]
+
+
+def _their_name(name: str) -> str:
+    return "user" if base.is_the_human(name) else name
 
 
 def _payload(plain: Plain) -> Plain:
@@ -204,7 +222,8 @@ def _scope(value: Any) -> str | None:
 
 
 def _texts(value: Any) -> list[str]:
-    return list(dict.fromkeys(item for item in value if isinstance(item, str))) if isinstance(value, list) else []
+    listed = value if isinstance(value, (list, tuple)) else ()  # a tuple, where a letter was just written
+    return list(dict.fromkeys(item for item in listed if isinstance(item, str)))
 
 
 LAYOUT = Swarm()
