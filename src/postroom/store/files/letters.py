@@ -39,9 +39,11 @@ class Sheet(NamedTuple):
 
 def fields_of(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain:
     """The file of a letter at one mailbox, before anything has happened to it."""
-    seen = message.seen_by(mailbox) if mailbox != message.sender else message
+    seen = message.seen_by(mailbox)
     plain = _plain(seen)
     fields = layout.write(plain, mailbox)
+    if order == microseconds(message.created_at) and layout.says_all(message, mailbox, name):
+        return fields
     own = _difference(plain, _read_back(layout, fields, mailbox, name))
     if layout.name == "nanobot" and message.subject:
         own = _with_subject(layout, fields, plain, mailbox, name)

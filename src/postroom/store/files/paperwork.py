@@ -144,10 +144,8 @@ class Paperwork:
 
     def _create(self, message: Message, mailbox: int, owner: str, delivery: Delivery, order: int) -> None:
         folder = self._places.folder(self._ledger.home(mailbox, owner), self._layout.place(delivery))
-        path, name = self._places.path(folder), self._layout.file_name(to_plain(message), order)
-        if self._ledger.held(folder, name) or os.path.lexists(
-            f"{path}/{name}"
-        ):  # a stranger's, or of another letter
+        path, name = self._places.path(folder), self._layout.file_name(message, order)
+        if os.path.lexists(f"{path}/{name}"):  # a stranger's, or of another letter
             stem = name.removesuffix(self._layout.ending)
             name = f"{stem}-{os.urandom(4).hex()}{self._layout.ending}"
         fields = letters.fields_of(self._layout, message, owner, name=name, order=order)

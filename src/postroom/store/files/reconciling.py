@@ -204,7 +204,7 @@ class Reconciling:
             self._set_aside(seen, str(taken))
             return
         number = self._writing.insert_letter(message) if first is None else first[0]
-        if sheet.seats or number in self._seated:
+        if sheet.seats or any(recipient.kind == "bcc" for recipient in message.recipients):
             self._seat(number, sheet)
         self._deliver(seen, where, sheet, number, mailbox, message, gone)
 

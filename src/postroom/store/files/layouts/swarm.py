@@ -18,6 +18,7 @@ from .base import Layout, Told
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
+    from ....model.message import Message
     from .base import Plain, Where
 
 _FIELDS = frozenset(
@@ -69,9 +70,8 @@ class Swarm(Layout):
     def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:  # noqa: ARG002 - it is all chance
         return f"MSG-{(nanoseconds ^ (chance << 16)) & 0xFFFF_FFFF_FFFF:012x}"
 
-    def file_name(self, plain: Plain, order: int) -> str:  # noqa: ARG002 - names tell no time here
-        id: str = plain["id"]
-        return f"{id}{self.ending}" if id.startswith("MSG-") else f"MSG-{id}{self.ending}"
+    def file_name(self, message: Message, order: int) -> str:  # noqa: ARG002 - names tell no time here
+        return f"{message.id}{self.ending}" if message.id.startswith("MSG-") else f"MSG-{message.id}{self.ending}"
 
     # -- a letter
 
@@ -99,6 +99,10 @@ class Swarm(Layout):
             "tags": plain.get("tags", []),
         }
         return base.with_unknown(fields, plain, _FIELDS)
+
+    def _says(self, message: Message, name: str) -> bool:  # noqa: ARG002 - its id stands in the file
+        there_and_back = base.time_or_none(local(message.created_at), naive_is_local=True)
+        return base.is_text_from_its_sender(message) and there_and_back == message.created_at
 
     def read(self, fields: Plain, where: Where) -> Plain:
         sender = base.sender_in(fields["from_agent"])
