@@ -1,0 +1,82 @@
+"""The letters of the flows: an assignment, and about a stalled agent, to the mayor and at last to a human.
+
+Each has a key made from what it is about, and says nothing that changes from one look to the next: sent again
+after a crash, it is the same letter and comes once.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ..errors import IdTaken
+from ..model.hashing import blake2b
+from .stamps import text_of
+from .watches import about
+
+if TYPE_CHECKING:
+    from ..room import Room
+    from .hooks import Hook
+    from .items import Item
+
+ASSIGNMENT, ESCALATION = "work_assignment", "health_escalation"
+LONGEST_SUBJECT = 1000
+
+
+_REASSIGN = "It did not answer. Reassign the item."
+_SPENT = "It did not answer, and the item was started as often as it may be. A human is told."
+_DECIDE = "It will not be started again until somebody decides."
+
+
+def assign(room: Room, sender: str, hook: Hook, body: str) -> None:
+    """What lies on a hook, for whoever it was put there."""
+    title = f": {hook.item.title}" if hook.item.title else ""
+    room.mailbox(sender).send(
+        hook.agent_id,
+        body,
+        subject=f"{hook.item.bead_id} is on your hook{title}"[:LONGEST_SUBJECT],
+        kind=ASSIGNMENT,
+        key=_key("assignment", hook.agent_id, hook.item.bead_id, str(hook.item.assigned_at)),
+    )
+
+
+def tell_mayor(
+    room: Room, sender: str, mayor: str, hook: Hook, item: Item, *, asked_at: str, is_spent: bool
+) -> None:
+    lines = [*_facts(hook, item), f"nudged_at: {asked_at}", "", _SPENT if is_spent else _REASSIGN]
+    subject = f"{hook.agent_id} is silent on {item.bead}"
+    _send(room, sender, mayor, subject, lines, key=_key(mayor, hook.agent_id, about(hook)))
+
+
+def tell_human(room: Room, sender: str, human: str, hook: Hook, item: Item) -> None:
+    lines = [*_facts(hook, item), "", _DECIDE]
+    subject = f"{item.bead} was started {item.restarts + 1} times and is stuck"
+    _send(room, sender, human, subject, lines, key=_key(human, item.bead, *item.starts))
+
+
+def _facts(hook: Hook, item: Item) -> list[str]:
+    last = "never" if hook.last_activity is None else text_of(hook.last_activity)
+    return [
+        f"agent: {hook.agent_id}",
+        f"bead: {item.bead}",
+        f"title: {hook.item.title}",
+        f"status: {hook.status}",
+        f"last_activity: {last}",
+        f"restarts: {item.restarts}",
+    ]
+
+
+def _send(room: Room, sender: str, to: str, subject: str, lines: list[str], *, key: str) -> None:
+    with suppress(IdTaken):  # it was told before, in other words
+        room.mailbox(sender).send(
+            to,
+            "\n".join(lines),
+            subject=subject[:LONGEST_SUBJECT],
+            kind=ESCALATION,
+            priority="urgent",
+            key=key,
+        )
+
+
+def _key(*about: str) -> str:
+    return f"chipset-{blake2b(' '.join(about).encode(), digest_size=16).hexdigest()}"
