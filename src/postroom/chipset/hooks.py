@@ -200,7 +200,7 @@ def _hook_in(fields: Fields, file: str) -> Hook:
     agent, status = fields.get("agent_id"), fields.get("status")
     if not isinstance(agent, str) or not _is_of(agent, file):
         raise Unreadable(f"{HOOKS}/{file}: it says it is of {agent!a}")
-    if status not in set(Status):
+    if status not in list(Status):  # it may be anything
         raise Unreadable(f"{HOOKS}/{file}: {status!a} is no status")
     item = _item_in(fields.get("work_item"), file)
     if (item is None) != (status == Status.EMPTY):

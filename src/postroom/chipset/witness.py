@@ -45,9 +45,10 @@ class Round(Struct, frozen=True, kw_only=True):
     damaged: tuple[str, ...] = ()  # hooks that cannot be read, and why
     failed: tuple[str, ...] = ()  # agents that could not be looked after this time, and why
 
-    @property
-    def is_eventful(self) -> bool:
-        return bool(self.nudged or self.escalated or self.human or self.damaged or self.failed)
+    def has_news_after(self, last: Round) -> bool:
+        """Was anything done, or is something wrong that was not the last time?"""
+        wrong = (self.damaged, self.failed) != (last.damaged, last.failed)
+        return bool(self.nudged or self.escalated or self.human) or wrong
 
 
 class Witness:
