@@ -9,10 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
 from postroom.chipset import Chipset, Mail, Patience, Status, Witness
+from postroom.chipset.folder import StateFolder
+from postroom.chipset.hooks import Hooks
+from postroom.chipset.moves import Roles
 from postroom.errors import IllegalMove, Refused
 from tests.coverage import uncounted
 
@@ -56,9 +60,26 @@ def until(what: Callable[[], bool]) -> None:
 # -- roles
 
 
-def setter(state: str, name: str, bead: str) -> None:
+class Careless(Chipset):
+    def __init__(self, state: str) -> None:
+        super().__init__(state)
+        self.hooks = Hooks(CarelessFolder(state), self.clock, Roles())
+
+
+class CarelessFolder(StateFolder):
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        yield
+
+    def write(self, fields: dict[str, Any], *where: str) -> None:
+        time.sleep(1)
+        super().write(fields, *where)
+
+
+def setter(state: str, name: str, bead: str, chipset: Chipset | None = None) -> None:
     """Wait for the start, then set the hook."""
-    chipset = Chipset(state)
+    chipset = chipset or Chipset(state)
+    Path(state, f"{name}-is-there").touch()
     until(lambda: Path(state, "go").exists())
     try:
         chipset.hooks.set("polecat-alpha", bead, by=name)
@@ -66,6 +87,11 @@ def setter(state: str, name: str, bead: str) -> None:
         print(f"lost: {busy.message}")
     else:
         print(f"won: {bead}")
+
+
+def careless(state: str, name: str, bead: str) -> None:
+    """The same with a bug: looks and writes without the lock, and slowly."""
+    setter(state, name, bead, Careless(state))
 
 
 def toucher(state: str, times: str) -> None:
@@ -157,5 +183,8 @@ def witness(state: str, name: str, stall_after: str = "0.4") -> None:
 
 
 if __name__ == "__main__":
-    roles = {each.__name__: each for each in (setter, toucher, noter, sender, polecat, sleeper, mayor, witness)}
+    roles = {
+        each.__name__: each
+        for each in (setter, careless, toucher, noter, sender, polecat, sleeper, mayor, witness)
+    }
     roles[sys.argv[1]](*sys.argv[2:])

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.chipset import Chipset, Status
 from postroom.errors import IllegalMove, Invalid, NotAllowed, StaleRevision, StoreFailing, Unreadable
-from tests.chipset.people import finish, start
+from tests.chipset.people import finish, running, start, until
 from tests.conftest import LONG
 from tests.rooms import FakeClock
 
@@ -151,13 +151,23 @@ def test_links_are_not_followed(chipset: Chipset, state: Path, tmp_path: Path) -
     assert not (tmp_path / "moved" / "polecat-beta.json").exists()
 
 
+def race(folder: Path, role: str) -> list[str]:
+    """Four mayors set one hook in the same moment: what each of them says."""
+    folder.mkdir(parents=True)
+    mayors = [start(role, folder, f"mayor-{n}", f"gt-{n}") for n in range(4)]
+    until(lambda: len(list(folder.glob("*-is-there"))) == 4)
+    (folder / "go").touch()
+    return finish(mayors)
+
+
+def test_mayors_that_look_without_the_lock_are_found(state: Path) -> None:
+    assert len([line for line in race(state, "careless") if line.startswith("won")]) > 1
+
+
 def test_two_mayors_at_once_exactly_one_wins(state: Path) -> None:
     for round in range(10 if LONG else 2):
         folder = state / str(round)
-        folder.mkdir(parents=True)
-        mayors = [start("setter", folder, f"mayor-{n}", f"gt-{n}") for n in range(4)]
-        (folder / "go").touch()
-        said = finish(mayors)
+        said = race(folder, "setter")
         won = [line.removeprefix("won: ") for line in said if line.startswith("won")]
         lost = [line for line in said if line.startswith("lost")]
         assert (len(won), len(lost)) == (1, 3)
@@ -175,4 +185,16 @@ def test_a_stranger_always_reads_a_whole_file_while_many_write(state: Path) -> N
         seen.add(json.loads(path.read_bytes())["last_activity"])
     finish(touching)
     assert len(seen) > 1
+    assert [left.name for left in (state / "hooks").iterdir()] == [f"{ALPHA}.json"]
+
+
+def test_a_writer_that_is_killed_leaves_a_whole_hook_and_no_lock(state: Path) -> None:
+    chipset = Chipset(state)
+    chipset.hooks.set(ALPHA, "gt-1", by="mayor")
+    for _ in range(10 if LONG else 3):
+        before = chipset.hooks.get(ALPHA).last_activity
+        toucher = start("toucher", state, "1000000")
+        with running(toucher):
+            until(lambda: chipset.hooks.get(ALPHA).last_activity != before)  # noqa: B023 - called at once
+        assert chipset.hooks.touch(ALPHA).status is Status.PENDING
     assert [left.name for left in (state / "hooks").iterdir()] == [f"{ALPHA}.json"]

@@ -118,7 +118,35 @@ def test_an_unread_letter_that_a_stranger_archived_stays_deliverable(chipset: Ch
     drop(state, "2026-03-05T10-31-00Z-mayor.json", "archive", read=True)
     assert [mail.filename for mail in chipset.mail.unread(ALPHA)] == ["2026-03-05T10-30-00Z-mayor.json"]
     chipset.mail.mark_read(ALPHA, "2026-03-05T10-30-00Z-mayor.json")
-    assert chipset.mail.check_mail(ALPHA) == [] or chipset.mail.unread(ALPHA) == []
+    assert [(mail.filename, mail.read) for mail in chipset.mail.check_mail(ALPHA)] == [
+        ("2026-03-05T10-30-00Z-mayor.json", True),
+    ]  # fmt: skip
+    assert chipset.mail.archive_old_mail(ALPHA) == 1
+    assert len(list((state / "mail" / ALPHA / "archive").iterdir())) == 2
+
+
+def test_what_lies_in_the_archive_is_not_archived_again_when_the_index_is_made_anew(
+    chipset: Chipset, state: Path
+) -> None:
+    drop(state, "2026-03-05T10-30-00Z-mayor.json", "archive", read=True)
+    assert chipset.mail.archive_old_mail(ALPHA) == 0
+    chipset.room.close()
+    for path in (state / ".postroom").glob("index.db*"):
+        path.unlink()
+    drop(state, "2026-03-05T10-31-00Z-mayor.json", read=True)
+    assert chipset.mail.archive_old_mail(ALPHA) == 1
+
+
+def test_copies_that_a_stranger_makes_of_our_letters_are_marked_one_by_one(chipset: Chipset, state: Path) -> None:
+    ours = chipset.mail.send_mail(letter())
+    for agent, body in (("polecat-beta", "Build it."), ("polecat-gamma", "Build another.")):
+        (state / "mail" / agent).mkdir()
+        said = letter(to=agent, body=body, timestamp=ours.timestamp, read=False, priority="normal")
+        (state / "mail" / agent / ours.filename).write_text(json.dumps(said))
+    for marked in ("polecat-gamma", "polecat-beta", ALPHA):
+        assert len(chipset.mail.unread(marked)) == 1
+        chipset.mail.mark_read(marked, ours.filename)
+        assert chipset.mail.unread(marked) == []
 
 
 def test_a_file_that_is_no_letter_is_set_aside_with_a_warning_and_blocks_nobody(

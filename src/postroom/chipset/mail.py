@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ..errors import Invalid, Missing, Unreadable
 from ..model import delivery as deliveries
-from ..model.delivery import State
+from ..model.delivery import OPEN, State
 from ..model.names import check_agent
 from ..model.query import Query
 from ..service.given import check_seconds
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..clock import Clock
+    from ..letter import Letter
     from ..mailbox import Mailbox
-    from ..model.query import Found
     from ..room import Room
     from ..store.files.letters import Sheet
     from .folder import Fields, StateFolder
@@ -131,32 +131,40 @@ class Mailboxes:
         span = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
         now = self._clock.now().wall
         cutoff = now - timedelta(seconds=check_seconds(span, "older_than", most=1e9))
-        box = self._room.mailbox(agent)
-        query = Query(mailbox=box.name, states=(State.DONE,), unarchived_before=_EVER, order="age")
-        found = box._office.store.find(query)
-        old = [each.message.id for each in found if each.message.created_at <= cutoff]
-        return sum(
-            len(self._put_away(box, replace(query, message_ids=tuple(old[start : start + SLICE])), now))
-            for start in range(0, len(old), SLICE)
-        )
+        self._room.quarantined()
+        old = [
+            sheet.message.id
+            for _, sheet in self._sheets(agent, ("",))
+            if sheet.told.state is State.DONE and sheet.message.created_at <= cutoff
+        ]
+        slices = (tuple(old[start : start + SLICE]) for start in range(0, len(old), SLICE))
+        return sum(self._put_away(self._room.mailbox(agent), ids, now) for ids in slices)
 
     # -- below
 
-    def _put_away(self, box: Mailbox, query: Query, now: datetime) -> list[Found]:
-        return move_found(box._office, query, "archive", lambda delivery: deliveries.archive(delivery, now))
+    def _put_away(self, box: Mailbox, ids: tuple[str, ...], now: datetime) -> int:
+        """Each of them is asked about again in the commit: somebody may be quicker."""
+        query = Query(mailbox=box.name, message_ids=ids, states=(State.DONE,), unarchived_before=_EVER)
+        moved = move_found(box._office, query, "archive", lambda delivery: deliveries.archive(delivery, now))
+        return len(moved)
 
     def _settle(self, agent: str, id: str) -> None:
-        try:
-            letter = self._room.mailbox(agent).read(id)
-            if letter.state is not State.DONE:
+        box = self._room.mailbox(agent)
+        letter = _read(box, id) or _read(box, self._id_there(box, id))
+        if letter is not None and letter.state is not State.DONE:
+            with suppress(Missing):  # it went meanwhile
                 letter.ack(archive=False)
-        except Missing:  # it went meanwhile
-            return
 
-    def _sheets(self, agent: str) -> Iterator[tuple[str, Sheet]]:
+    @staticmethod
+    def _id_there(box: Mailbox, id: str) -> str:
+        """A second letter under a name of ours, with other content, has a longer id in the room."""
+        found = box._office.store.find(Query(mailbox=box.name, states=tuple(OPEN)))
+        return next((each.message.id for each in found if each.message.id.startswith(f"{id[:180]}.")), id)
+
+    def _sheets(self, agent: str, places: tuple[str, ...] = ("", ARCHIVE)) -> Iterator[tuple[str, Sheet]]:
         """What lies in the mailbox; and in its archive, what nobody has read: a stranger put it there."""
         home = self._home(agent)
-        for place in ("", ARCHIVE):
+        for place in places:
             for name in self._folder.names(*_at(home, place)):
                 sheet = self._sheet(agent, home, place, name)
                 if sheet is not None and (not place or sheet.told.state is State.UNREAD):
@@ -175,6 +183,13 @@ class Mailboxes:
 
     def _home(self, agent: str) -> str:
         return self._folder.spelling(agent, MAIL)
+
+
+def _read(box: Mailbox, id: str) -> Letter | None:
+    try:
+        return box.read(id)
+    except Missing:
+        return None
 
 
 def _at(home: str, place: str) -> tuple[str, ...]:

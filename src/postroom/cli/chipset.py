@@ -58,12 +58,12 @@ def _chipset(context: Context) -> Chipset:
     context.check_named_room()
     store = context.settings.store
     folder = store.removeprefix("files:").removesuffix(_LAYOUT) if store.endswith(_LAYOUT) else STATE
-    state = context.get("state", folder)
-    if "state" in context.values and not os.path.isdir(state):  # noqa: PTH112 - text as it was typed
+    state = os.path.expanduser(context.get("state", folder))  # noqa: PTH111 - text as it was typed
+    if "state" in context.values and not os.path.isdir(state):  # noqa: PTH112
         raise NoInput(f"there is no folder {sayable(state)}", field="--state")
     elsewhere = "room" in context.values and ("state" in context.values or not store.endswith(_LAYOUT))
     durable = context.settings.durability == "power"
-    return Chipset(os.path.expanduser(state), room=context.room if elsewhere else None, durable=durable)  # noqa: PTH111
+    return Chipset(state, room=context.room if elsewhere else None, durable=durable)
 
 
 def _pause(context: Context) -> float:
