@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.chipset import Chipset, Status
-from postroom.errors import Busy, IllegalMove, NotAllowed, PostroomError, Refused, StaleRevision
+from postroom.errors import Busy, IllegalMove, Invalid, NotAllowed, PostroomError, Refused, StaleRevision
 from tests.rooms import FakeClock
 
 ALPHA, BETA = "polecat-alpha", "polecat-beta"
@@ -26,6 +26,9 @@ def test_dispatch_sets_the_hook_and_sends_the_assignment(chipset: Chipset) -> No
         chipset.mayor().dispatch(ALPHA, "gt-2")
     with pytest.raises(NotAllowed):
         chipset.mayor("polecat-gamma").dispatch(BETA, "gt-2")
+    with pytest.raises(Invalid):
+        chipset.mayor().dispatch(BETA, "gt-2", body="\0")
+    assert chipset.hooks.get(BETA).status is Status.EMPTY
 
 
 def test_an_assignment_that_a_crash_left_unsent_is_sent_once(chipset: Chipset) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import Busy, IllegalMove, Refused
 from ..model.names import check_agent, fold
+from ..model.values import check_text
 from . import reports
 from .moves import AT_WORK, Status
 
@@ -29,6 +30,7 @@ class Mayor:
 
     def dispatch(self, agent: str, bead_id: str, title: str = "", body: str = "") -> Hook:
         """Put an item on an empty hook, and send the assignment."""
+        check_text(body, "body")  # before anything is moved
         with self._chipset.folder.lock():
             hook = self._chipset.hooks.set(agent, bead_id, title, by=self._name)
             self._chipset.items.note(hook)
@@ -59,6 +61,7 @@ class Mayor:
         Refused when it was restarted as often as it may be: then a human is told. Busy within the pause. With
         `expect`, only if the hook is still as it was read.
         """
+        check_text(body, "body")
         with self._chipset.folder.lock():
             hook = self._chipset.hooks.expected(agent, expect)
             if hook.status not in AT_WORK:

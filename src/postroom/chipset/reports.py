@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import IdTaken
 from ..model.hashing import blake2b
+from ..store.files.layouts.base import line_in
 from .stamps import text_of
 from .watches import about
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from .items import Item
 
 ASSIGNMENT, ESCALATION = "work_assignment", "health_escalation"
-LONGEST_SUBJECT = 1000
 
 
 _REASSIGN = "It did not answer. Reassign the item."
@@ -34,7 +34,7 @@ def assign(room: Room, sender: str, hook: Hook, body: str) -> None:
     room.mailbox(sender).send(
         hook.agent_id,
         body,
-        subject=f"{hook.item.bead_id} is on your hook{title}"[:LONGEST_SUBJECT],
+        subject=line_in(f"{hook.item.bead_id} is on your hook{title}"),
         kind=ASSIGNMENT,
         key=_key("assignment", hook.agent_id, hook.item.bead_id, str(hook.item.assigned_at)),
     )
@@ -44,22 +44,23 @@ def tell_mayor(
     room: Room, sender: str, mayor: str, hook: Hook, item: Item, *, asked_at: str, is_spent: bool
 ) -> None:
     lines = [*_facts(hook, item), f"nudged_at: {asked_at}", "", _SPENT if is_spent else _REASSIGN]
-    subject = f"{hook.agent_id} is silent on {item.bead}"
+    subject = f"{hook.agent_id} is silent on {line_in(item.bead)}"
     _send(room, sender, mayor, subject, lines, key=_key(mayor, hook.agent_id, about(hook)))
 
 
 def tell_human(room: Room, sender: str, human: str, hook: Hook, item: Item) -> None:
     lines = [*_facts(hook, item), "", _DECIDE]
-    subject = f"{item.bead} was started {item.restarts + 1} times and is stuck"
+    subject = f"{line_in(item.bead)} was started {item.restarts + 1} times and is stuck"
     _send(room, sender, human, subject, lines, key=_key(human, item.bead, *item.starts))
 
 
 def _facts(hook: Hook, item: Item) -> list[str]:
+    """One to a line. What a stranger wrote onto a hook stays on its own."""
     last = "never" if hook.last_activity is None else text_of(hook.last_activity)
     return [
         f"agent: {hook.agent_id}",
-        f"bead: {item.bead}",
-        f"title: {hook.item.title}",
+        f"bead: {line_in(item.bead)}",
+        f"title: {line_in(hook.item.title)}",
         f"status: {hook.status}",
         f"last_activity: {last}",
         f"restarts: {item.restarts}",
@@ -71,7 +72,7 @@ def _send(room: Room, sender: str, to: str, subject: str, lines: list[str], *, k
         room.mailbox(sender).send(
             to,
             "\n".join(lines),
-            subject=subject[:LONGEST_SUBJECT],
+            subject=line_in(subject),
             kind=ESCALATION,
             priority="urgent",
             key=key,

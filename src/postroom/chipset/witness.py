@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ..errors import PostroomError
 from ..model.names import check_agent, fold
+from ..store.files.layouts.base import line_in
 from . import reports
 from .hooks import HOOKS
 from .moves import AT_WORK, Status
@@ -103,7 +104,7 @@ class Witness:
         agent, now = hook.agent_id, self._chipset.clock.now().wall
         done["watched"].append(agent)
         item = self._chipset.items.note(hook)
-        watch = self._chipset.watches.get(hook)
+        watch = _unless_ahead(self._chipset.watches.get(hook), now)
         if not self._is_stalled(hook, watch, now):
             return
         done["stalled"].append(agent)
@@ -114,7 +115,7 @@ class Witness:
             self._escalate(hook, item, watch, done)
             watch = self._chipset.watches.keep(replace(watch, escalated=True))
         if self._may_nudge(watch, now):
-            self._nudge(hook, watch)
+            self._nudge(hook, watch, now)
             done["nudged"].append(agent)
 
     def _is_stalled(self, hook: Hook, watch: Watch | None, now: datetime) -> bool:
@@ -152,7 +153,7 @@ class Witness:
             and watch.asked_at is not None
             and answer.type == RESPONSE
             and fold(answer.sender) == fold(hook.agent_id)
-            and answer.timestamp > watch.asked_at
+            and answer.timestamp >= watch.asked_at
         )
 
     def _is_silent(self, watch: Watch, now: datetime) -> bool:
@@ -180,10 +181,16 @@ class Witness:
             return True
         return now - slot.timestamp >= every or now - watch.seen_at >= every
 
-    def _nudge(self, hook: Hook, watch: Watch) -> None:
+    def _nudge(self, hook: Hook, watch: Watch, now: datetime) -> None:
         kind = HEALTH_CHECK if watch.nudged_at is None else STALL_WARNING
         since = text_of(hook.last_activity) if hook.last_activity else "ever"
-        message = f"No activity on {hook.item.bead_id} since {since}."
-        nudge = self._chipset.nudges.send(self._name, hook.agent_id, kind, message, requires_response=True)
-        asked_at = watch.asked_at or nudge.timestamp
-        self._chipset.watches.keep(replace(watch, asked_at=asked_at, nudged_at=nudge.timestamp, by=self._name))
+        message = f"No activity on {line_in(hook.item.bead_id)} since {since}."
+        self._chipset.nudges.send(self._name, hook.agent_id, kind, message, requires_response=True)
+        self._chipset.watches.keep(replace(watch, asked_at=watch.asked_at or now, nudged_at=now, by=self._name))
+
+
+def _unless_ahead(watch: Watch | None, now: datetime) -> Watch | None:
+    """A watch from a time that is still to come: the clock was set back, and it begins anew."""
+    if watch is None or max(watch.seen_at, watch.nudged_at or watch.seen_at) > now:
+        return None
+    return watch
