@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -15,7 +16,7 @@ import pytest
 from postroom import chipset as verbs
 from postroom.chipset import Chipset
 from postroom.chipset.mail import TYPES
-from postroom.errors import Invalid
+from postroom.errors import Invalid, StoreFailing
 from tests.chipset.people import finish, start
 from tests.rooms import FakeClock
 
@@ -185,6 +186,24 @@ def test_many_processes_send_at_once_and_nothing_collides(state: Path) -> None:
 def test_one_key_sends_once(chipset: Chipset) -> None:
     names = {chipset.mail.send_mail(letter(), key="k").filename for _ in range(2)}
     assert len(names) == len(chipset.mail.check_mail(ALPHA)) == 1
+
+
+def test_a_full_disk_reaches_the_sender_and_leaves_nothing_behind(
+    chipset: Chipset, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = chipset.mail.send_mail(letter())
+
+    def full(descriptor: int, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    for _ in range(3):
+        with pytest.raises(StoreFailing):
+            chipset.mail.send_mail(letter(body="more"))
+    monkeypatch.undo()
+    assert [path.name for path in (state / "mail" / ALPHA).iterdir()] == [first.filename]
+    chipset.mail.send_mail(letter(body="and more"))
+    assert [mail.body for mail in chipset.mail.unread(ALPHA)] == ["Build it.", "and more"]
 
 
 @pytest.mark.parametrize(
