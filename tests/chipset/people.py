@@ -7,17 +7,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from postroom.chipset import Chipset, Mail, Patience, Status, Witness
+from postroom.chipset import Chipset, Hook, Mail, Patience, Status, Witness
 from postroom.chipset.folder import StateFolder
 from postroom.chipset.hooks import Hooks
 from postroom.chipset.moves import Roles
-from postroom.errors import IllegalMove, Refused
+from postroom.errors import Busy, IllegalMove, Refused, StaleRevision
 from tests.coverage import uncounted
 
 HOME = Path(__file__).parent.parent.parent
@@ -119,17 +119,26 @@ def polecat(state: str, name: str) -> None:
         Path(state, f"{name}-is-there").touch()
         while not Path(state, "stop").exists():
             hook = chipset.hooks.get(name)
-            if hook.status is Status.PENDING:
-                chipset.hooks.activate(name, expect=hook)
-                _work(chipset, name, hook.item.bead_id)
+            with suppress(IllegalMove, StaleRevision):  # the mayor took it away
+                _take_up(chipset, hook)
             time.sleep(STEP)
+
+
+def _take_up(chipset: Chipset, hook: Hook) -> None:
+    """What is on the hook, wherever one of us was killed."""
+    if hook.status is Status.PENDING:
+        hook = chipset.hooks.activate(hook.agent_id, expect=hook)
+    if hook.status is Status.ACTIVE:
+        _work(chipset, hook.agent_id, hook.item.bead_id)
+    if hook.status is Status.COMPLETED:
+        chipset.report(hook.agent_id, "ok")
 
 
 def _work(chipset: Chipset, name: str, bead: str) -> None:
     assignment: list[Mail] = []
 
     def arrived() -> bool:
-        assignment[:] = [mail for mail in chipset.mail.unread(name) if bead in mail.subject]
+        assignment[:] = [mail for mail in chipset.mail.check_mail(name) if bead in mail.subject]
         return bool(assignment)
 
     until(arrived)
@@ -137,10 +146,7 @@ def _work(chipset: Chipset, name: str, bead: str) -> None:
         chipset.hooks.touch(name)
         time.sleep(STEP)
     chipset.mail.mark_read(name, assignment[0].filename)
-    chipset.hooks.complete(name)
-    chipset.mail.send_mail(
-        {"from": name, "to": "mayor", "type": "completion_report", "subject": f"{bead} is done", "body": "ok"}
-    )
+    chipset.report(name, "ok")
 
 
 def sleeper(state: str, name: str) -> None:
@@ -155,23 +161,33 @@ def sleeper(state: str, name: str) -> None:
 def mayor(state: str, *agents: str) -> None:
     """Reads the mail: clears what is done, gives what stalled to the next; ends when all is done or refused."""
     with Chipset(state, patience=SHORT) as chipset:
-        me, turn = chipset.mayor("mayor"), 0
-        while True:
+        said = ""
+        while not said:
             for mail in chipset.mail.unread("mayor"):
-                if mail.type == "completion_report":
-                    me.accept(mail.sender)
-                    chipset.mail.mark_read("mayor", mail.filename)
-                    print(f"accepted from {mail.sender}")
-                    return
-                told = dict(line.split(": ", 1) for line in mail.body.splitlines() if ": " in line)
-                turn += 1
                 try:
-                    me.reassign(told["agent"], agents[turn % len(agents)], "once more")
-                except Refused as spent:
-                    print(f"refused: {spent.message}")
-                    return
+                    said = said or _decide(chipset, mail, agents)
+                except Busy:  # later
+                    continue
+                except IllegalMove:  # done before, by one of us who was killed
+                    pass
                 chipset.mail.mark_read("mayor", mail.filename)
             time.sleep(STEP)
+        print(said)
+
+
+def _decide(chipset: Chipset, mail: Mail, agents: Sequence[str]) -> str:
+    if mail.type == "completion_report":
+        chipset.mayor().accept(mail.sender)
+        return f"accepted from {mail.sender}"
+    told = dict(line.split(": ", 1) for line in mail.body.splitlines() if ": " in line)
+    following = agents[(agents.index(told["agent"]) + 1) % len(agents)]
+    try:
+        chipset.mayor().reassign(told["agent"], following, "once more")
+    except IllegalMove:
+        raise
+    except Refused as spent:
+        return f"refused: {spent.message}"
+    return ""
 
 
 def witness(state: str, name: str, stall_after: str = "0.4") -> None:

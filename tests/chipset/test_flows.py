@@ -26,6 +26,17 @@ def test_dispatch_work_report_accept(state: Path) -> None:
         assert (report.type, report.sender, report.read) == ("completion_report", ALPHA, True)
 
 
+def test_an_agent_that_is_killed_at_work_goes_on_when_it_is_started_again(state: Path) -> None:
+    with Chipset(state) as chipset:
+        chipset.mayor().dispatch(ALPHA, "gt-1")
+        with running(start("polecat", state, ALPHA)):
+            until(lambda: chipset.hooks.get(ALPHA).status is not Status.PENDING)
+        polecat, mayor = start("polecat", state, ALPHA), start("mayor", state, ALPHA)
+        with running(polecat, mayor):
+            assert mayor.communicate(timeout=PATIENCE)[0].strip() == f"accepted from {ALPHA}"
+        assert [mail.type for mail in chipset.mail.check_mail("mayor")] == ["completion_report"]
+
+
 def test_a_stalled_agents_work_is_reassigned_and_done_by_another(state: Path) -> None:
     with Chipset(state) as chipset:
         chipset.mayor().dispatch(ALPHA, "gt-1", "Auth")

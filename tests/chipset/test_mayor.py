@@ -41,6 +41,18 @@ def test_an_assignment_that_a_crash_left_unsent_is_sent_once(chipset: Chipset) -
         chipset.mayor().remind(BETA)
 
 
+def test_a_report_that_a_crash_left_unsent_is_sent_once(chipset: Chipset) -> None:
+    chipset.mayor().dispatch(ALPHA, "gt-1", "Auth")
+    with pytest.raises(IllegalMove):
+        chipset.report(ALPHA)
+    chipset.hooks.activate(ALPHA)
+    chipset.hooks.complete(ALPHA)  # and then the power went
+    for _ in range(2):
+        assert chipset.report(ALPHA, "On branch auth.").status is Status.COMPLETED
+    (mail,) = chipset.mail.unread("mayor")
+    assert (mail.sender, mail.type, mail.subject) == (ALPHA, "completion_report", "gt-1 is done")
+
+
 def test_only_completed_work_is_accepted(chipset: Chipset) -> None:
     mayor = chipset.mayor()
     mayor.dispatch(ALPHA, "gt-1")

@@ -11,14 +11,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from ..clock import SystemClock
+from ..model.values import check_text
 from ..room import Room, chosen_settings
 from ..store.opening import open_store
+from . import reports
 from .folder import StateFolder
 from .hooks import Hooks
 from .items import Items
 from .mail import Mailboxes
 from .mayor import Mayor
-from .moves import AT_WORK, Roles
+from .moves import AT_WORK, Roles, Status
 from .notes import Notes
 from .nudges import Nudges
 from .patience import Patience
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ..clock import Clock
+    from .hooks import Hook
     from .nudges import Nudge
 
 STATE = ".chipset/state"
@@ -75,6 +78,19 @@ class Chipset:
     def mayor(self, name: str = "mayor") -> Mayor:
         """Who hands out the work."""
         return Mayor(self, name)
+
+    def report(self, agent: str, body: str = "", *, to: str = "mayor") -> Hook:
+        """The work in hand is done: its hook is completed, and the mayor gets the completion report.
+
+        Said again after a crash, it completes what was left undone, and the report comes once.
+        """
+        check_text(body, "body")  # before anything is moved
+        with self.folder.lock():
+            hook = self.hooks.get(agent)
+            if hook.status is not Status.COMPLETED:
+                hook = self.hooks.complete(agent)
+        reports.complete(self.room, hook, to, body)
+        return hook
 
     def answer(self, agent: str, nudge: Nudge, message: str = "") -> Nudge:
         """Answer a nudge, and be done with it. Work in hand is touched too: a slot holds one answer, and another

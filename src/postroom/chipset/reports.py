@@ -1,4 +1,4 @@
-"""The letters of the flows: an assignment, and about a stalled agent, to the mayor and at last to a human.
+"""The letters of the flows: assignment, completion, and of a stalled agent, to the mayor and at last to a human.
 
 Each has a key made from what it is about, and says nothing that changes from one look to the next: sent again
 after a crash, it is the same letter and comes once.
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from .hooks import Hook
     from .items import Item
 
-ASSIGNMENT, ESCALATION = "work_assignment", "health_escalation"
-
-
+ASSIGNMENT, COMPLETION, ESCALATION = "work_assignment", "completion_report", "health_escalation"
 _REASSIGN = "It did not answer. Reassign the item."
 _SPENT = "It did not answer, and the item was started as often as it may be. A human is told."
 _DECIDE = "It will not be started again until somebody decides."
@@ -36,7 +34,18 @@ def assign(room: Room, sender: str, hook: Hook, body: str) -> None:
         body,
         subject=line_in(f"{hook.item.bead_id} is on your hook{title}"),
         kind=ASSIGNMENT,
-        key=_key("assignment", hook.agent_id, hook.item.bead_id, str(hook.item.assigned_at)),
+        key=_key(ASSIGNMENT, hook.agent_id, hook.item.bead_id, str(hook.item.assigned_at)),
+    )
+
+
+def complete(room: Room, hook: Hook, mayor: str, body: str) -> None:
+    """What its owner did is done."""
+    room.mailbox(hook.agent_id).send(
+        mayor,
+        body,
+        subject=line_in(f"{hook.item.bead_id} is done"),
+        kind=COMPLETION,
+        key=_key(COMPLETION, hook.agent_id, hook.item.bead_id, str(hook.item.assigned_at)),
     )
 
 
