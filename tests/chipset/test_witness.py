@@ -165,6 +165,18 @@ def test_killed_between_a_deed_and_its_note_nothing_is_done_twice(
     assert len(told(chipset)) == 1
 
 
+def test_a_nudge_of_an_earlier_stall_is_not_taken_for_one_of_this(chipset: Chipset, clock: FakeClock) -> None:
+    witness = Witness(chipset, patience=chosen(stall_after=60, nudge_every=600))
+    chipset.hooks.set(ALPHA, "gt-1", by="mayor")
+    for _ in range(3):
+        clock.advance(61)
+        assert (seen := witness.look()).nudged == (ALPHA,) and seen.escalated == ()
+        clock.advance(10)
+        chipset.hooks.touch(ALPHA)
+        assert witness.look().stalled == ()
+    assert told(chipset) == []
+
+
 @pytest.mark.usefixtures("stalled")
 def test_a_memory_that_is_lost_doubles_no_letter(
     chipset: Chipset, witness: Witness, clock: FakeClock, state: Path

@@ -108,7 +108,7 @@ class Witness:
         if not self._is_stalled(hook, watch, now):
             return
         done["stalled"].append(agent)
-        watch = self._adopted(watch or self._begin(hook, now), now)
+        watch = self._adopted(hook, watch or self._begin(hook, now), now)
         if watch.asked_at is not None and self._has_answered(hook, watch):
             watch = self._chipset.watches.keep(replace(watch, asked_at=None))
         if self._is_silent(watch, now):
@@ -133,13 +133,14 @@ class Witness:
     def _begin(self, hook: Hook, now: datetime) -> Watch:
         return self._chipset.watches.keep(Watch(agent=hook.agent_id, about=about(hook), seen_at=now))
 
-    def _adopted(self, watch: Watch, now: datetime) -> Watch:
-        """A nudge of ours that is not in the files' memory: we died in between. It is not repeated."""
+    def _adopted(self, hook: Hook, watch: Watch, now: datetime) -> Watch:
+        """A nudge of ours about this stall that is not in our memory: we died in between. It is not repeated."""
         slot = self._chipset.nudges.latest(watch.agent)
         if watch.nudged_at is not None or slot is None or fold(slot.sender) != fold(self._name):
             return watch
-        recent = timedelta() <= now - slot.timestamp < timedelta(seconds=self._patience.nudge_every)
-        if slot.type not in {HEALTH_CHECK, STALL_WARNING} or not recent:
+        is_recent = timedelta() <= now - slot.timestamp < timedelta(seconds=self._patience.nudge_every)
+        is_of_this_stall = hook.last_activity is None or slot.timestamp > hook.last_activity
+        if slot.type not in {HEALTH_CHECK, STALL_WARNING} or not is_recent or not is_of_this_stall:
             return watch
         return self._chipset.watches.keep(
             replace(watch, asked_at=slot.timestamp, nudged_at=slot.timestamp, by=slot.sender)
@@ -177,7 +178,7 @@ class Witness:
         if watch.nudged_at is not None:
             return now - watch.nudged_at >= every
         slot = self._chipset.nudges.latest(watch.agent)
-        if slot is None or slot.type == RESPONSE or slot.timestamp > now:
+        if slot is None or slot.type == RESPONSE or slot.timestamp > now or fold(slot.sender) == fold(self._name):
             return True
         return now - slot.timestamp >= every or now - watch.seen_at >= every
 
