@@ -32,6 +32,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "The room": ("care", ("init", "room", "changes", "janitor", "archive", "purge")),
     "Copies": ("copies", ("export", "import", "backup", "restore")),
     "Other designs": ("swarm", ("swarm install",)),
+    "Chipset": ("chipset", ("witness",)),
     "This program": ("meta", ("help", "completion", "version")),
 }  # fmt: skip
 HIDDEN = {"__complete": "meta"}  # for shells, not for people
