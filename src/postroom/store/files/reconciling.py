@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from ...clock import SystemClock
 from ...errors import LookAlike, NameTaken, PostroomError, Unreadable
 from ...model.codec import digest
 from ...model.delivery import OPEN, Lease, State, open_delivery
@@ -58,6 +58,7 @@ class Reconciling:
         self._layout, self._places, self._ledger = here.places.layout, here.places, here.ledger
         self._writing = Writing(here.database, here.names)
         self._after_crash = after_crash
+        self._now = SystemClock().now()
         self._later: News = {}
         self._rung: set[str] = set()
         self._seated: dict[int, dict[int, Recipient]] = {}  # of letters with hidden recipients
@@ -165,7 +166,7 @@ class Reconciling:
     def _set_aside(self, seen: Seen, why: str) -> None:
         """Where nobody stumbles over it. A stranger that writes slowly is given its time."""
         path = f"{self._places.path(seen.folder)}/{seen.name}"
-        age = time.time() - seen.stamp.written / 1e9
+        age = self._now.wall.timestamp() - seen.stamp.written / 1e9
         if "link" not in why and 0 <= age < SLOW_STRANGER:
             names = self._later.setdefault(seen.folder, set())
             if names is not None:
@@ -292,14 +293,14 @@ class Reconciling:
             self._rung.add(delivery.mailbox)
 
     def _as_told(self, delivery: Delivery, sheet: Sheet) -> Delivery:
-        told, now = sheet.told, datetime.now(UTC)
+        told, now = sheet.told, self._now.wall
         changed = replace(
             delivery,
             state=told.state,
             lease=self._strangers_lease() if told.state is State.CLAIMED else None,
             read_at=told.read_at or delivery.read_at,
             due_at=told.due_at,
-            archived_at=told.archived_at,
+            archived_at=told.archived_at or (now if told.is_put_away else None),
             reason=told.reason,
             delivered_at=None if told.state is State.QUEUED else delivery.delivered_at or now,
         )
@@ -312,7 +313,7 @@ class Reconciling:
 
     def _strangers_lease(self) -> Lease:
         """Nobody can show its token. After a crash of ours, whoever held it is dead."""
-        until = 0.0 if self._after_crash else time.clock_gettime(time.CLOCK_MONOTONIC) + STRANGERS_LEASE
+        until = 0.0 if self._after_crash else self._now.steady + STRANGERS_LEASE
         return Lease(token=os.urandom(16).hex(), holder="stranger", until=until, boot=self._here.boot)
 
     def _vanished(self, folder: str, name: str, held: Held) -> None:
@@ -328,7 +329,7 @@ class Reconciling:
                 delivery,
                 state=State.DEAD,
                 revision=delivery.revision + 1,
-                dead_at=datetime.now(UTC),
+                dead_at=self._now.wall,
                 reason=DELETED,
                 lease=None,
             )
@@ -377,4 +378,4 @@ def _time(nanoseconds: int) -> datetime:
     try:
         return datetime.fromtimestamp(nanoseconds // 1000 / 1_000_000, UTC)
     except (ValueError, OverflowError):
-        return datetime.now(UTC)
+        return datetime.fromtimestamp(0, UTC)

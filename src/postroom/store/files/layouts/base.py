@@ -43,6 +43,7 @@ class Told(NamedTuple):
     dead_at: datetime | None = None
     due_at: datetime | None = None
     reason: str | None = None
+    is_put_away: bool = False  # nobody says when
 
 
 class Where(NamedTuple):

@@ -104,7 +104,9 @@ class Chipset(Layout):
 
     def told(self, fields: Plain, place: str) -> Told:
         told = super().told(fields, place)
-        return Told(State.DONE) if told.state is State.UNREAD and fields.get("read") is True else told
+        if told.state is State.UNREAD and fields.get("read") is True:
+            return Told(State.DONE, is_put_away=place == "archive")
+        return told
 
 
 def time_in_name(where: Where) -> datetime:
