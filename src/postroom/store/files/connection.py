@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
 from ...errors import UnknownMessage
@@ -49,6 +50,7 @@ class FileConnection(Connection):
         self.eyes = eyes
         self.boot = boot
         self.journal = Journal(f"{places.root}/.postroom")
+        self._durable = durable
         super().__init__(path, boot=boot, busy_timeout=busy_timeout)
         self.beside = Paperwork(self, durable=durable)
 
@@ -58,6 +60,8 @@ class FileConnection(Connection):
         known = self.database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'latest'").get
         if not known:
             self.database.execute(TABLES)
+        name = self.places.layout.registry
+        self.registry = files.registry.Registry(self, name, durable=self._durable) if name else None
         last_boot = self.database.execute("SELECT boot FROM room").get
         if last_boot != boot or not known:
             self.lock.warn()  # until it is done, whoever comes next has to do it
@@ -104,6 +108,13 @@ class FileConnection(Connection):
         found: list[rows.Row] = self.database.execute(sql, (number,)).fetchall()
         sum, body, created = found[0]
         return rows.sound(sum, body), created
+
+    def record(self, kind: str, key: str) -> Record | None:
+        sql = "SELECT revision, value FROM records WHERE kind = ? AND key = ?"
+        found: list[rows.Row] = self.database.execute(sql, (kind, key)).fetchall()
+        for revision, value in found:
+            return Record(kind=kind, key=key, value=msgspec.json.decode(value), revision=revision)
+        return None
 
     def record_as_written(self, put: Put) -> Record:
         """With the revision it has now."""

@@ -99,6 +99,8 @@ def _message(plain: Plain) -> Message:
     for name in _IDS:
         if name in plain and not _is_id(plain[name]):
             del plain[name]
+    if "parts" in plain:
+        plain["parts"] = [{**part} for part in plain["parts"]]  # parts are made of what is handed in
     if "trace" in plain:
         plain["trace"] = [agent for agent in plain["trace"] if _is_agent(agent)]
     return convert(plain, Message)
