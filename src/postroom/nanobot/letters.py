@@ -9,11 +9,12 @@ from functools import partial
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from .. import service
 from ..errors import Invalid, UnknownMessage, Unreadable
-from ..model.codec import to_plain
+from ..model.codec import encode
 from ..model.delivery import open_delivery
 from ..model.message import Recipient
 from ..model.names import check_id, check_kind, fold
@@ -90,7 +91,7 @@ def _letter(office: Office, sender: str, to: str, said: dict[str, Any], now: dat
         ).message
     except Unreadable as wrong:
         raise Invalid(str(wrong), field="msg", hint=_HINT) from None
-    written = LAYOUT.write(to_plain(message), to)
+    written = LAYOUT.write(msgspec.json.decode(encode(message)), to)
     for name in ("task", "content", "trace"):
         if name in said and not _says(written.get(name), said[name]):
             raise Invalid("would not arrive as it is", field=name, hint=_LOST[name])

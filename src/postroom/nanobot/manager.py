@@ -7,11 +7,12 @@ is on stable storage; a file that is no mail stops no `poll`.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import room, service
-from ..errors import Invalid, LeaseLost, UnknownMessage
+from ..errors import IllegalMove, Invalid, LeaseLost, UnknownMessage
 from ..model.delivery import State
 from ..model.names import check_agent
 from ..model.query import Query
@@ -110,13 +111,10 @@ class MailboxManager:
         id = self._files.id_at(name, "inbox", filename)
         if id is None:
             return
-        try:
+        with suppress(UnknownMessage, IllegalMove):  # somebody was quicker
             held = service.reading.received(self._office, name, id)
-        except UnknownMessage:
-            return
-        if held.delivery.state is State.CLAIMED:
-            raise LeaseLost(f"{filename} is held by another worker", field="filename")
-        if held.delivery.state is State.UNREAD:
+            if held.delivery.state is State.CLAIMED:
+                raise LeaseLost(f"{filename} is held by another worker", field="filename")
             service.holding.ack(self._office, OWNER, name, [held])
 
     # -- care

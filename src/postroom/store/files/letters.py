@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...errors import Invalid, PostroomError, Unreadable
-from ...model.codec import convert, to_plain
+from ...model.codec import convert, encode
 from ...model.message import Message
 from ...model.names import check_agent, check_id
 from ...model.values import read_json
@@ -37,7 +37,7 @@ class Sheet(NamedTuple):
 def fields_of(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain:
     """The file of a letter at one mailbox, before anything has happened to it."""
     seen = message.seen_by(mailbox) if mailbox != message.sender else message
-    plain = to_plain(seen)
+    plain = _as_json(seen)
     fields = layout.write(plain, mailbox)
     own = _difference(plain, _read_back(layout, fields, mailbox, name))
     if layout.name == "nanobot" and message.subject:
@@ -84,7 +84,12 @@ def _with_subject(layout: Layout, fields: Plain, plain: Plain, mailbox: str, nam
 
 def _read_back(layout: Layout, fields: Plain, mailbox: str, name: str) -> Plain:
     where = Where(mailbox, layout.places[0], name, datetime(1970, 1, 1, tzinfo=UTC))
-    plain: Plain = to_plain(_message(layout.read(fields, where)))
+    return _as_json(_message(layout.read(fields, where)))
+
+
+def _as_json(message: Message) -> Plain:
+    """With lists, as they stand in a file: `to_plain` leaves tuples, which no layout takes for lists."""
+    plain: Plain = msgspec.json.decode(encode(message))
     return plain
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
@@ -77,9 +78,12 @@ class Registry:
                 self._settle(write.record.key)
 
     def _settle(self, agent: str) -> None:
+        """Not synced: if they are lost, the first letter makes them again."""
+        places = self._here.places
         home = self._here.ledger.home(*self._here.mailbox(agent))
-        for place in self._here.places.layout.places[:2]:
-            paper.make_folder(self._here.places.path(f"{home}/{place}"))
+        for folder in (home, *(f"{home}/{place}" for place in places.layout.places[:2])):
+            with suppress(FileExistsError):
+                os.mkdir(places.path(folder), mode=0o700)
 
     def tell(self, writes: Sequence[Write]) -> None:
         """After the commit: show it. It is true already, so a disk that refuses fails nobody."""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from .layouts.base import Plain
 
 _ID = """
-SELECT l.id FROM files f JOIN letters l ON l.number = f.number WHERE f.mailbox = ? AND f.folder = ? AND f.name = ?"""
+SELECT l.id FROM files f JOIN letters l ON l.number = f.number
+WHERE f.mailbox = ? AND f.folder = ? AND f.name = ?"""
 
 
 def sheets(here: FileConnection, found: Sequence[Found]) -> Iterator[tuple[str, Plain]]:
