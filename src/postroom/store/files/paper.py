@@ -153,7 +153,7 @@ def read(path: str, largest: int) -> tuple[bytes, Stamp]:
             raise Unreadable("it has a second name (hard link)")
         if found.st_size > largest:
             raise Unreadable(f"it is {found.st_size} bytes, the limit is {largest}")
-        return os.read(descriptor, largest + 1), Stamp.of(found)
+        return os.read(descriptor, found.st_size + 1), Stamp.of(found)
     except OSError as failed:
         raise Unreadable(f"it cannot be read: {failed.strerror}") from None
     finally:

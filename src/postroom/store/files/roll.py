@@ -37,6 +37,9 @@ _REMEMBERED = 16  # former versions of an entry by which a stale copy is known
 _KEEP = """
 INSERT INTO entries VALUES (?1, ?2, ?3, ?4, ?5)
 ON CONFLICT (agent) DO UPDATE SET entry = ?2, older = ?3, beat = ?4, until = ?5"""
+_TEXT = """
+SELECT group_concat('  ' || json_quote(agent) || ': ' || entry, char(44, 10) ORDER BY rowid)
+FROM entries WHERE entry IS NOT NULL"""
 _OUTDATED = """
 SELECT e.agent FROM entries e JOIN records r ON r.kind = ? AND r.key = e.agent
 WHERE e.entry IS NOT NULL AND (r.revision <> e.beat OR e.until < ?)"""
@@ -77,12 +80,13 @@ class Roll:
         self._database.execute(_KEEP, (agent, text, " ".join(older), beat, until))
 
     def whole(self) -> dict[str, Any]:
-        return {agent: json.loads(entry) for agent, entry in self._lines()}
+        sql = "SELECT agent, entry FROM entries WHERE entry IS NOT NULL"
+        return {agent: json.loads(entry) for agent, entry in self._ask(sql)}
 
     def text(self) -> bytes:
         """The file, as the design writes it. Put together from its lines: most of them did not change."""
-        lines = [f"  {json.dumps(agent, ensure_ascii=False)}: {entry}" for agent, entry in self._lines()]
-        return "{{\n{}\n}}".format(",\n".join(lines)).encode() if lines else b"{}"
+        text: str | None = self._database.execute(_TEXT).get
+        return b"{}" if text is None else f"{{\n{text}\n}}".encode()
 
     def everyone(self) -> list[str]:
         """All agents with a card."""
@@ -92,10 +96,6 @@ class Roll:
     def outdated(self, uptime: float) -> list[str]:
         """Agents that gave a sign of life since, or none for too long."""
         return [agent for (agent,) in self._ask(_OUTDATED, BEAT, uptime)]
-
-    def _lines(self) -> list[tuple[str, str]]:
-        sql = "SELECT agent, entry FROM entries WHERE entry IS NOT NULL ORDER BY rowid"
-        return [(agent, entry) for agent, entry in self._ask(sql)]
 
     # -- the file
 

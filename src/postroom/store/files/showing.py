@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import UnknownMessage, Unreadable
+from ...model.codec import encode
 from . import paper
 from .reconciling import LARGEST
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from .connection import FileConnection
     from .layouts.base import Plain
 
+_FILES = """
+SELECT f.folder, f.name FROM json_each(?) j CROSS JOIN files f ON f.number = j.value AND f.mailbox = ?
+ORDER BY j.key"""
 _ID = """
 SELECT l.id FROM files f JOIN letters l ON l.number = f.number
 WHERE f.mailbox = ? AND f.folder = ? AND f.name = ?"""
@@ -26,17 +30,16 @@ def sheets(here: FileConnection, found: Sequence[Found]) -> Iterator[tuple[str, 
     if not found:
         return
     mailbox, _ = here.mailbox(found[0].delivery.mailbox)
-    for one in found:
-        kept = here.ledger.kept(one.delivery.number, mailbox)
-        if kept is None:
-            continue
+    numbers = [one.delivery.number for one in found]
+    rows: list[tuple[Any, ...]] = here.database.execute(_FILES, (encode(numbers).decode(), mailbox)).fetchall()
+    for folder, name in rows:
         try:
-            raw, _ = paper.read(f"{here.places.path(kept.folder)}/{kept.name}", LARGEST)
+            raw, _ = paper.read(f"{here.places.path(folder)}/{name}", LARGEST)
             fields = json.loads(raw)
         except (FileNotFoundError, Unreadable, ValueError, RecursionError):
             continue
         if isinstance(fields, dict):
-            yield kept.name, fields
+            yield name, fields
 
 
 def id_at(here: FileConnection, mailbox: str, place: str, name: str) -> str | None:
