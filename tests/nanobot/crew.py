@@ -18,9 +18,7 @@ SPAWN = multiprocessing.get_context("spawn")
 def together(work: Callable[..., None], root: Path, count: int, *more: object) -> set[int | None]:
     """Processes that begin at the same moment; their exit codes."""
     line = SPAWN.Barrier(count)
-    crew = [
-        SPAWN.Process(target=work, args=(root, number, line, *more), daemon=True) for number in range(count)
-    ]
+    crew = [SPAWN.Process(target=work, args=(root, number, line, *more), daemon=True) for number in range(count)]
     with nothing_counted():
         for process in crew:
             process.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,10 @@ import pytest
 
 from postroom.errors import Invalid, LeaseLost, NotAllowed, TooLarge
 from postroom.nanobot import MailboxManager
+from tests.nanobot.folder import registry
 
 TEXT = {"content": {"parts": [{"type": "text", "text": "hello"}]}}
 FIELDS = "agent_id description capabilities status allow_from max_concurrent_tasks current_tasks".split()
-
-
-def registry(root: Path) -> dict[str, Any]:
-    return json.loads((root / "_registry.json").read_text(encoding="utf-8"))
 
 
 def inbox(root: Path, agent: str) -> list[Path]:
@@ -41,7 +37,9 @@ def test_register_writes_an_entry_in_the_designs_form_and_makes_the_folders(
     assert 0o700 == (root / "coder").stat().st_mode & 0o777
 
 
-def test_register_overwrites_and_keeps_what_the_design_has_no_word_for(manager: MailboxManager, root: Path) -> None:
+def test_register_overwrites_and_keeps_what_the_design_has_no_word_for(
+    manager: MailboxManager, root: Path
+) -> None:
     manager.register("coder", {"status": "idle", "team": "red"})
     manager.register("coder", {"status": "busy", "mood": {"now": "fine"}, "postroom": {"program": "nano"}})
 
@@ -138,7 +136,7 @@ def test_no_name_is_a_path_or_the_registry(manager: MailboxManager, name: Any, r
     ):
         with pytest.raises(Invalid):
             call()
-    assert [".postroom"] == os.listdir(root)
+    assert [".postroom"] == [path.name for path in root.iterdir()]
 
 
 # -- mail
@@ -147,7 +145,7 @@ def test_no_name_is_a_path_or_the_registry(manager: MailboxManager, name: Any, r
 def test_send_fills_in_what_is_missing_and_writes_the_designs_fields(manager: MailboxManager, root: Path) -> None:
     msg: dict[str, Any] = {"type": "task", "task": {"id": "t1", "state": "pending"}, **TEXT, "mood": "fine"}
 
-    assert manager.send("researcher", "coder", msg) is None
+    manager.send("researcher", "coder", msg)
 
     (path,) = inbox(root, "coder")
     mail = json.loads(path.read_text(encoding="utf-8"))
@@ -199,7 +197,7 @@ def test_mark_processed_moves_a_mail_once(manager: MailboxManager, root: Path) -
     manager.mark_processed("coder", first)
     manager.mark_processed("coder", "1_nobody.msg.json")
 
-    assert [first] == os.listdir(root / "coder" / "processed")
+    assert [first] == [path.name for path in (root / "coder" / "processed").iterdir()]
     assert [second] == [mail["_filename"] for mail in manager.poll("coder")]
     for name in ("../x.msg.json", "x", "a/b.msg.json", ".x.msg.json", "x.msg.json\0", None):
         with pytest.raises(Invalid):

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from postroom.nanobot import MailboxManager
 from tests.nanobot.crew import beat_and_update, poll_and_finish, register_many, send_many, together
-
-
-def registry(root: Path) -> dict[str, Any]:
-    return json.loads((root / "_registry.json").read_text(encoding="utf-8"))
+from tests.nanobot.folder import registry
 
 
 def test_eight_processes_register_and_no_entry_is_lost_or_torn(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("POSTROOM_DURABILITY", "process")  # 1,600 files as long as the registry: the disk is not asked
+    monkeypatch.setenv(
+        "POSTROOM_DURABILITY", "process"
+    )  # 1,600 files as long as the registry: the disk is not asked
 
     assert together(register_many, root, 8, 200) == {0}
 
@@ -53,6 +52,23 @@ def test_eight_processes_send_and_every_mail_arrives_once_and_whole(root: Path, 
     for number in range(8):  # each sender's in its order
         own = [int(mail["mark"].partition("-")[2]) for mail in polled if mail["mark"].startswith(f"{number}-")]
         assert own == sorted(own)
+
+
+def test_threads_may_share_a_manager(root: Path) -> None:
+    manager, crew = MailboxManager(root), 8
+
+    def work(number: int) -> None:
+        manager.register(f"agent{number}", {})
+        for place in range(5):
+            manager.send(f"agent{number}", "sink", {"content": {"parts": []}, "mark": f"{number}-{place}"})
+            manager.heartbeat(f"agent{number}")
+            manager.poll("sink", limit=5)
+
+    with ThreadPoolExecutor(crew) as pool:
+        list(pool.map(work, range(crew)))
+
+    assert crew * 5 == len({mail["mark"] for mail in manager.poll("sink")})
+    assert crew == len(registry(root))
 
 
 def test_two_processes_may_poll_the_same_inbox_and_finish_every_mail(root: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,10 @@ from typing import Any
 import pytest
 
 from postroom.nanobot import MailboxManager
+from postroom.store.files import paper
 from postroom.store.files import registry as publishing
+from tests.nanobot.folder import registry
 from tests.nanobot.stranger import Stranger
-
-
-def registry(root: Path) -> dict[str, Any]:
-    return json.loads((root / "_registry.json").read_text(encoding="utf-8"))
 
 
 def names(manager: MailboxManager) -> set[str]:
@@ -38,9 +37,7 @@ def test_a_strangers_entry_is_taken_in_with_all_it_says(manager: MailboxManager,
     assert "X" == registry(root)["alien"]["planet"]
 
 
-def test_entries_that_a_strangers_rewrite_dropped_are_published_again(
-    manager: MailboxManager, root: Path
-) -> None:
+def test_entries_that_a_strangers_rewrite_dropped_are_published_again(manager: MailboxManager, root: Path) -> None:
     manager.register("coder", {"description": "d"})
     alien = Stranger(root, "alien")
     alien.rewrite({})
@@ -48,7 +45,7 @@ def test_entries_that_a_strangers_rewrite_dropped_are_published_again(
 
     assert {"coder", "alien"} == names(manager)
     assert {"coder", "alien"} == set(registry(root))
-    os.unlink(root / "_registry.json")
+    (root / "_registry.json").unlink()
     assert {"coder", "alien"} == names(manager)
     assert "d" == registry(root)["coder"]["description"]
 
@@ -115,7 +112,8 @@ def test_links_pipes_and_folders_in_the_place_of_the_registry_are_set_aside(
     manager.register("coder", {})
     path, secret = root / "_registry.json", tmp_path / "secret"
     secret.write_text("{}", encoding="utf-8")
-    for place in (lambda: path.symlink_to(secret), lambda: os.mkfifo(path), path.mkdir):
+    places: list[Callable[[], None]] = [lambda: path.symlink_to(secret), lambda: os.mkfifo(path), path.mkdir]
+    for place in places:
         path.unlink()
         place()
         manager.register("coder", {"description": "again"})
@@ -136,7 +134,13 @@ def test_entries_that_can_be_nobody_here_stay_as_they_are(manager: MailboxManage
 
 
 def test_wrong_values_of_strangers_count_as_not_said_and_are_kept(manager: MailboxManager, root: Path) -> None:
-    odd = {"description": 5, "capabilities": "fly", "max_concurrent_tasks": "many", "current_tasks": 7, "status": []}
+    odd = {
+        "description": 5,
+        "capabilities": "fly",
+        "max_concurrent_tasks": "many",
+        "current_tasks": 7,
+        "status": [],
+    }
     Stranger(root, "alien").rewrite({"alien": odd | {"last_heartbeat": "now"}})
 
     manager.register("coder", {})
@@ -166,7 +170,7 @@ def test_a_stranger_that_writes_while_we_publish_is_heard(
 ) -> None:
     manager.register("coder", {})
     alien = Stranger(root, "alien")
-    write_aside = publishing.paper.write_aside
+    write_aside = paper.write_aside
 
     def slow(*args: Any, **more: Any) -> Any:
         written = write_aside(*args, **more)
@@ -175,7 +179,7 @@ def test_a_stranger_that_writes_while_we_publish_is_heard(
             alien.enrol()  # after we have looked, before ours is in place
         return written
 
-    monkeypatch.setattr(publishing.paper, "write_aside", slow)
+    monkeypatch.setattr(paper, "write_aside", slow)
     manager.update_status("coder", "busy")
 
     assert {"coder", "alien"} == set(registry(root))
