@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
@@ -27,11 +28,39 @@ def together(work: Callable[..., None], root: Path, count: int, *more: object) -
     return {process.exitcode for process in crew}
 
 
+def killed_after(
+    enough: Callable[[], bool], work: Callable[..., None], root: Path, count: int, *more: object
+) -> None:
+    """Processes that begin at the same moment, and are killed without warning once they have done enough."""
+    line = SPAWN.Barrier(count)
+    crew = [SPAWN.Process(target=work, args=(root, number, line, *more), daemon=True) for number in range(count)]
+    with nothing_counted():
+        for process in crew:
+            process.start()
+    end = time.monotonic() + PATIENCE
+    while not enough() and time.monotonic() < end:
+        crew[0].join(0.01)
+    for process in crew:
+        process.kill()
+        process.join(PATIENCE)
+
+
 def register_many(root: Path, number: int, line: Barrier, each: int) -> None:
     manager = MailboxManager(root)
     line.wait(PATIENCE)
     for place in range(each):
         manager.register(f"agent{number}-{place}", {"description": f"the {place}th of {number}"})
+
+
+def register_for_ever(root: Path, number: int, line: Barrier, promises: Path) -> None:
+    """Until it is killed; what was promised is written down elsewhere."""
+    manager, place = MailboxManager(root), 0
+    ledger = os.open(promises / f"{number}", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    line.wait(PATIENCE)
+    while True:
+        manager.register(f"agent{number}-{place}", {})
+        os.write(ledger, f"agent{number}-{place}\n".encode())
+        place += 1
 
 
 def beat_and_update(root: Path, number: int, line: Barrier, each: int) -> None:

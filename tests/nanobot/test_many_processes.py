@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from postroom.nanobot import MailboxManager
-from tests.nanobot.crew import beat_and_update, poll_and_finish, register_many, send_many, together
+from tests.nanobot.crew import (
+    beat_and_update,
+    killed_after,
+    poll_and_finish,
+    register_for_ever,
+    register_many,
+    send_many,
+    together,
+)
 from tests.nanobot.folder import registry
 
 
@@ -26,6 +35,22 @@ def test_eight_processes_register_and_no_entry_is_lost_or_torn(
     assert expected == set(registry(root))
     assert expected == {agent["agent_id"] for agent in MailboxManager(root).list_online_agents()}
     assert registry(root)["agent3-77"]["description"] == "the 77th of 3"
+
+
+def test_processes_that_are_killed_while_they_register_lose_and_tear_nothing(root: Path, tmp_path: Path) -> None:
+    promises = tmp_path / "promises"
+    promises.mkdir()
+
+    def promised() -> set[str]:
+        return {line for ledger in promises.iterdir() for line in ledger.read_text().split("\n")[:-1]}
+
+    for wanted in (15, 30):
+        enough = partial(lambda wanted: len(promised()) >= wanted, wanted)
+        killed_after(enough, register_for_ever, root, 3, promises)
+        registry(root)  # whole at any time
+        with MailboxManager(root) as manager:
+            assert promised() <= {agent["agent_id"] for agent in manager.list_online_agents()}
+        assert promised() <= set(registry(root))
 
 
 def test_eight_processes_beat_and_update_and_the_last_word_of_each_stands(root: Path) -> None:

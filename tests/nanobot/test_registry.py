@@ -165,6 +165,37 @@ def test_cards_come_back_from_the_registry_when_our_own_folder_is_deleted(root: 
         assert 2 == len(manager.poll("coder"))
 
 
+def test_the_registry_comes_back_from_our_journal_when_file_and_index_are_gone(root: Path) -> None:
+    with MailboxManager(root) as manager:
+        manager.register("coder", {"description": "d"})
+        manager.register("writer", {})
+    (root / "_registry.json").unlink()
+    for index in (root / ".postroom").glob("index.db*"):
+        if index.is_file():
+            index.unlink()
+
+    with MailboxManager(root) as manager:
+        manager.register("third", {})
+
+    assert {"coder": "d", "writer": "", "third": ""} == {
+        name: entry["description"] for name, entry in registry(root).items()
+    }
+
+
+def test_an_agent_is_busy_with_what_it_took_on_and_idle_again_when_that_is_over(
+    manager: MailboxManager, root: Path
+) -> None:
+    manager.register("coder", {"status": "idle"})
+    task = manager.room.mailbox("coder").task(manager.room.mailbox("boss").give_task("coder", "sort").id)
+    task.accept()
+    assert ("busy", [task.id]) == (
+        registry(root)["coder"]["status"],
+        registry(root)["coder"]["current_tasks"],
+    )
+    task.complete("done")
+    assert ("idle", []) == (registry(root)["coder"]["status"], registry(root)["coder"]["current_tasks"])
+
+
 def test_a_stranger_that_writes_while_we_publish_is_heard(
     manager: MailboxManager, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

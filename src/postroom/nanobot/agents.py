@@ -13,6 +13,7 @@ from .. import service
 from ..errors import Invalid, UnknownAgent
 from ..model.card import Beat, Status
 from ..model.codec import convert, to_plain
+from ..model.names import check_agent
 from ..model.record import BEAT, CARD
 from ..model.values import check_label, check_object
 from ..service.authorize import OWNER
@@ -34,7 +35,7 @@ _SAID = ("description", "capabilities", "allow_from", "max_concurrent_tasks")
 def register(office: Office, name: str, card: Any) -> None:
     """Write a card over whatever is there, and a first sign of life."""
     said = check_object(card, "card", office.limits.max_depth)
-    if said.get("agent_id") not in {None, "", name}:
+    if said.get("agent_id") not in {None, ""} and check_agent(said["agent_id"], "card.agent_id") != name:
         raise Invalid(f"is {said['agent_id']!a}, not {name!a}", field="card.agent_id")
     moment = office.now()
     written, beat = _card(office, name, said, moment), _beat(said, moment)

@@ -17,7 +17,7 @@ from ..errors import Invalid, UnknownMessage, Unreadable
 from ..model.codec import encode
 from ..model.delivery import open_delivery
 from ..model.message import Recipient
-from ..model.names import check_id, check_kind, fold
+from ..model.names import check_agent, check_id, check_kind, fold
 from ..model.values import check_object
 from ..service.office import POSTMASTER
 from ..store.base import Post
@@ -65,8 +65,9 @@ def _filled(office: Office, sender: str, to: str, msg: Any, now: datetime) -> di
     said = check_object(msg, "msg", office.limits.max_depth)
     filled = {name: value for name, value in said.items() if value is not None and name != _FILENAME}
     for name, meant in (("from", sender), ("to", to)):
-        if filled.setdefault(name, meant) != meant:
+        if check_agent(filled.get(name, meant), name) != meant:
             raise Invalid(f"is {filled[name]!a}, not {meant!a}", field=name)
+        filled[name] = meant
     if "id" not in filled:
         filled["id"] = office.new_id(sender)
     filled.setdefault("timestamp", text_of(now))

@@ -40,7 +40,7 @@ RUNTIME = ("status", "current_tasks", "last_heartbeat")
 OFFLINE_AFTER = 60.0  # seconds, or three polls: so the design's readers see who is silent
 OURS = ("display_name", "program", "model", "scopes", "metadata", "principal")  # no words of the design
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-_LONGEST_TASK = 200
+_LONGEST_WORD = 128
 _MOST_TASKS = 1_000_000
 
 
@@ -143,7 +143,7 @@ def beat_in(entry: Plain, base: Plain, held: Beat | None, active: Sequence[str],
         beat = replace(beat, current_tasks=tuple(dict.fromkeys(told)))
     status = entry.get("status")
     if status != base.get("status") and isinstance(status, str) and status:
-        says = own_word(status[:_LONGEST_TASK], beat.current_tasks)
+        says = own_word(status[:_LONGEST_WORD], tasks_of(beat, active))
         beat = replace(beat, left=status == Status.OFFLINE, says=says)
     return beat
 

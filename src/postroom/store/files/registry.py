@@ -100,8 +100,8 @@ class Registry:
     def _tell(self, agents: set[str], left: set[str]) -> None:
         moment = self._moment()
         changed = [agent for agent in agents if agent in left or self._is_shown_otherwise(agent, moment)]
-        is_due = self._is_due(moment)
-        if not changed and not is_due:
+        is_due, is_lost = self._is_due(moment), self._roll.stamp() == UNKNOWN
+        if not changed and not is_due and not is_lost:
             return
         with self._here.database:
             known = self._stamp()
@@ -109,6 +109,8 @@ class Registry:
                 known = self._read_in(self._path, agents).stamp
             for agent in left:
                 self._roll.change(agent, None)
+            if is_lost:
+                self._show(self._roll.everyone(), moment, only_if_needed=True)
             self._show([*changed, *(self._roll.outdated(moment.steady) if is_due else ())], moment)
             self._publish(known, agents, moment)
 
