@@ -95,24 +95,25 @@ class Registry:
             self._tell({record.key for record in puts}, left)
         except (OSError, apsw.Error) as failed:
             _warn("%s could not be written: %s", self._path, failed)
-            self.forget()
+            with suppress(apsw.Error):
+                self.forget()
 
     def _tell(self, agents: set[str], left: set[str]) -> None:
         moment = self._moment()
-        changed = [agent for agent in agents if agent in left or self._is_shown_otherwise(agent, moment)]
+        changed = {agent for agent in agents if agent in left or self._is_shown_otherwise(agent, moment)}
         is_due, is_lost = self._is_due(moment), self._roll.stamp() == UNKNOWN
         if not changed and not is_due and not is_lost:
             return
         with self._here.database:
             known = self._stamp()
             if known != self._roll.stamp():
-                known = self._read_in(self._path, agents).stamp
+                known = self._read_in(self._path, changed).stamp
             for agent in left:
                 self._roll.change(agent, None)
             if is_lost:
                 self._show(self._roll.everyone(), moment, only_if_needed=True)
             self._show([*changed, *(self._roll.outdated(moment.steady) if is_due else ())], moment)
-            self._publish(known, agents, moment)
+            self._publish(known, changed, moment)
 
     def _is_due(self, moment: Moment) -> bool:
         at = self._roll.published_at()
