@@ -40,6 +40,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 def main() -> None:
     os.environ.setdefault("COVERAGE_CORE", "ctrace")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is started a thousand times is compiled once
     os.environ["POSTROOM_FAULTS_MUST_RUN"] = "1"  # a file of fault tests that is skipped as a whole proves nothing
     for old in Path().glob(".coverage*"):
         old.unlink()

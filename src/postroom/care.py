@@ -43,7 +43,7 @@ def doctor(
         path = _file(chosen_settings(store, settings))
     except Invalid as refused:
         return Diagnosis(findings=(_refused("settings", refused),))
-    if path is not None and not path.exists():
+    if path is not None and not _is_there(path):
         missing = note("room", f"there is no room at {path} yet", "it is made when it is first opened")
         return Diagnosis(findings=(missing,))
     try:
@@ -54,6 +54,14 @@ def doctor(
     if path is not None and repair and any(_is_damage(finding) for finding in findings):
         findings = (*findings, *_salvaged(Path(os.path.realpath(path))))
     return Diagnosis(findings=findings)
+
+
+def _is_there(path: Path) -> bool:
+    """A name that no file can have is the caller's mistake, and not what ails a room."""
+    try:
+        return path.exists()
+    except OSError as broken:
+        raise BadStore(f"{path} cannot be reached: {broken.strerror}", field="store") from None
 
 
 def restore(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -13,19 +14,21 @@ import pytest
 import postroom
 from postroom import aio
 from postroom.store import ears
+from postroom.store.bells import DoorBells
 
+PATIENCE = 60.0  # seconds; a bound, not a pace
 STORES = ("memory", "sqlite")
 Scene = Callable[[aio.AsyncRoom], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture(params=STORES)
 def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scene], None]:
-    """Run a scene in a fresh room, within ten seconds."""
+    """Run a scene in a fresh room, with patience."""
     address = "memory:" if request.param == "memory" else f"sqlite:{tmp_path}/room.db"
 
     def run(scene: Scene) -> None:
         async def bounded() -> None:
-            async with aio.open(address) as room, asyncio.timeout(10):
+            async with aio.open(address) as room, asyncio.timeout(PATIENCE):
                 await scene(room)
 
         asyncio.run(bounded())
@@ -41,14 +44,14 @@ async def until_listening(room: aio.AsyncRoom, tasks: int) -> None:
 def test_a_letter_sent_is_waited_for_read_and_answered(play: Callable[[Scene], None]) -> None:
     async def scene(room: aio.AsyncRoom) -> None:
         coder, researcher = room.mailbox("coder"), room.mailbox("researcher")
-        waiting = asyncio.create_task(researcher.wait(timeout=5))
+        waiting = asyncio.create_task(researcher.wait(timeout=PATIENCE))
         await until_listening(room, 1)
         sent = await coder.send("researcher", "Which sort is stable?", subject="Sorting", priority="high")
         letter = await waiting
         assert letter is not None
         assert ("Which sort is stable?", "coder", sent.id) == (letter.text, letter.sender, letter.thread)
         await letter.reply("merge sort")
-        work = await coder.claim(lease=60, timeout=5)
+        work = await coder.claim(lease=60, timeout=PATIENCE)
         assert work is not None
         async with work:
             await work.ack_and_reply("thanks")
@@ -72,7 +75,7 @@ def test_waiting_and_claiming_give_nothing_when_the_time_is_up(play: Callable[[S
 
 def test_hundreds_of_tasks_wait_at_once_and_hold_no_thread(play: Callable[[Scene], None]) -> None:
     async def scene(room: aio.AsyncRoom) -> None:
-        waiting = [asyncio.create_task(room.mailbox(f"agent{i}").wait(timeout=9)) for i in range(200)]
+        waiting = [asyncio.create_task(room.mailbox(f"agent{i}").wait(timeout=PATIENCE)) for i in range(200)]
         await until_listening(room, 200)
         assert threading.active_count() <= aio.THREADS + 2
         drafts = [postroom.draft(f"agent{i}", str(i)) for i in range(200)]
@@ -85,7 +88,7 @@ def test_hundreds_of_tasks_wait_at_once_and_hold_no_thread(play: Callable[[Scene
 
 def test_a_room_waits_for_several_mailboxes(play: Callable[[Scene], None]) -> None:
     async def scene(room: aio.AsyncRoom) -> None:
-        waiting = asyncio.create_task(room.wait(["a", "b"], timeout=5))
+        waiting = asyncio.create_task(room.wait(["a", "b"], timeout=PATIENCE))
         await until_listening(room, 2)
         await room.mailbox("c").send("b", "for b")
         letter = await waiting
@@ -144,7 +147,7 @@ def test_an_error_in_the_block_fails_the_work_and_counts_the_try(play: Callable[
 def test_what_was_claimed_for_a_cancelled_task_is_given_back(play: Callable[[Scene], None]) -> None:
     async def scene(room: aio.AsyncRoom) -> None:
         worker = room.mailbox("worker")
-        waiting = asyncio.create_task(worker.claim(timeout=9))
+        waiting = asyncio.create_task(worker.claim(timeout=PATIENCE))
         await until_listening(room, 1)
         await room.mailbox("boss").send("worker", "now")
         while not waiting.done() and not room.room._office.store.find(claimed("worker")):
@@ -204,7 +207,7 @@ def test_threads_conversations_and_the_rest_are_awaited_too(play: Callable[[Scen
     async def scene(room: aio.AsyncRoom) -> None:
         boss, worker = room.mailbox("boss"), room.mailbox("worker")
         sent = await boss.send("worker", "plan", thread_tag="q3")
-        letter = await worker.wait(timeout=5, thread=sent.thread)
+        letter = await worker.wait(timeout=PATIENCE, thread=sent.thread)
         assert letter is not None
         reply = await letter.reply("done")
         assert [sent.id, reply.id] == [m.id for m in await boss.reply_chain(reply.id)]
@@ -230,8 +233,8 @@ def test_without_inotify_waiting_still_works(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(ears, "open_inotify", lambda: None)
 
     async def scene() -> None:
-        async with aio.open(f"sqlite:{tmp_path}/room.db") as room, asyncio.timeout(10):
-            waiting = asyncio.create_task(room.mailbox("b").wait(timeout=9))
+        async with aio.open(f"sqlite:{tmp_path}/room.db") as room, asyncio.timeout(PATIENCE):
+            waiting = asyncio.create_task(room.mailbox("b").wait(timeout=PATIENCE))
             await until_listening(room, 1)
             await room.mailbox("a").send("b", "hello")
             letter = await waiting
@@ -240,11 +243,42 @@ def test_without_inotify_waiting_still_works(monkeypatch: pytest.MonkeyPatch, tm
     asyncio.run(scene())
 
 
+def test_where_no_further_bell_can_be_hung_all_wait_without_and_later_with_bells_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hang = DoorBells.hang
+
+    def hang_no_more(self: DoorBells, mailbox: str) -> str:
+        if mailbox == "c":
+            raise OSError(errno.ENOSPC, "no more watches")
+        return hang(self, mailbox)
+
+    async def wait_and_send(room: aio.AsyncRoom, *names: str) -> None:
+        waiting = [asyncio.create_task(room.mailbox(name).wait(timeout=9)) for name in names]
+        for number in range(len(names)):
+            await until_listening(room, number + 1)
+        for name, task in zip(names, waiting, strict=True):
+            await room.mailbox("a").send(name, f"to {name}")
+            letter = await task
+            assert letter is not None and f"to {name}" == letter.text
+
+    async def scene() -> None:
+        async with aio.open(f"sqlite:{tmp_path}/room.db") as room, asyncio.timeout(10):
+            with monkeypatch.context() as full:
+                full.setattr(DoorBells, "hang", hang_no_more)
+                await wait_and_send(room, "b", "c", "d")
+            assert room._ears._watch is None
+            await wait_and_send(room, "c")
+            assert isinstance(room._ears._watch, ears.InotifyWatch)
+
+    asyncio.run(scene())
+
+
 def test_a_room_may_be_used_in_one_event_loop_after_another(tmp_path: Path) -> None:
     room = aio.open(tmp_path / "room.db")
 
     async def scene() -> None:
-        waiting = asyncio.create_task(room.mailbox("b").wait(timeout=9))
+        waiting = asyncio.create_task(room.mailbox("b").wait(timeout=PATIENCE))
         await until_listening(room, 1)
         await room.mailbox("a").send("b", "hello")
         async with asyncio.timeout(5):
@@ -259,7 +293,7 @@ def test_a_room_may_be_used_in_one_event_loop_after_another(tmp_path: Path) -> N
 
 def test_who_waits_when_the_room_is_closed_is_told(play: Callable[[Scene], None]) -> None:
     async def scene(room: aio.AsyncRoom) -> None:
-        waiting = asyncio.create_task(room.mailbox("b").wait(timeout=9))
+        waiting = asyncio.create_task(room.mailbox("b").wait(timeout=PATIENCE))
         await until_listening(room, 1)
         await room.close()
         with pytest.raises(postroom.BadStore, match="closed"):
@@ -271,9 +305,9 @@ def test_who_waits_when_the_room_is_closed_is_told(play: Callable[[Scene], None]
 def test_two_spellings_at_one_bell_both_hear_it(tmp_path: Path) -> None:
     async def scene() -> None:
         async with aio.open(tmp_path / "room.db") as room, asyncio.timeout(9):
-            first = asyncio.create_task(room.mailbox("coder").wait(timeout=8))
+            first = asyncio.create_task(room.mailbox("coder").wait(timeout=PATIENCE))
             await until_listening(room, 1)
-            second = asyncio.create_task(room.mailbox("Coder").wait(timeout=8))
+            second = asyncio.create_task(room.mailbox("Coder").wait(timeout=PATIENCE))
             await until_listening(room, 2)
             await room.mailbox("a").send("coder", "hello")
             letter = await first

@@ -20,9 +20,12 @@ MEASURED = {
 }
 # Where a command waits for the disk, as it does by default. No power is cut in the other files.
 DURABLE = {"test_health", "test_exits", "test_new_room", "test_weight"}
+# Where each command is a Python of its own, which loads what it needs. So is every example of every command, and
+# whatever runs in a terminal or is stopped from outside.
+COLD = {"test_exits", "test_project", "test_weight"}
 
 
 @pytest.fixture
 def desk(tmp_path: Path, request: pytest.FixtureRequest) -> Desk:
     file = request.module.__name__.rpartition(".")[2]
-    return Desk(tmp_path, measured=file in MEASURED, durable=file in DURABLE)
+    return Desk(tmp_path, measured=file in MEASURED, durable=file in DURABLE, warm=file not in COLD)

@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 import postroom
+from tests.cli.warm import run_warm
 from tests.coverage import uncounted
 
 PATIENCE = 60.0  # seconds; a bound, not a pace
@@ -24,6 +26,16 @@ PROGRAM = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "postroom
 # Commands, each with one of its options, that went well while their lines were counted as covered: one in which all
 # is known would pass the same lines, and counting takes four times as long as the command itself.
 COUNTED: set[str] = set()
+
+
+def wait_until_asleep(pid: int) -> None:
+    """Until it waits for something, where the system tells. Python heeds a signal that comes in the instant before
+    it goes to sleep only when it wakes: a test that sends one then would wait as long.
+    """
+    state, end = Path(f"/proc/{pid}/stat"), time.monotonic() + PATIENCE
+    while state.exists() and state.read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "S":
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 class Done(Struct, frozen=True, kw_only=True):
@@ -50,10 +62,11 @@ def choices(*words: str | bytes) -> set[str]:
 
 
 class Desk:
-    """Runs the program in a folder, as one user."""
+    """Runs the program in a folder, as one user. A warm one is loaded already when it is asked to run."""
 
-    def __init__(self, home: Path, *, measured: bool = False, durable: bool = True) -> None:
+    def __init__(self, home: Path, *, measured: bool = False, durable: bool = True, warm: bool = True) -> None:
         self.home = home
+        self.warm = warm
         self.measured = measured
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("POSTROOM_", "XDG_"))}
         for name in ("NO_COLOR", "EDITOR", "VISUAL", "COLUMNS", "PYTHONDONTWRITEBYTECODE"):
@@ -123,13 +136,23 @@ class Desk:
         return postroom.open(self.home / "room.db")
 
     def _run(self, words: Sequence[str | bytes], stdin: bytes | str, environment: dict[str, str]) -> Done:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        order = ([str(SCRIPT), *map(os.fsdecode, words)], environment, str(self.home))
+        code, out, err = (run_warm(order, given, PATIENCE) if self.warm else None) or self._start(
+            words, given, environment
+        )
+        return Done(code=code, out=out.decode(), err=err.decode())
+
+    def _start(
+        self, words: Sequence[str | bytes], stdin: bytes, environment: dict[str, str]
+    ) -> tuple[int, bytes, bytes]:
         done = subprocess.run(
             [*PROGRAM, *words],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            input=stdin,
             capture_output=True,
             env=environment,
             cwd=self.home,
             timeout=PATIENCE,
             check=False,
         )
-        return Done(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
+        return done.returncode, done.stdout, done.stderr

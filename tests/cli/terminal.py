@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.cli.shell import PATIENCE, PROGRAM, Desk
+from tests.cli.shell import PATIENCE, PROGRAM, Desk, wait_until_asleep
 from tests.coverage import uncounted
 
 # The first program of a session makes the terminal its own, so that Ctrl-C on the keyboard reaches it.
@@ -25,13 +25,15 @@ class Terminal:
     the counting itself would be.
     """
 
-    def __init__(self, desk: Desk, *words: str, columns: int = 80, counted: bool = True, **variables: str) -> None:
+    def __init__(
+        self, desk: Desk, *words: str, columns: int = 80, lines: int = 40, counted: bool = True, **variables: str
+    ) -> None:
         self.shown = b""
         self._screen, theirs = os.openpty()
-        self.resize(columns)
+        self.resize(columns, lines)
         self.before = self.after = termios.tcgetattr(theirs)  # how the keyboard is, before and after the program
         self._process = subprocess.Popen(
-            [sys.executable, "-c", ENTER, *PROGRAM, *words],
+            [sys.executable, "-I", "-S", "-c", ENTER, *PROGRAM, *words],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -69,6 +71,9 @@ class Terminal:
     def send(self, number: int) -> None:
         self._process.send_signal(number)
 
+    def wait_until_asleep(self) -> None:
+        wait_until_asleep(self._process.pid)
+
     def let_run(self, seconds: float) -> None:
         """For so long at most."""
         with suppress(subprocess.TimeoutExpired):
@@ -98,7 +103,7 @@ class Terminal:
 
 
 def show(desk: Desk, *words: str, columns: int = 80, **variables: str) -> tuple[int, str]:
-    return Terminal(desk, *words, columns=columns, counted=True, **variables).finish()
+    return Terminal(desk, *words, columns=columns, lines=40, counted=True, **variables).finish()
 
 
 def editor(folder: Path, text: str, code: int = 0) -> str:

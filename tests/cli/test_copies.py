@@ -8,6 +8,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -213,11 +214,21 @@ def test_every_long_command_shows_how_far_it_is(busy: Desk) -> None:
 # -- Ctrl-C
 
 
-def moments(count: int) -> Iterator[float]:
-    """Spread over a short command, none the same."""
+def moments(whole: float) -> Iterator[float]:
+    """Spread over a command that takes so long as a whole, none the same: ten of them, and as many more as wanted."""
     dice = random.Random(7)
-    for step in range(count):
-        yield 0.05 + 0.025 * step + dice.random() * 0.02
+    for step in range(10):
+        yield whole * (step + dice.random()) / 10
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        yield whole * dice.random()
+
+
+def time_of(desk: Desk, *words: str) -> float:
+    """How long it takes here and now, in a terminal."""
+    began = time.monotonic()
+    assert show(desk, *words)[0] == 0
+    return time.monotonic() - began
 
 
 @pytest.mark.parametrize("command", ["export", "backup", "doctor", "import", "restore"])
@@ -229,8 +240,10 @@ def test_ctrl_c_at_any_moment_leaves_nothing_half_written(busy: Desk, command: s
         "export": ["export", "out"], "backup": ["backup", "out"], "doctor": ["doctor"],
         "import": ["import", "whole.jsonl", "--room", "out.db"], "restore": ["restore", "whole.db", "--room", "out.db"],
     }[command]  # fmt: skip
+    whole = time_of(busy, *words)
+    start_over(busy, before)
     ends = set()
-    for tried, moment in enumerate((*moments(10), *moments(30))):
+    for tried, moment in enumerate(moments(whole)):
         if tried >= 10 and 130 in ends:
             break
         terminal = Terminal(busy, *words, counted=False)
@@ -245,16 +258,22 @@ def test_ctrl_c_at_any_moment_leaves_nothing_half_written(busy: Desk, command: s
         assert not [name for name in left | files(busy) if name.endswith(".part") or name.startswith(".out")]
         if (busy.home / "out").exists():
             check_whole(busy, command)
-            (busy.home / "out").unlink()
-        if command == "restore":
-            for path in busy.home.glob("out.db*"):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if command != "import" or code in {0, 69}:  # an import goes on where it stopped, until it is done
+            start_over(busy, before)
     assert 130 in ends
     assert ends <= {0, 130, 1, -signal.SIGINT} | ({69} if command == "import" else set())  # 69: it was done before
     if command == "import":  # the same again goes on where it stopped
         assert busy.run(*words).code in {0, 69}
         assert busy.json("counts", "--as", "bob", "--room", "out.db")["total"] == 21
     assert busy.json("counts", "--as", "bob")["total"] == 21
+
+
+def start_over(desk: Desk, before: set[str]) -> None:
+    """Put away what the command made."""
+    for name in files(desk) - before:
+        path = desk.home / name
+        if name.startswith("out"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def check_whole(desk: Desk, command: str) -> None:

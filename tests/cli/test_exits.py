@@ -14,7 +14,7 @@ import pytest
 
 from postroom import errors
 from postroom.cli.exits import EXITS, MEANINGS, exit_code
-from tests.cli.shell import PATIENCE, PROGRAM, Desk
+from tests.cli.shell import PATIENCE, PROGRAM, Desk, wait_until_asleep
 
 EXPECTED = {
     "PostroomError": 70, "Invalid": 65, "LookAlike": 65, "TooLarge": 65, "BadStore": 78, "Refused": 77,
@@ -128,6 +128,7 @@ def wait_until_it_sleeps(process: subprocess.Popen[bytes], desk: Desk) -> None:
     end = time.monotonic() + PATIENCE
     while not list(desk.home.glob("room.db.bells/*")):
         assert process.poll() is None and time.monotonic() < end
+    wait_until_asleep(process.pid)
 
 
 def test_ctrl_c_while_waiting_ends_cleanly(desk: Desk) -> None:
@@ -147,6 +148,7 @@ def test_ctrl_c_gives_the_letter_of_a_running_program_back(desk: Desk) -> None:
     end = time.monotonic() + PATIENCE
     while not mark.exists():
         assert process.poll() is None and time.monotonic() < end
+    wait_until_asleep(process.pid)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE)
     assert process.returncode == 130

@@ -80,6 +80,9 @@ def test_new_names_are_told_in_one_line(desk: Desk) -> None:
     done = desk.run("send", "bob", "carol", "human", "--as", "ann", "--letter-id", "m-1", "--body", "x")
     assert done.out == "Sent m-1 to bob, carol, human.\nNew here: bob, carol (a typing error?)\n"
     assert "New here" not in desk.run("send", "human", "--as", "ann", "--body", "x").out
+    desk.run("claim", "--as", "bob")
+    again = desk.run("send", "bob", "carol", "--as", "ann", "--body", "x").out
+    assert "New here: carol (a typing error?)\n" in again  # bob is at work
 
 
 def test_times_for_people(desk: Desk) -> None:
@@ -229,6 +232,7 @@ def test_ctrl_c_on_the_keyboard_ends_a_wait(desk: Desk) -> None:
     terminal = Terminal(desk, "wait", "--as", "bob", "--follow", "--timeout", "60")
     desk.post("ann", "bob", "ping")
     terminal.read_until("ping")
+    terminal.wait_until_asleep()
     terminal.type("\x03")
     code, shown = terminal.finish()
     assert (code, "interrupted" in shown, "Traceback" in shown) == (130, True, False)

@@ -23,13 +23,15 @@ class Kind(Struct, frozen=True):
 
 
 def _files(layout: str) -> Kind:
-    return Kind(
-        layout, lambda folder, boot: FileStore(folder / "mail", layout_named(layout), boot=boot), lasts=True
-    )
+    def open_files(folder: Path, boot: str) -> Store:
+        return FileStore(folder / "mail", layout_named(layout), boot=boot, durable=False)
+
+    return Kind(layout, open_files, lasts=True)
 
 
+# No power is cut here, so nobody waits for the disk; the tests of the store and of its faults do.
 STORES = (
     Kind("memory", lambda _folder, _boot: MemoryStore("room"), lasts=False),
-    Kind("sqlite", lambda folder, boot: SqliteStore(folder / "room.db", boot=boot), lasts=True),
+    Kind("sqlite", lambda folder, boot: SqliteStore(folder / "room.db", boot=boot, durable=False), lasts=True),
     *map(_files, NAMES),
 )

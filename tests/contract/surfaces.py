@@ -266,7 +266,7 @@ class Library:
 
 class CommandLine:
     def __init__(self, folder: Path) -> None:
-        self.desk = Desk(folder)
+        self.desk = Desk(folder, durable=False)
 
     def send(self, me: str, to: list[str], body: str, **fields: Any) -> Told:
         tags = [word for tag in fields.pop("tags", ()) for word in ("--tag", tag)]

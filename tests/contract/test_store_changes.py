@@ -20,7 +20,7 @@ from tests.contract.conftest import Reboot
 from tests.contract.stores import Kind
 from tests.letters import ack, attempt, claim, held, letter, move, note, post, read, send
 
-SOON = 10.0  # seconds; only a broken bell waits this long
+SOON = 60.0  # seconds; only a broken bell waits this long
 
 
 def facts(changes: Sequence[Change]) -> list[Change]:

@@ -37,7 +37,10 @@ def elsewhere(tmp_path: Path) -> dict[str, str]:
         "XDG_DATA_HOME": str(tmp_path / "data"),
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
     }
-    return kept | home | {"PYTHONPATH": str(HOME)}
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
+    compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path.parent / "pycache")}  # made once, as in an installed package
+    source = os.pathsep.join([str(HOME / "src"), str(HOME)])  # this house, whatever else is installed
+    return kept | home | compiled | {"PYTHONPATH": source}
 
 
 def play(page: Path, folder: Path, environment: dict[str, str]) -> None:
@@ -101,11 +104,10 @@ def programs() -> dict[str, Block]:
     return {block.program: block for block in blocks(TUTORIAL) if block.program}
 
 
-def save(folder: Path) -> None:
-    """As a reader saves them, but faster. A lease is long against a step: a slow moment must not end one."""
+def save(folder: Path, step: float = 1) -> None:
+    """As a reader saves them, but faster. The lease stays long against a step: a slow moment must not end one."""
     for name, block in programs().items():
-        quick = block.code.replace("STEP = 1 ", "STEP = 0.2 ").replace("LEASE = 5 ", "LEASE = 2 ")
-        (folder / name).write_text(quick, encoding="utf-8")
+        (folder / name).write_text(block.code.replace("STEP = 1 ", f"STEP = {step} "), encoding="utf-8")
 
 
 @contextmanager
@@ -157,13 +159,14 @@ def test_two_agents_talk_as_the_tutorial_tells(elsewhere: dict[str, str], tmp_pa
 
 
 def test_the_worker_of_the_tutorial_survives_its_own_death(elsewhere: dict[str, str], tmp_path: Path) -> None:
-    save(tmp_path)
+    save(tmp_path, step=0.5)  # time enough to be killed in
     with started("boss.py", tmp_path, elsewhere) as boss, started("worker.py", tmp_path, elsewhere) as victim:
         assert next_line(boss).startswith("sent ")
         assert next_line(victim) == f"process {victim.pid} waits for work"
         assert next_line(victim) == "try 1: Index the archive"
         assert next_line(victim) == "  step 1"
         victim.send_signal(signal.SIGKILL)
+        save(tmp_path, step=0.01)
         with started("worker.py", tmp_path, elsewhere) as successor:
             assert next_line(successor) == f"process {successor.pid} waits for work"
             assert next_line(successor) == "try 2: Index the archive"

@@ -1,4 +1,4 @@
-"""SQLite stores with one planted bug each, that an audit must find every time.
+"""Bugs that any store could have, one each, that an audit must find every time.
 
 Where a bug shows only at an unlucky moment, the store brings that moment about itself.
 """
@@ -7,54 +7,57 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-import apsw
 from msgspec.structs import replace
 
 from postroom.errors import StoreFailing
+from postroom.model.health import Progress
 from postroom.model.parts import text
 from postroom.model.query import Found, Query
 from postroom.store.base import Move, Plan, Post, Posted, Write
-from postroom.store.sqlite import parcels, wal
-from postroom.store.sqlite.connection import Connection
-from postroom.store.sqlite.ground import sync_file
-from postroom.store.sqlite.lock import WriterLock
-from postroom.store.sqlite.store import SqliteStore
-from postroom.store.sqlite.tray import NoTray, Tray
-from postroom.store.sqlite.writing import Writing
+from tests.faults import clock_bugs, load_bugs
+from tests.faults.planting import Opener, Wrapped
 
 
-class Early(SqliteStore):
+def only_sends(writes: Sequence[Write] | Plan) -> Sequence[Post]:
+    """The letters of a commit that does nothing but send them."""
+    posts = [] if callable(writes) else [write for write in writes if isinstance(write, Post)]
+    return posts if not callable(writes) and len(posts) == len(writes) else ()
+
+
+def as_if_sent(posts: Sequence[Post]) -> tuple[Posted, ...]:
+    return tuple(Posted(message_id=post.message.id, number=1) for post in posts)
+
+
+# -- what is sent
+
+
+class Early(Wrapped):
     """Reports success too early: the last two commits that only send are always still to come."""
 
-    def __init__(self, path: Path, **settings: Any) -> None:
-        super().__init__(path, **settings)
-        self._later: list[Sequence[Write]] = []
+    def __init__(self, open_store: Opener, folder: Path, boot: str) -> None:
+        super().__init__(open_store, folder, boot)
+        self._later: list[Sequence[Post]] = []
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
-        if callable(writes):
-            return super().commit(writes)
-        posts = [write for write in writes if isinstance(write, Post)]
-        if len(posts) != len(writes):
-            return super().commit(writes)
+        posts = only_sends(writes)
+        if not posts:
+            return self.inner.commit(writes)
         if len(self._later) == 2:
-            super().commit(self._later.pop(0))
-        self._later.append(writes)
-        return tuple(Posted(message_id=post.message.id, number=1) for post in posts)
+            self.inner.commit(self._later.pop(0))
+        self._later.append(posts)
+        return as_if_sent(posts)
 
 
-class Doubling(SqliteStore):
+class Doubling(Wrapped):
     """Sends again under another id and without its key, as if no answer had come."""
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
-        posted = super().commit(writes)
-        if not callable(writes):
-            super().commit([_again(write) for write in writes if isinstance(write, Post)])
+        posted = self.inner.commit(writes)
+        self.inner.commit([_again(post) for post in only_sends(writes)])
         return posted
 
 
@@ -63,34 +66,30 @@ def _again(post: Post) -> Post:
     return replace(post, message=message, encoded=b"")
 
 
-class Swapping(SqliteStore):
+class Swapping(Wrapped):
     """Every second letter overtakes the one before."""
 
-    def __init__(self, path: Path, **settings: Any) -> None:
-        super().__init__(path, **settings)
-        self._first: Sequence[Write] = ()
+    _first: Sequence[Post] = ()
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
-        if callable(writes) or not all(isinstance(write, Post) for write in writes):
-            return super().commit(writes)
-        if not self._first:
-            self._first = writes
-            return tuple(
-                Posted(message_id=write.message.id, number=1) for write in writes if isinstance(write, Post)
-            )
-        posted = super().commit(writes)
-        super().commit(self._first)
-        self._first = ()
+        posts = only_sends(writes)
+        if posts and not self._first:
+            self._first = posts
+            return as_if_sent(posts)
+        posted = self.inner.commit(writes)
+        if posts:
+            self.inner.commit(self._first)
+            self._first = ()
         return posted
 
 
-class Garbling(SqliteStore):
+class Garbling(Wrapped):
     """Keeps the first half of what a letter says."""
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
         if callable(writes):
-            return super().commit(writes)
-        return super().commit([_halved(write) if isinstance(write, Post) else write for write in writes])
+            return self.inner.commit(writes)
+        return self.inner.commit([_halved(write) if isinstance(write, Post) else write for write in writes])
 
 
 def _halved(post: Post) -> Post:
@@ -98,184 +97,115 @@ def _halved(post: Post) -> Post:
     return replace(post, message=replace(post.message, parts=(text(said[: len(said) // 2]),)), encoded=b"")
 
 
-class Unfenced(SqliteStore):
+# -- what is one commit
+
+
+class Unfenced(Wrapped):
     """Believes for ever what it saw first of an inbox, and writes without asking for the revision."""
 
-    def __init__(self, path: Path, **settings: Any) -> None:
-        super().__init__(path, **settings)
+    def __init__(self, open_store: Opener, folder: Path, boot: str) -> None:
+        super().__init__(open_store, folder, boot)
         self._seen: dict[str | None, list[Found]] = {}
 
     def find(self, query: Query) -> list[Found]:
         if query.order != "priority":
-            return super().find(query)
+            return self.inner.find(query)
         if not self._seen.get(query.mailbox):
-            self._seen[query.mailbox] = super().find(query)
+            self._seen[query.mailbox] = self.inner.find(query)
         return self._seen[query.mailbox]
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
         planned = writes() if callable(writes) else writes
-        return super().commit(lambda: [self._at_any_revision(write) for write in planned])
+        return self.inner.commit(lambda: [self._at_any_revision(write) for write in planned])
 
     def _at_any_revision(self, write: Write) -> Write:
         if not isinstance(write, Move):
             return write
         before = write.before
-        (now,) = super().find(Query(mailbox=before.mailbox, message_ids=(before.message_id,)))
+        (now,) = self.inner.find(Query(mailbox=before.mailbox, message_ids=(before.message_id,)))
         after = replace(write.after, revision=now.delivery.revision + 1)
         return Move(now.delivery, after, write.action)
 
 
-class Loose(SqliteStore):
-    """No transaction: every statement is committed on its own."""
-
-    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
-        here = self._here()
-        with here.lock:
-            here.mend()
-            planned = writes() if callable(writes) else writes
-            posted = self._apply(here, planned)
-            here.log.tend(here.lock)
-        here.log.sync(here.lock)
-        return posted
-
-    def _apply(self, here: Connection, planned: Sequence[Write]) -> tuple[Posted, ...]:
-        writing = Writing(here.database, here.names)
-        posted = writing.apply(planned)
-        writing.remember()
-        return posted
-
-
-class Torn(Loose):
-    """The same, and the kill comes in the middle: after the first delivery of a broadcast, and between an ack and
-    its reply.
+class Torn(Wrapped):
+    """Commits a piece of what belongs together, and is killed: after the first delivery of a broadcast, between an
+    ack and its reply.
     """
 
-    def _apply(self, here: Connection, planned: Sequence[Write]) -> tuple[Posted, ...]:
-        here.database.exec_trace = _killed_in_the_middle() if _is_several(planned) else None
-        return super()._apply(here, planned)
-
-
-def _is_several(writes: Sequence[Write]) -> bool:
-    posts = [write for write in writes if isinstance(write, Post)]
-    return any(len(post.deliveries) + len(post.copies) > 1 for post in posts) or 0 < len(posts) < len(writes)
-
-
-def _killed_in_the_middle() -> Callable[[apsw.Cursor, str, Any], bool]:
-    """Seen by every statement before it runs."""
-    last = ""
-
-    def look(_cursor: apsw.Cursor, sql: str, _values: Any) -> bool:
-        nonlocal last
-        if last.startswith(("INSERT INTO deliveries", "UPDATE deliveries")):
-            os.kill(os.getpid(), signal.SIGKILL)
-        last = sql
-        return True
-
-    return look
-
-
-class Swallowing(SqliteStore):
-    """A sync that fails is nobody's business."""
-
-    def _here(self) -> Connection:
-        here = super()._here()
-        here.log.__class__ = _SwallowingLog
-        return here
-
-
-class _SwallowingLog(wal.Log):
-    def sync(self, lock: WriterLock) -> None:  # noqa: ARG002 - nobody is warned
-        try:
-            sync_file(self._descriptor)
-        except OSError:
-            return
-
-
-class Retrying(SqliteStore):
-    """A sync that fails is tried again, on the same descriptor, and then believed."""
-
-    def _here(self) -> Connection:
-        here = super()._here()
-        here.log.__class__ = _RetryingLog
-        return here
-
-
-class _RetryingLog(wal.Log):
-    def sync(self, lock: WriterLock) -> None:  # noqa: ARG002 - nobody is warned
-        try:
-            sync_file(self._descriptor)
-        except OSError:
-            sync_file(self._descriptor)
-
-
-class Hasty(SqliteStore):
-    """A carrier that answers for a letter before it has written it, and is killed in between."""
-
-    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:  # noqa: ARG002 - it does not come to that
-        lock = self._here().lock
-        while True:
-            with lock:
-                end = time.monotonic() + 0.2
-                while time.monotonic() < end:
-                    self._answer(lock.tray)
-
-    def _answer(self, tray: Tray | NoTray) -> None:
-        for slot, packed in tray.take():
-            parcel = parcels.unpack(packed)
-            posted = [Posted(message_id=letter.post().message.id, number=1) for letter in parcel.letters]
-            tray.reply(slot, parcel.answer(posted) if posted else None)
-            if posted:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-
-class Clinging(SqliteStore):
-    """Stays in the room for a while after its letter was sent."""
-
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
-        posted = super().commit(writes)
-        self._here().lock.take()
+        is_torn = False
+
+        def plan() -> Sequence[Write]:
+            nonlocal is_torn
+            planned = list(writes() if callable(writes) else writes)
+            piece = _first_piece(planned)
+            is_torn = piece != planned
+            return piece
+
+        posted = self.inner.commit(plan)
+        if is_torn:
+            os.kill(os.getpid(), signal.SIGKILL)
         return posted
 
 
-class Careless(SqliteStore):
-    """Sets nothing aside for a full disk."""
-
-    def _here(self) -> Connection:
-        here = super()._here()
-        here.log.__class__ = _CarelessLog
-        return here
+def _first_piece(writes: Sequence[Write]) -> list[Write]:
+    others: list[Write] = [write for write in writes if not isinstance(write, Post)]
+    return others or [
+        replace(write, deliveries=write.deliveries[:1], copies=()) for write in writes if isinstance(write, Post)
+    ]
 
 
-class _CarelessLog(wal.Log):
-    def check_room(self, lock: WriterLock) -> None:
-        pass
+class Clinging(Wrapped):
+    """After its letter was sent it stays in the room, asleep."""
 
-    def relieve(self, lock: WriterLock) -> None:  # noqa: ARG002 - there is nothing to give up
-        raise apsw.FullError
+    _has_sent = False
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        if self._has_sent:
+            return self.inner.commit(_fall_asleep)
+        self._has_sent = True
+        return self.inner.commit(writes)
 
 
-class Pretending(SqliteStore):
+def _fall_asleep() -> Sequence[Write]:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return ()
+
+
+# -- what the disk says
+
+
+class Pretending(Wrapped):
     """What the disk does not take is thrown away, and nobody is told."""
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
         planned = writes() if callable(writes) else writes
         try:
-            return super().commit(planned)
+            return self.inner.commit(planned)
         except StoreFailing:
-            posts = [write for write in planned if isinstance(write, Post)]
-            return tuple(Posted(message_id=post.message.id, number=1) for post in posts)
+            return as_if_sent([write for write in planned if isinstance(write, Post)])
 
 
-class Raw(SqliteStore):
+class Misnaming(Wrapped):
+    """A copy that cannot be given its name was made all the same: its name is given to nothing."""
+
+    def backup(self, path: Path, *, overwrite: bool, progress: Progress) -> int:
+        with suppress(StoreFailing):
+            return self.inner.backup(path, overwrite=overwrite, progress=progress)
+        path.touch()
+        return 0
+
+
+class Raw(Wrapped):
     """Lets out the errors of the system as they are."""
 
-    def __init__(self, path: Path, **settings: Any) -> None:
+    def __init__(self, open_store: Opener, folder: Path, boot: str) -> None:
         with _unwrapped():
-            super().__init__(path, **settings)
+            super().__init__(open_store, folder, boot)
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
         with _unwrapped():
-            return super().commit(writes)
+            return self.inner.commit(writes)
 
 
 @contextmanager
@@ -286,14 +216,14 @@ def _unwrapped() -> Iterator[None]:
         raise (failed.__cause__ or failed.__context__ or failed) from None
 
 
-class Sulking(SqliteStore):
+class Sulking(Wrapped):
     """Once something failed, it refuses for ever."""
 
     _failed: StoreFailing | None = None
 
-    def __init__(self, path: Path, **settings: Any) -> None:
+    def __init__(self, open_store: Opener, folder: Path, boot: str) -> None:
         try:
-            super().__init__(path, **settings)
+            super().__init__(open_store, folder, boot)
         except StoreFailing as failed:
             Sulking._failed = failed
             raise
@@ -301,23 +231,21 @@ class Sulking(SqliteStore):
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
         if Sulking._failed is not None:
             raise Sulking._failed
-        return super().commit(writes)
+        return self.inner.commit(writes)
 
 
-SQLITE: dict[str, type[SqliteStore]] = {
+BUGS: dict[str, type[Wrapped]] = {
     "early": Early,
     "doubling": Doubling,
     "swapping": Swapping,
     "garbling": Garbling,
     "unfenced": Unfenced,
-    "loose": Loose,
     "torn": Torn,
-    "swallowing": Swallowing,
-    "retrying": Retrying,
-    "hasty": Hasty,
     "clinging": Clinging,
-    "careless": Careless,
     "pretending": Pretending,
+    "misnaming": Misnaming,
     "raw": Raw,
     "sulking": Sulking,
+    **clock_bugs.BUGS,
+    **load_bugs.BUGS,
 }

@@ -3,7 +3,7 @@
 What was written into a file survives a crash for sure only if that file was synced afterwards; else any part of it
 may be missing. Names (files made, renamed, removed) survive in the order they were given: all of them, or with
 ext4 and xfs and their journals those before the last sync of anything, or, as POSIX has it, only those before the
-last sync of their folder.
+last sync of their folder. Folders themselves are taken to be there.
 """
 
 from __future__ import annotations
@@ -49,6 +49,11 @@ class Wrote(Struct, frozen=True):
     data: bytes
 
 
+class Added(Struct, frozen=True):
+    path: str
+    data: bytes  # behind what is there
+
+
 class Cut(Struct, frozen=True):
     path: str
     size: int
@@ -67,7 +72,7 @@ class Said(Struct, frozen=True):
     line: str
 
 
-Step: TypeAlias = Made | Gone | Renamed | Wrote | Cut | Grown | Synced | Said
+Step: TypeAlias = Made | Gone | Renamed | Wrote | Added | Cut | Grown | Synced | Said
 Change: TypeAlias = Wrote | Cut | Grown
 Loss: TypeAlias = Callable[[Sequence[Change]], Sequence[Change]]
 Files: TypeAlias = dict[str, bytes]
@@ -114,6 +119,7 @@ def _last(arguments: str) -> int:
 
 
 _ON_FILES: dict[str, Callable[[str, list[bytes], str, int], Step]] = {
+    "write": lambda path, texts, _arguments, done: Added(path, texts[0][:done]),
     "pwrite64": lambda path, texts, arguments, done: Wrote(path, _last(arguments), texts[0][:done]),
     "ftruncate": lambda path, _texts, arguments, _done: Cut(path, _last(arguments)),
     "fallocate": lambda path, _texts, arguments, _done: Grown(path, sum(map(int, arguments.split(", ")[2:]))),
@@ -189,12 +195,18 @@ class Disk:
                 self._names[new] = self._names.pop(path)
             case Wrote(path) | Cut(path) | Grown(path):
                 self._names[path].change(step)
+            case Added(path, data):
+                file = self._names[path]
+                file.change(Wrote(path, len(file.after(file.since)), data))
             case Synced(path):
                 self._journaled = dict(self._names)
                 if path in self._names:
                     self._names[path].sync()
-                else:  # the folder
-                    self._sure = self._journaled
+                else:  # a folder
+                    elsewhere = {name: file for name, file in self._sure.items() if not _is_in(name, path)}
+                    self._sure = elsewhere | {
+                        name: file for name, file in self._names.items() if _is_in(name, path)
+                    }
             case Said():
                 pass
 
@@ -202,6 +214,10 @@ class Disk:
         """The files after a crash in which what was not synced suffered this loss."""
         names = {NOW: self._names, ANY_SYNC: self._journaled, FOLDER_SYNC: self._sure}[names_until]
         return {path: file.after(loss(file.since)) for path, file in names.items()}
+
+
+def _is_in(name: str, folder: str) -> bool:
+    return name.rpartition("/")[0] == folder
 
 
 def _torn(changes: Sequence[Change]) -> Sequence[Change]:
@@ -275,5 +291,6 @@ def lay_out(files: Files, folder: Path, target: Path) -> None:
     target.mkdir(mode=0o700)
     for path, content in files.items():
         place = target / Path(path).relative_to(folder)
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         place.write_bytes(content)
         place.chmod(0o600)

@@ -1,63 +1,109 @@
-"""The stores that must survive. A new one joins by one line in KINDS.
+"""The stores that must survive. A new one joins by one line in KINDS; one of another house by its address in the
+environment: POSTROOM_FAULTS_GUEST=module:NAME_OF_ITS_KIND.
+
+What a kind must have is its name, how it is opened, the scheme of its address, and those planted bugs that only a
+store of its kind can have (OWN_BUGS). All else has a default that suits a store without secrets.
 
 The processes of a fault test are given a kind and a bug by their names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeAlias
 
 from msgspec import Struct
 
 from postroom.store.base import Store
 from postroom.store.sqlite.store import SqliteStore
-from postroom.whereabouts import boot_id
-from tests.faults import bugs, disk_bugs, sqlite_room
+from tests.faults import bugs, sqlite_bugs, sqlite_room
+from tests.faults.planting import BOOT, Opener, planted
 
-Opener: TypeAlias = Callable[[Path], Store]
 SOUND = "sound"  # the name of no bug
+GUEST = "POSTROOM_FAULTS_GUEST"
+OWN_BUGS = frozenset(  # where it writes and syncs only the store itself can go wrong
+    {"unsynced", "shrugging", "swallowing", "retrying", "loose", "careless", "trusting"}
+)
+CALLS = ("fsync", "fdatasync", "pwrite64", "rename", "unlink")
 
 
-class Kind(Struct, frozen=True):
-    """A kind of store that outlives its process. `open` is given a folder of its own."""
+def nothing_is_rare() -> None:
+    pass
+
+
+def fill(_folder: Path, first: Callable[[], None], second: Callable[[], None]) -> None:
+    first()
+    second()
+
+
+class Kind(Struct, frozen=True, kw_only=True):
+    """A kind of store that outlives its process."""
 
     name: str
     open: Opener
-    bugs: dict[str, Opener]  # the same store with a planted bug
-    file: str  # what of its folder is given to the doctor
-    hurry: Callable[[], None]  # in this process, let what is rare (a checkpoint) happen every few letters
-    shrink: Callable[[], None]  # the same, for a disk on which every write is tried
-    fill_small: Callable[[Path, Callable[[], None], Callable[[], None]], None]  # by two fillers, in few bytes
+    scheme: str  # of its address
+    own_bugs: Mapping[
+        str, Opener
+    ]  # the same store with a planted bug: OWN_BUGS, and more where it has more to lose
+    file: str = ""  # where in its folder the room lies
+    late: tuple[str, ...] = ("unsynced",)  # which of its bugs lose what was promised when the machine stops
+    calls: tuple[str, ...] = CALLS  # by which calls it changes its disk
+    sync: str = "fdatasync"  # the one of them that makes a letter safe
+    write: str = "pwrite64"  # and the one that writes it
+    hurry: Callable[[], None] = nothing_is_rare  # in this process, let what is rare happen every few letters
+    shrink: Callable[[], None] = nothing_is_rare  # the same, for a disk on which every write is tried
+    fill_small: Callable[[Path, Callable[[], None], Callable[[], None]], None] = fill  # in few bytes
     derived: tuple[str, ...] = ()  # how files end that hold nothing to remember
+    open_ended: tuple[str, ...] = ()  # how files end that, cut short, look as if they had never been longer
     steps: Callable[[Store, Callable[[], object]], int] | None = None  # what some work costs, if that can be told
     carries: bool = False  # does one process write the letters of others?
     on_carrying: Callable[[Callable[[], None]], None] = lambda _told: None  # in this process, tell when it does
 
+    def with_bug(self, bug: str) -> Opener:
+        return self.own_bugs[bug] if bug in self.own_bugs else planted(bugs.BUGS[bug], self.open)
+
+    def address(self, folder: Path) -> str:
+        """Where the doctor finds the room of this folder."""
+        return self.address_of(folder / self.file)
+
+    def address_of(self, copy: Path) -> str:
+        return f"{self.scheme}:{copy}"
+
+    def salvage(self, folder: Path) -> Path:
+        """Where the doctor lays what he could save of it."""
+        return Path(f"{folder / self.file}.salvaged")
+
 
 def sqlite(make: type[SqliteStore]) -> Opener:
-    return lambda folder: make(folder / sqlite_room.FILE, boot=boot_id())
+    return lambda folder, boot=BOOT: make(folder / sqlite_room.FILE, boot=boot)
 
 
-SQLITE_BUGS = bugs.SQLITE | disk_bugs.SQLITE
+def guests() -> tuple[Kind, ...]:
+    """The kind that the environment names."""
+    module, colon, name = os.environ.get(GUEST, "").partition(":")
+    return (getattr(importlib.import_module(module), name),) if colon else ()
 
 
-KINDS = (
-    Kind(
-        "sqlite",
-        sqlite(SqliteStore),
-        {name: sqlite(bug) for name, bug in SQLITE_BUGS.items()},
-        file=sqlite_room.FILE,
-        hurry=sqlite_room.checkpoint_often,
-        shrink=sqlite_room.shrink_log,
-        fill_small=sqlite_room.fill_small,
-        derived=("-shm", ".reserve"),
-        steps=sqlite_room.steps,
-        carries=True,
-        on_carrying=sqlite_room.tell_of_answers,
-    ),
+SQLITE = Kind(
+    name="sqlite",
+    open=sqlite(SqliteStore),
+    scheme="sqlite",
+    own_bugs={name: sqlite(bug) for name, bug in sqlite_bugs.BUGS.items()},
+    file=sqlite_room.FILE,
+    late=("unsynced", "synced too early", "emptied too early", "of no name"),
+    hurry=sqlite_room.checkpoint_often,
+    shrink=sqlite_room.shrink_log,
+    fill_small=sqlite_room.fill_small,
+    derived=("-shm", ".reserve"),
+    open_ended=("-wal",),
+    steps=sqlite_room.steps,
+    carries=True,
+    on_carrying=sqlite_room.tell_of_answers,
 )
+OURS = (SQLITE,)
+KINDS = (*OURS, *guests())
 
 
 def named(kind: str) -> Kind:
@@ -67,4 +113,4 @@ def named(kind: str) -> Kind:
 
 def opener(kind: str, bug: str = SOUND) -> Opener:
     """How a process opens the room, from the words it was given."""
-    return named(kind).open if bug == SOUND else named(kind).bugs[bug]
+    return named(kind).open if bug == SOUND else named(kind).with_bug(bug)

@@ -20,8 +20,9 @@ from postroom.errors import PostroomError
 from postroom.letter import Work
 from postroom.room import Room
 from tests.faults import audit
-from tests.faults.kinds import Opener, opener
+from tests.faults.kinds import opener
 from tests.faults.ledger import Ledger, lines
+from tests.faults.planting import Opener
 from tests.faults.storm_worker import DESK, WORK, room_over, text_of
 
 WHO = "straits"

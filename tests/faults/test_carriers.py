@@ -85,8 +85,11 @@ class Crowd:
         self.wait_until(lambda: all(self._is_at_rest(who) for who in self._crew))
 
     def _is_at_rest(self, who: str) -> bool:
+        return self.is_stopped(who) and Ledger(self.folder, who).own()[-1][1] == "rests"
+
+    def is_stopped(self, who: str) -> bool:
         state = Path(f"/proc/{self.at_work[who].pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return state == "T" and Ledger(self.folder, who).own()[-1][1] == "rests"
+        return state == "T"
 
     def go_on(self) -> None:
         (self.folder / GATE).unlink()
@@ -185,8 +188,7 @@ def test_the_audit_finds_a_carrier_that_answers_before_it_commits(kind: Kind, tm
 def test_the_audit_finds_who_keeps_the_room_to_itself(kind: Kind, tmp_path: Path) -> None:
     crowd = Crowd(tmp_path, kind, {"holder": "clinging"})
     try:
-        crowd.wait_until(lambda: crowd.sent("holder") > 0)
-        crowd.rest()
+        crowd.wait_until(lambda: crowd.sent("holder") > 0 and crowd.is_stopped("holder"))
         threading.Timer(2 * AT_ONCE, crowd.at_work["holder"].kill).start()
         assert [] != kept_out(crowd, "stranger")
     finally:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -17,17 +16,17 @@ from msgspec.structs import replace
 from postroom import Room, draft
 from postroom.errors import LeaseLost, PostroomError, Resync
 from postroom.letter import Work
-from postroom.model.query import Found, Moment, Query
+from postroom.model.query import Moment
 from postroom.settings import Settings
 from postroom.store.base import Store
-from postroom.store.sqlite.store import SqliteStore
-from tests.contract.stores import STORES, Kind
+from tests.contract.stores import STORES
+from tests.faults.kinds import KINDS, Kind
 from tests.rooms import FakeClock
 
 HOUR = 3600.0
 JUMPS = (HOUR, -HOUR, -HOUR, HOUR, HOUR, HOUR, -2 * HOUR, -HOUR, HOUR)
-LASTING = [kind for kind in STORES if kind.lasts]
 Open = Callable[[Path, str], Store]
+EVERY: dict[str, Open] = {kind.name: kind.open for kind in STORES} | {kind.name: kind.open for kind in KINDS}
 
 
 class OneClock(FakeClock):
@@ -35,48 +34,6 @@ class OneClock(FakeClock):
 
     def now(self) -> Moment:
         return replace(self.moment, steady=self.moment.wall.timestamp())
-
-
-class SortedByTheClock(SqliteStore):
-    """The oldest first: by the time on the letter."""
-
-    def find(self, query: Query) -> list[Found]:
-        found = super().find(replace(query, limit=None))
-        return sorted(found, key=lambda each: each.message.created_at)[: query.limit]
-
-
-class BlindToTheFuture(SqliteStore):
-    """A letter that comes from a later time than now is not there yet."""
-
-    now: datetime | None = None
-
-    def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
-        self.now = moment.wall
-        return super().overdue(moment, mailboxes, limit)
-
-    def find(self, query: Query) -> list[Found]:
-        found = super().find(query)
-        return [each for each in found if self.now is None or each.message.created_at <= self.now]
-
-
-class OfNoBoot(SqliteStore):
-    """Does not notice that the machine was started anew."""
-
-    def __init__(self, path: Path, *, boot: str) -> None:  # noqa: ARG002 - that is the bug
-        super().__init__(path, boot="always the same")
-
-
-class Forgiving(SqliteStore):
-    """Leases go on after a boot, as if their holders had lived on."""
-
-    def __init__(self, path: Path, *, boot: str) -> None:
-        super().__init__(path, boot=boot)
-        sql = "UPDATE deliveries SET lease_boot = ?, lease_until = 1e9 WHERE state = 2"
-        self._here().database.execute(sql, (boot,))
-
-
-def planted(bug: type[SqliteStore]) -> Open:
-    return lambda folder, boot: bug(folder / "room.db", boot=boot)
 
 
 @contextmanager
@@ -133,29 +90,28 @@ def out_of_order(room: Room, sent: Sequence[str]) -> list[str]:
     return [] if got == list(sent) else [f"claimed {got}, not {list(sent)}"]
 
 
-@pytest.mark.parametrize("kind", STORES, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_wall_clock_that_jumps_changes_no_order_ends_no_lease_and_deletes_nothing(
-    kind: Kind, tmp_path: Path
+    name: str, tmp_path: Path
 ) -> None:
     clock = FakeClock()
-    with opened(kind.open, tmp_path, clock) as room:
+    with opened(EVERY[name], tmp_path, clock) as room:
         assert audit_of_jumps(room, clock) == []
 
 
-@pytest.mark.parametrize(
-    ("open_store", "clock", "finds"),
-    [
-        (planted(SqliteStore), OneClock(), "held was lost"),
-        (planted(SortedByTheClock), FakeClock(), "claimed"),
-        (planted(BlindToTheFuture), FakeClock(), "after"),
-    ],
-    ids=["leases by the wall", "sorted by the wall", "blind to the future"],
-)
-def test_the_audit_finds_who_believes_the_wall_clock(
-    tmp_path: Path, open_store: Open, clock: FakeClock, finds: str
+@pytest.mark.parametrize(("bug", "finds"), [("sorted by the clock", "claimed"), ("blind to the future", "after")])
+def test_the_audit_finds_a_store_that_believes_the_wall_clock(
+    kind: Kind, tmp_path: Path, bug: str, finds: str
 ) -> None:
-    with opened(open_store, tmp_path, clock) as room:
+    clock = FakeClock()
+    with opened(kind.with_bug(bug), tmp_path, clock) as room:
         assert any(complaint.startswith(finds) for complaint in audit_of_jumps(room, clock))
+
+
+def test_the_audit_finds_leases_that_go_by_the_wall_clock(kind: Kind, tmp_path: Path) -> None:
+    clock = OneClock()
+    with opened(kind.open, tmp_path, clock) as room:
+        assert "held was lost" in audit_of_jumps(room, clock)
 
 
 # -- expiry
@@ -185,39 +141,22 @@ def audit_of_expiry(room: Room, clock: FakeClock) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("kind", STORES, ids=lambda kind: kind.name)
-def test_only_its_senders_expiry_ends_a_letter(kind: Kind, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", EVERY)
+def test_only_its_senders_expiry_ends_a_letter(name: str, tmp_path: Path) -> None:
     clock = FakeClock()
-    with opened(kind.open, tmp_path, clock) as room:
+    with opened(EVERY[name], tmp_path, clock) as room:
         assert audit_of_expiry(room, clock) == []
 
 
-class Impatient(SqliteStore):
-    """What is unread for a day is done, by the wall clock."""
-
-    def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
-        sql = "UPDATE deliveries SET state = 4, dead_at = ?1 WHERE state = 1 AND delivered_at < ?1 - 86400000000"
-        self._here().database.execute(sql, (int(moment.wall.timestamp() * 1_000_000),))
-        return super().overdue(moment, mailboxes, limit)
-
-
-class Dropping(SqliteStore):
-    """What has expired is not buried: it is gone."""
-
-    def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
-        sql = "DELETE FROM deliveries WHERE expires_at <= ?"
-        self._here().database.execute(sql, (int(moment.wall.timestamp() * 1_000_000),))
-        return super().overdue(moment, mailboxes, limit)
-
-
 @pytest.mark.parametrize(
-    ("bug", "finds"), [(Impatient, "after a jump of 3600000.0 s there is []"), (Dropping, "among the dead is []")]
+    ("bug", "finds"),
+    [("impatient", "after a jump of 3600000.0 s there is []"), ("dropping", "among the dead is []")],
 )
 def test_the_audit_finds_a_store_that_ends_mail_of_its_own_accord_or_drops_what_expired(
-    tmp_path: Path, bug: type[SqliteStore], finds: str
+    kind: Kind, tmp_path: Path, bug: str, finds: str
 ) -> None:
     clock = FakeClock()
-    with opened(planted(bug), tmp_path, clock) as room:
+    with opened(kind.with_bug(bug), tmp_path, clock) as room:
         assert audit_of_expiry(room, clock) == [finds]
 
 
@@ -274,15 +213,14 @@ def _claim_all(room: Room, clock: FakeClock) -> list[str]:
     return sorted(got)
 
 
-@pytest.mark.parametrize("kind", LASTING, ids=lambda kind: kind.name)
 def test_after_a_reboot_old_leases_are_over_and_old_cursors_start_anew(kind: Kind, tmp_path: Path) -> None:
     assert audit_of_a_reboot(kind.open, tmp_path) == []
 
 
 @pytest.mark.parametrize(
-    ("bug", "finds"), [(OfNoBoot, "a cursor outlived its boot"), (Forgiving, "a lease outlived its boot")]
+    ("bug", "finds"), [("of no boot", "a cursor outlived its boot"), ("forgiving", "a lease outlived its boot")]
 )
 def test_the_audit_finds_a_store_that_does_not_notice_a_reboot(
-    tmp_path: Path, bug: type[SqliteStore], finds: str
+    kind: Kind, tmp_path: Path, bug: str, finds: str
 ) -> None:
-    assert finds in audit_of_a_reboot(planted(bug), tmp_path)
+    assert finds in audit_of_a_reboot(kind.with_bug(bug), tmp_path)

@@ -9,8 +9,23 @@ import pytest
 
 from tests.conftest import LONG
 from tests.faults.checker import check
-from tests.faults.crash import after_each, crashes, lay_out, record, sample
-from tests.faults.kinds import Kind
+from tests.faults.crash import (
+    EVERYTHING,
+    FOLDER_SYNC,
+    LOSSES,
+    Added,
+    Disk,
+    Made,
+    Renamed,
+    Step,
+    Synced,
+    after_each,
+    crashes,
+    lay_out,
+    record,
+    sample,
+)
+from tests.faults.kinds import KINDS, Kind
 from tests.faults.quick import quick_folder
 
 LETTERS = 40 if LONG else 6
@@ -33,6 +48,17 @@ def audit(kind: Kind, folder: Path, *arguments: str, most: int = MOST) -> tuple[
     return len(chosen), wrong
 
 
+def test_a_file_survives_under_the_name_that_its_folder_was_synced_with() -> None:
+    disk = Disk()
+    written: list[Step] = [Made("/r/new/1"), Added("/r/new/1", b"let"), Added("/r/new/1", b"ter")]
+    moved: list[Step] = [Synced("/r/new"), Renamed("/r/new/1", "/r/done/1"), Synced("/r/done")]
+    for step in [*written, Synced("/r/new/1"), *moved]:
+        disk.take(step)
+    assert {"/r/new/1": b"letter", "/r/done/1": b"letter"} == disk.left(LOSSES[EVERYTHING], FOLDER_SYNC)
+    disk.take(Synced("/r/new"))
+    assert {"/r/done/1": b"letter"} == disk.left(LOSSES[EVERYTHING], FOLDER_SYNC)
+
+
 @pytest.mark.parametrize("log", [(), ("--small-log",)], ids=["in the log", "with checkpoints"])
 def test_no_crash_loses_what_was_promised(kind: Kind, tmp_path: Path, log: tuple[str, ...]) -> None:
     tried, wrong = audit(kind, tmp_path, *log)
@@ -41,7 +67,11 @@ def test_no_crash_loses_what_was_promised(kind: Kind, tmp_path: Path, log: tuple
     assert tried > MOST // 2 or LONG
 
 
-@pytest.mark.parametrize("bug", ["unsynced", "synced too early", "emptied too early", "of no name"])
+@pytest.mark.parametrize(
+    ("kind", "bug"),
+    [(kind, bug) for kind in KINDS for bug in kind.late],
+    ids=lambda each: getattr(each, "name", each),
+)
 def test_the_audit_finds_a_store_that_syncs_too_late(kind: Kind, tmp_path: Path, bug: str) -> None:
     _, wrong = audit(kind, tmp_path, "--small-log", "--bug", bug, most=20)
 

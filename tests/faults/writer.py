@@ -1,6 +1,6 @@
 """A program that sends, claims and acknowledges until it is stopped, and prints one line per promise.
 
-    python -m tests.faults.writer ROOM_FOLDER NAME [--kind sqlite] [--bug unsynced] [--letters 20] [--small-log]
+    python -m tests.faults.writer ROOM_FOLDER NAME [--kind KIND] [--bug unsynced] [--letters 20] [--small-log]
 
 It is what crash tests and power cuts interrupt; `tests.faults.checker` then holds the room to the lines.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
+from copy import copy
 
 import pytest
 
@@ -69,6 +70,18 @@ def test_an_ack_is_final_and_may_be_said_twice(house: House, room: Room, clock: 
     bob = house.room().mailbox("bob")
     assert bob.claim() is None
     assert bob.check(unread_only=False) == []
+
+
+def test_an_end_may_be_said_twice_by_who_knows_of_no_answer(room: Room, clock: FakeClock) -> None:
+    """As after a sync that failed: nobody was sure that the first word would last."""
+    work = given_work(room)
+    again, otherwise = copy(work), copy(work)
+    work.fail("never", retry=False)
+    clock.advance(1000)
+    again.fail("never", retry=False)
+    assert (State.DEAD, 1) == (again.state, len(room.mailbox("ann").check()))
+    with pytest.raises(LeaseLost):
+        otherwise.fail("for another reason", retry=False)
 
 
 def test_nothing_else_follows_an_ack(room: Room) -> None:

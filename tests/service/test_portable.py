@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from postroom import Conflict, IdTaken, Invalid, LeaseLost, Resync, Room, TooLarge
+from postroom.service import portable
 from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
 from tests.contract.stores import STORES, Kind
@@ -96,15 +97,18 @@ def test_a_lease_of_another_boot_is_over_in_the_copy(house: House, clock: FakeCl
         next_boot.mailbox("bob").ack([work])
 
 
-def test_an_import_that_was_cut_off_goes_on_where_it_stopped(house: House, clock: FakeClock) -> None:
+def test_an_import_that_was_cut_off_goes_on_where_it_stopped(
+    house: House, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(portable, "SLICE", 50)
     room = house.room()
     fill(room, clock)
-    for number in range(600):
+    for number in range(60):
         room.mailbox("ann").send("bob", str(number))
     lines = list(room.export())
 
     def cut() -> Iterator[bytes]:
-        yield from lines[:580]
+        yield from lines[:58]
         raise KeyboardInterrupt
 
     copy = Room(MemoryStore("copy"), Settings(), clock=clock)

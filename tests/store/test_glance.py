@@ -96,7 +96,7 @@ def test_what_time_did_is_for_the_store_to_write_down(path: str) -> None:
         assert bob.claim(lease=0.001)
         ann.send("carol", "later", at=0.001)
         ann.send("dan", "short", expires=0.001)
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while any(is_surely_empty(path, name) for name in ("bob", "carol", "dan")):
             assert time.monotonic() < end
         room.sweep()

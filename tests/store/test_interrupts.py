@@ -50,10 +50,10 @@ def many(call, shortest, longest, times):
 
 signal.signal(signal.SIGALRM, ring)
 path = Path(sys.argv[1])
-room = postroom.open(path, busy_timeout=5)
+room = postroom.open(path, busy_timeout=60)
 box = room.mailbox("a")
 assert many(lambda: box.send("b", "x"), 2e-5, 1e-3, 400) > 20
-with WriterLock(Path(f"{path}.lock"), timeout=5):
+with WriterLock(Path(f"{path}.lock"), timeout=60):
     pass
 before = room.mailbox("b").counts()["total"]
 box.send("b", "works")
@@ -99,7 +99,7 @@ def test_a_forked_child_does_not_keep_the_lock_of_its_killed_parent(tmp_path: Pa
         assert "holding" == parent.stdout.readline().strip()
         parent.kill()
         parent.wait()
-        with postroom.open(path, busy_timeout=5) as room:
+        with postroom.open(path, busy_timeout=60) as room:
             room.mailbox("a").send("b", "still open")
     finally:
         os.kill(child, signal.SIGKILL)
@@ -161,6 +161,6 @@ def test_a_name_as_long_as_names_may_be_can_be_waited_for(tmp_path: Path) -> Non
     with postroom.open(tmp_path / "room.db") as room:
         sender = threading.Timer(0.05, room.mailbox("a").send, [name, "hello"])
         sender.start()
-        letter = room.mailbox(name).wait(10)
+        letter = room.mailbox(name).wait(60)
         assert letter is not None and "hello" == letter.text
         sender.join()

@@ -151,4 +151,5 @@ def test_the_line_is_fair(tmp_path: Path) -> None:
 
 
 def test_the_look_finds_a_line_that_is_not_fair(tmp_path: Path) -> None:
-    assert not is_fair(tmp_path / "rude", send_rudely)
+    """As many looks as above: whoever is busy with something else may slow the rude one down."""
+    assert not all(is_fair(tmp_path / str(look), send_rudely) for look in range(5))

@@ -19,7 +19,7 @@ from postroom.store.sqlite.store import SqliteStore
 from tests.letters import ids, letter, note, post, send
 from tests.store.helpers import database, descriptors, opened
 
-SOON = 20.0  # seconds; only a broken store takes this long
+SOON = 60.0  # seconds; only a broken store takes this long
 
 
 @pytest.fixture

@@ -46,6 +46,18 @@ def test_a_damaged_letter_is_set_aside_and_the_others_are_read(
         assert ["first", "third"] == [x.message.text for x in room._office.store.letters(LetterQuery())]
 
 
+@pytest.mark.parametrize("sql", ["UPDATE changes SET state = 99", "UPDATE room SET trimmed = x'00'"])
+def test_changes_that_make_no_sense_are_refused(tmp_path: Path, sql: str) -> None:
+    path = tmp_path / "room.db"
+    with postroom.open(str(path)) as room:
+        since = room.cursor()
+        room.mailbox("a").send("b", "x")
+        room.mailbox("b").claim()
+        damage(path, sql)
+        with pytest.raises(postroom.Damaged):
+            room.changes(since)
+
+
 def test_a_claim_goes_on_behind_a_damaged_letter(tmp_path: Path) -> None:
     path = tmp_path / "room.db"
     with postroom.open(str(path)) as room:

@@ -144,6 +144,30 @@ def test_wrong_indexes_are_found_by_a_full_look_and_rebuilt(path: Path) -> None:
     assert worst(postroom.doctor(path, full=True), "integrity").level is Level.OK
 
 
+def test_a_record_that_cannot_be_read_is_found_and_the_rest_is_saved(path: Path) -> None:
+    damage(path, "UPDATE records SET value = x'7B22' WHERE key = 'bob'")
+    found = worst(postroom.doctor(path, repair=True), "records")
+    assert (Level.ERROR, True) == (found.level, "bob" in found.what)
+    with postroom.open(f"{path}.salvaged") as saved:
+        assert 200 == len(saved.mailbox("bob").check(None, peek=True))
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        ("UPDATE room SET name = cast(x'FF41' AS TEXT)", "damaged in room"),
+        ("UPDATE changes SET what = cast(x'FF41' AS TEXT)", "damaged in changes"),
+        ("UPDATE room SET epoch = x'41'", "what the room says of itself is damaged"),
+    ],
+)
+def test_rows_that_cannot_be_read_are_found_and_all_letters_are_saved(path: Path, harm: str, told: str) -> None:
+    damage(path, harm)
+    found = of(postroom.doctor(path, full=True, repair=True), "rows")[0]
+    assert (Level.ERROR, told) == (found.level, found.what)
+    with postroom.open(f"{path}.salvaged") as saved:
+        assert 200 == len(saved.mailbox("bob").check(None, peek=True))
+
+
 def test_deliveries_without_their_letter_are_found_and_removed(path: Path) -> None:
     damage(path, "DELETE FROM letters WHERE number = 3")
     found = worst(postroom.doctor(path), "deliveries")

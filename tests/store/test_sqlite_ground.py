@@ -197,7 +197,7 @@ def test_a_planted_bell_is_never_followed(tmp_path: Path) -> None:
         send(store, "m1")
 
         assert (tmp_path / "precious").read_text() == "keep"
-        with pytest.raises(OSError, match=r"bob\.bell"):
+        with pytest.raises(StoreFailing, match=r"bob\.bell"):
             store.watch(["bob"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from postroom.model.query import Found, Query
 from postroom.model.record import CARD
 from postroom.store.sqlite import pages
 from postroom.store.sqlite.salvaging import Remains, salvage
+from tests.rooms import texts
 from tests.store.helpers import database, empty_log
 
 LONG_TEXT = "a letter over many pages " * 2000
@@ -103,6 +105,25 @@ def test_letters_behind_a_break_in_the_log_are_told_and_saved(path: Path) -> Non
         assert {f"in the log {number}" for number in range(1, 5)} <= texts
 
 
+def test_a_damaged_page_of_the_log_puts_no_letter_into_the_mailbox_of_another(path: Path) -> None:
+    """Sums say which page it is: of that one only letters are believed, which have sums of their own."""
+    with postroom.open(path) as room:
+        room.mailbox("ann").send("bob", "for bob alone")
+    with database(path) as room_file:
+        (bob, dora) = (
+            room_file.execute("SELECT id FROM mailboxes WHERE name = ?", (n,)).get for n in ("bob", "dora")
+        )
+        number = room_file.execute("SELECT max(number) FROM letters").get
+    log = Path(f"{path}-wal")
+    content = log.read_bytes()
+    row = re.compile(re.escape(bytes([number, bob, 0])) + b".")
+    for match in row.finditer(content):
+        damage(log, match.start() + 1, bytes([dora]))
+    with salvaged(path) as saved:
+        assert ["for bob alone"] == texts(saved.mailbox("bob").check(None, peek=True))[-1:]
+        assert "for bob alone" not in texts(saved.mailbox("dora").check(None, peek=True))
+
+
 def test_a_delivery_that_cannot_be_read_is_made_anew(path: Path) -> None:
     with database(path) as stranger:
         stranger.execute("UPDATE deliveries SET kind = 77 WHERE number % 2 = 0")
@@ -158,5 +179,5 @@ def test_rows_that_make_no_sense_are_passed_over() -> None:
     leaf = bytes([0x0D, 0, 0, 0, 2, 0, 0, 0]) + (4000).to_bytes(2, "big") + (60_000).to_bytes(2, "big")
     assert list(pages.rows_of(leaf.ljust(4096, b"\xff"), {})) == []
     remains = Remains()
-    remains.take(("a", "row", "of", "no", "table"), newest=True)
+    remains.take(("a", "row", "of", "no", "table"), newest=True, whole=True)
     assert remains.letters == {} and remains.records == {}

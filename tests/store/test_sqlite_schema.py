@@ -7,11 +7,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from postroom.errors import SchemaTooNew
+from postroom.errors import Damaged, SchemaTooNew
 from postroom.model.codec import decode_message
 from postroom.model.delivery import State
 from postroom.model.query import Query
 from postroom.store.base import Rename
+from postroom.store.sqlite import schema
 from postroom.store.sqlite.schema import APPLICATION, STEPS, bring_up
 from tests.letters import claim, held, ids, lease, letter, moment, send
 from tests.store.helpers import database, mode, opened
@@ -42,6 +43,38 @@ def backup(path: Path) -> Path:
 def test_a_new_room_is_marked_as_one(path: Path) -> None:
     with database(path) as room:
         assert (room.pragma("application_id"), room.pragma("user_version")) == (APPLICATION, len(STEPS))
+
+
+def define(path: Path, old: str, new: str) -> None:
+    """As a flipped bit would: the pages stay as they are."""
+    with database(path) as room:
+        room.pragma("writable_schema", "on")
+        room.execute("UPDATE sqlite_schema SET sql = replace(sql, ?, ?)", (old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("id INTEGER PRIMARY KEY", "id INTEGER PRIMARQ KEY"),
+        ("epoch TEXT", "eqoch TEXT"),
+        ("state = 1", "state = 3"),
+    ],
+)
+def test_a_damaged_definition_is_refused_before_it_hides_mail(path: Path, old: str, new: str) -> None:
+    define(path, old, new)
+    with pytest.raises(Damaged, match="defined"), opened(path):
+        pass
+
+
+def test_other_words_in_a_comment_change_nothing(path: Path) -> None:
+    define(path, "random, names this room for ever", "named at random")
+    with opened(path) as store:
+        assert store.count_deliveries() == 1
+
+
+def test_the_sum_of_all_definitions_is_that_of_a_new_room(path: Path) -> None:
+    with database(path) as room:
+        assert schema.SHAPE == schema.shape_of(room)
 
 
 def test_an_older_room_is_migrated_after_a_backup(path: Path) -> None:

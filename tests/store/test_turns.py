@@ -16,7 +16,7 @@ from postroom.store.sqlite import turns
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.turns import Pauses, Turns, open_turns
 
-SOON = 10.0
+SOON = 60.0  # seconds; only a tap that is missed waits this long
 
 
 @pytest.fixture

@@ -14,6 +14,13 @@ from .message import Message
 from .parts import Part, part_from_json
 
 T = TypeVar("T")
+_DEFAULTS = {
+    name: default
+    for name, default in zip(
+        reversed(Message.__struct_fields__), reversed(Message.__struct_defaults__), strict=False
+    )
+    if default is None or isinstance(default, (str, int, tuple))
+}
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -57,6 +64,12 @@ def to_plain(value: Any) -> Any:
     return msgspec.to_builtins(value, enc_hook=_to_builtin)
 
 
+def with_defaults(message: Message) -> Message:
+    """The same letter. What equals its default is the default itself: only that is left out when it is encoded."""
+    usual = {name: default for name, default in _DEFAULTS.items() if getattr(message, name) == default}
+    return replace(message, **usual)
+
+
 def digest(message: Message) -> str:
     """What the letter says, as a short hash: ids, times and keys do not count, everything else does."""
     expires = None if message.expires_at is None else _NO_TIME
@@ -64,4 +77,5 @@ def digest(message: Message) -> str:
     if task is not None and task.deadline is not None:
         task = replace(task, deadline=_NO_TIME)
     bare = replace(message, id="", created_at=_NO_TIME, expires_at=expires, task=task, key=None)
+    bare = with_defaults(bare)
     return blake2b(_encode_sorted(bare), digest_size=16).hexdigest()

@@ -57,6 +57,7 @@ MOVES: dict[tuple[State, str], State] = {
 # Moves whose loss in a power cut would break a promise. The others are harmless to lose: after a power cut
 # no local holder lives, and the next synced commit carries them along.
 DURABLE = frozenset({"ack", "bury", "expire", "revive", "unsend"})
+SIGNS_OF_LIFE = frozenset({"read", "claim"})  # moves that only the owner of a mailbox makes: somebody is there
 UNSENT = "unsent"  # the reason of a letter that its sender took back
 
 

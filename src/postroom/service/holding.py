@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .sending import Receipt
 
 Settle = Callable[[Delivery], tuple[Delivery, str]]
+Repeats = Callable[[Delivery, Delivery], bool]  # as it is now, as its holder knew it
 LONGEST_REASON = 2000
 MOST = 10_000  # letters claimed at once
 
@@ -113,7 +114,7 @@ def ack(
     """Done, in one commit: never handed out again. Acknowledging twice is the same as once."""
     moment = office.now()
     done = _acknowledge(moment, archive=archive)
-    return _settle(office, caller, mailbox, held, moment, done, repeatable=True)[0]
+    return _settle(office, caller, mailbox, held, moment, done, repeats=_is_repeated_ack)[0]
 
 
 def ack_and_send(
@@ -129,13 +130,16 @@ def ack_and_send(
     moment = office.now()
     done = _acknowledge(moment, archive=archive)
     keyed = [_with_key(draft, held, number) for number, draft in enumerate(drafts)]
-    return _settle(office, caller, mailbox, held, moment, done, keyed, repeatable=True)
+    return _settle(office, caller, mailbox, held, moment, done, keyed, repeats=_is_repeated_ack)
 
 
 def fail(
     office: Office, caller: Principal, mailbox: str, held: Sequence[Found], reason: str, *, retry: bool = True
 ) -> list[Found]:
-    """Give up on this try. With retry it is offered again later, until its tries are spent; then it is dead."""
+    """Give up on this try. With retry it is offered again later, until its tries are spent; then it is dead.
+
+    It may be said twice, where it is not certain that the first word will last.
+    """
     moment = office.now()
     why = " ".join(str(reason).split())[:LONGEST_REASON] or "no reason given"
     why = why.encode("utf-8", "replace").decode().replace("\0", "")
@@ -147,7 +151,10 @@ def fail(
             return policy.retry.after_failure(delivery, attempt, office.limits)
         return moves.bury(delivery, attempt), "bury"
 
-    return _settle(office, caller, mailbox, held, moment, failed)[0]
+    def repeats(now: Delivery, was: Delivery) -> bool:
+        return _is_repeated_end(now, was, why)
+
+    return _settle(office, caller, mailbox, held, moment, failed, repeats=repeats)[0]
 
 
 def release(office: Office, caller: Principal, mailbox: str, held: Sequence[Found]) -> list[Found]:
@@ -178,10 +185,10 @@ def _settle(
     settle: Settle,
     drafts: Sequence[Draft] = (),
     *,
-    repeatable: bool = False,
+    repeats: Repeats = lambda _now, _was: False,
 ) -> tuple[list[Found], list[Receipt]]:
-    """Move all that is held by `settle`, and post the drafts, in one commit. What is `repeatable` (an ack) may
-    have been done before.
+    """Move all that is held by `settle`, and post the drafts, in one commit. What `repeats` an earlier try, whose
+    answer was lost, was done before.
     """
     authorize(caller, "settle", mailbox)
     posts = service.sending.prepare_all(office, caller, drafts, moment.wall) if drafts else []
@@ -190,7 +197,7 @@ def _settle(
 
     def plan(current: Sequence[Found]) -> Sequence[Write]:
         nonlocal after, writes
-        after, writes = _moves(office, current, held, moment, settle, repeatable=repeatable)
+        after, writes = _moves(office, current, held, moment, settle, repeats)
         return [*writes, *posts]
 
     try:
@@ -215,13 +222,12 @@ def _moves(
     held: Sequence[Found],
     moment: Moment,
     settle: Settle,
-    *,
-    repeatable: bool,
+    repeats: Repeats,
 ) -> tuple[list[Found], list[Write]]:
     after: list[Found] = []
     writes: list[Write] = []
     for now, was in zip(current, held, strict=True):
-        if repeatable and _is_repeated_ack(now.delivery, was.delivery):
+        if repeats(now.delivery, was.delivery):
             after.append(now)
             continue
         check_holder(now.delivery, was.delivery.lease, moment)
@@ -248,6 +254,14 @@ def check_holder(current: Delivery, lease: Lease | None, moment: Moment) -> None
 def _is_repeated_ack(current: Delivery, was: Delivery) -> bool:
     same_token = current.lease and was.lease and current.lease.token == was.lease.token
     return current.state is State.DONE and (bool(same_token) or was.state is State.DONE)
+
+
+def _is_repeated_end(current: Delivery, was: Delivery, reason: str) -> bool:
+    """The next thing that happened to it was its holder's last word, for the same reason."""
+    if current.state is not State.DEAD or was.lease is None or current.revision != was.revision + 1:
+        return False
+    last = current.history[-1:]
+    return [(was.lease.holder, reason)] == [(attempt.holder, attempt.reason) for attempt in last]
 
 
 def _current(office: Office, mailbox: str, held: Sequence[Found]) -> list[Found]:

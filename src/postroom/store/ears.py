@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .bells import EVERYONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from .bells import DoorBells
 
@@ -36,14 +36,16 @@ class InotifyWatch:
         self._mailboxes: dict[int, set[str]] = {}  # two spellings share a bell
 
     def add(self, mailbox: str) -> None:
-        path = os.fsencode(self._bells.hang(mailbox))
-        watch = _libc().inotify_add_watch(self._descriptor, path, _IN_MODIFY)
-        if watch < 0:
-            raise OSError(ctypes.get_errno(), "cannot watch", os.fsdecode(path))
+        watch = add_watch(self._descriptor, self._bells.hang(mailbox), _IN_MODIFY)
         self._mailboxes.setdefault(watch, set()).add(mailbox)
 
     def wait(self, timeout: float) -> bool:
-        return readable(self._descriptor, timeout) and bool(self.rung())
+        end = time.monotonic() + timeout
+        while readable(self._descriptor, timeout):
+            if self.rung():
+                return True
+            timeout = end - time.monotonic()  # something moved that is no news
+        return False
 
     def fileno(self) -> int:
         return self._descriptor
@@ -54,19 +56,20 @@ class InotifyWatch:
         except BlockingIOError:
             return set()
         rung: set[str] = set()
-        at = 0
-        while at < len(events):
-            watch, mask, _, length = _EVENT.unpack_from(events, at)
-            at += _EVENT.size + length
+        for watch, mask, name in read_events(events):
             if mask & _IN_IGNORED:  # of a watch that was taken away
                 continue
-            heard = self._mailboxes.get(watch, {EVERYONE})  # an overflow (-1) may be about anyone
+            heard = self.heard(watch, name)
             rung |= set().union(*self._mailboxes.values()) if EVERYONE in heard else heard
         return rung - {EVERYONE}
 
+    def heard(self, watch: int, name: str) -> set[str]:  # noqa: ARG002 - a bell is a file, not a folder with names
+        """Whose bell that was."""
+        return self._mailboxes.get(watch, {EVERYONE})  # an overflow (-1) may be about anyone
+
     def close(self) -> None:
         for watch in self._mailboxes:
-            _libc().inotify_rm_watch(self._descriptor, watch)
+            libc().inotify_rm_watch(self._descriptor, watch)
         self._mailboxes.clear()
         if self._descriptor >= 0:
             self.rung()
@@ -133,11 +136,29 @@ class DeafWatch:
         self._mailboxes.clear()
 
 
+def read_events(events: bytes) -> Iterator[tuple[int, int, str]]:
+    """Watch, mask and name of each; the name is that of a file in a watched folder."""
+    at = 0
+    while at < len(events):
+        watch, mask, _, length = _EVENT.unpack_from(events, at)
+        name = events[at + _EVENT.size : at + _EVENT.size + length].rstrip(b"\0")
+        at += _EVENT.size + length
+        yield watch, mask, os.fsdecode(name)
+
+
+def add_watch(descriptor: int, path: str, mask: int) -> int:
+    """The number of the watch; OSError when there can be none."""
+    watch = int(libc().inotify_add_watch(descriptor, os.fsencode(path), mask))
+    if watch < 0:
+        raise OSError(ctypes.get_errno(), "cannot watch", path)
+    return watch
+
+
 def open_inotify() -> int | None:
     """An inotify descriptor, or None where there is none to be had."""
     if sys.platform != "linux":
         return None
-    descriptor = int(_libc().inotify_init1(_IN_CLOEXEC | _IN_NONBLOCK))
+    descriptor = int(libc().inotify_init1(_IN_CLOEXEC | _IN_NONBLOCK))
     if descriptor >= 0:
         return descriptor
     if ctypes.get_errno() in {errno.EMFILE, errno.ENFILE, errno.ENOSYS}:
@@ -152,5 +173,5 @@ def readable(descriptor: int, timeout: float) -> bool:
 
 
 @cache
-def _libc() -> ctypes.CDLL:
+def libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-"""From a store's address to the store: `memory:`, `sqlite:/path/to/room.db`, `files:/folder?layout=swarm`, or a path."""
+"""From a store's address to the store: `memory:`, `sqlite:/room.db`, `files:/folder?layout=swarm`, or a path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .base import Store
 
 ADDRESS_RULE = (
-    "sqlite:/path/to/room.db, a path with a / or that ends in .db, files:/folder?layout=nanobot (or chipset, swarm),"
+    "sqlite:/path/to/room.db, a path with a / or that ends in .db, files:/folder?layout=nanobot (chipset, swarm),"
     " or memory:"
 )
 

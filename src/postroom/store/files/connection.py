@@ -19,6 +19,7 @@ from ..sqlite.connection import Connection
 from .journal import Journal
 from .ledger import TABLES, Ledger
 from .paperwork import Paperwork
+from .roll import TABLES as ROLL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .eyes import Eyes
     from .places import Places
 
+SHAPE = 0xD626A148  # CRC-32 of the definitions in an index, as SQLite keeps them
 INDEX = 0x506F7369  # "Posi": marks a SQLite file as the index of a room, which is no room by itself
 _MAILBOX = """
 SELECT id, name FROM mailboxes WHERE folded = ?1
@@ -42,6 +44,8 @@ class FileConnection(Connection):
     """`beside` is what `committing` calls for the files."""
 
     application = INDEX
+    more_tables = TABLES + ROLL
+    shape = SHAPE
 
     def __init__(
         self, path: str, *, boot: str, busy_timeout: float, places: Places, eyes: Eyes, durable: bool
@@ -57,16 +61,13 @@ class FileConnection(Connection):
     def _enter(self, boot: str) -> None:
         """Under the lock, when it is opened. What was not synced may be missing here after a boot."""
         self.ledger = Ledger(self.database, self.places.layout)
-        known = self.database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'latest'").get
-        if not known:
-            self.database.execute(TABLES)
         name = self.places.layout.registry
         self.registry = files.registry.Registry(self, name, durable=self._durable) if name else None
-        last_boot = self.database.execute("SELECT boot FROM room").get
-        if last_boot != boot or not known:
+        is_first = self.database.execute("SELECT boot FROM room").get != boot
+        if is_first:
             self.lock.warn()  # until it is done, whoever comes next has to do it
         super()._enter(boot)
-        if last_boot != boot or not known or self.lock.warned:
+        if is_first or self.lock.warned:
             files.recovering.recover(self)
             self.lock.clear_warning()
             self.lock.warned = False

@@ -1,22 +1,20 @@
 """Noticing what strangers do in the mail folders.
 
 Short programs compare each folder's time with the one that was noted when it was last read. Who stays longer lets
-the kernel tell (inotify): then a look costs one system call, however many letters there are. Pull is the truth here
-too: what is told is only where to look.
+the kernel tell (inotify): then a look costs one system call, however many letters there are. What is told is only
+where to look.
 """
 
 from __future__ import annotations
 
-import ctypes
+import errno
 import os
-import struct
 import threading
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..ears import _libc, open_inotify
+from ..ears import add_watch, open_inotify, read_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 News: TypeAlias = dict[str, "set[str] | None"]  # a folder -> the names to look at; None means all of them
 
 UNSETTLED = 50_000_000  # nanoseconds: a folder that changed so lately may change again without another time
-_EVENT = struct.Struct("iIII")
+_NO_MORE = {errno.ENOSPC, errno.ENOMEM}  # watches, for this user
 _CREATE, _FROM, _TO, _DELETE, _CLOSE_WRITE = 0x100, 0x40, 0x80, 0x200, 0x8
 _SELF, _OVERFLOW, _IS_FOLDER, _ONLY_FOLDER = 0x400 | 0x800, 0x4000, 0x4000_0000, 0x100_0000
 _MASK = _CREATE | _FROM | _TO | _DELETE | _CLOSE_WRITE | _SELF | _ONLY_FOLDER
@@ -85,16 +83,16 @@ class Eyes:
         if self._ear is None:
             return
         for folder in self._places.all_folders():
-            self._watch(folder)
+            if self._ear is not None:
+                self._watch(folder)
 
     def _watch(self, folder: str) -> None:
-        path = os.fsencode(self._places.path(folder))
-        watch = _libc().inotify_add_watch(self._ear, path, _MASK)
-        if watch >= 0:
-            self._folders[watch] = folder
-        elif ctypes.get_errno() == 28:  # no more watches for this user: look at times, as before  # noqa: PLR2004
-            os.close(self._ear or -1)
-            self._ear, self._folders = None, {}
+        try:
+            self._folders[add_watch(self._ear or -1, self._places.path(folder), _MASK)] = folder
+        except OSError as refused:
+            if refused.errno in _NO_MORE and self._ear is not None:  # look at times, as before
+                os.close(self._ear)
+                self._ear, self._folders = None, {}
 
     def _heard(self) -> News:
         news: News = {}
@@ -108,21 +106,19 @@ class Eyes:
                 return _merged(news, dict.fromkeys(self._places.folders()))
 
     def _take(self, events: bytes, news: News) -> bool:
-        at, anew = 0, False
-        while at < len(events):
-            watch, mask, _, length = _EVENT.unpack_from(events, at)
-            name = events[at + _EVENT.size : at + _EVENT.size + length].rstrip(b"\0")
-            at += _EVENT.size + length
+        """Note what they tell. Has the tree changed, or was something missed?"""
+        anew = False
+        for watch, mask, name in read_events(events):
             folder = self._folders.get(watch)
-            if folder is not None and mask & _CREATE and mask & _IS_FOLDER and not name.startswith((b".", b"_")):
-                self._look_into(folder, os.fsdecode(name), news)
+            if folder is not None and mask & _CREATE and mask & _IS_FOLDER and not name.startswith((".", "_")):
+                self._look_into(folder, name, news)
                 continue
-            if mask & (_OVERFLOW | _SELF) or (mask & _IS_FOLDER and not name.startswith(b".")):
+            if mask & (_OVERFLOW | _SELF) or (mask & _IS_FOLDER and not name.startswith(".")):
                 anew = True
-            elif folder is not None and name and not name.startswith(b"."):
+            elif folder is not None and name and not name.startswith("."):
                 names = news.setdefault(folder, set())
                 if names is not None:
-                    names.add(os.fsdecode(name))
+                    names.add(name)
         return anew
 
     def _look_into(self, folder: str, name: str, news: News) -> None:
@@ -160,7 +156,3 @@ def _merged(first: News, second: News) -> News:
         held = merged.get(folder, set())
         merged[folder] = None if names is None or held is None else held | names
     return merged
-
-
-def news_of(folders: Iterable[str]) -> News:
-    return dict.fromkeys(folders)

@@ -1,8 +1,8 @@
 """What must last and has no file of a design: records, and commits of more than one step.
 
 A journal of lines, each with a checksum. A line is synced before anything of it happens; a commit of several steps
-is done again from its line if it was cut off, and marked done before anybody is told. Half a line at the end is of a
-commit that never was. From time to time the journal is written anew, with what still counts.
+is done again from its line if it was cut off, and marked done before anybody is told. Half a line at the end
+belongs to a commit that never was. From time to time the journal is written anew, with what still counts.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class Journal:
         descriptor = self._opened()
         size = os.lseek(descriptor, 0, os.SEEK_END)
         try:
-            if os.write(descriptor, line) != len(line):
-                raise OSError(28, "No space left on device", self._path)
+            left = line
+            while left := left[os.write(descriptor, left) :]:
+                pass
             if durable:
                 sync_file(descriptor)
         except BaseException:

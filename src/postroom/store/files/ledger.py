@@ -139,7 +139,7 @@ class Ledger:
         self._write(moved, (folder, former, len(former) + 1))
 
     def noted(self) -> dict[str, int]:
-        return {folder: changed for folder, changed in self._ask("SELECT folder, changed FROM folders")}
+        return dict(self._ask("SELECT folder, changed FROM folders"))
 
     def note(self, folder: str, changed: int) -> None:
         self._write("INSERT OR REPLACE INTO folders VALUES (?, ?)", (folder, changed))

@@ -7,16 +7,19 @@ differs from the letter goes under our key. So the key is there only when it is 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from ...errors import Invalid, PostroomError, Unreadable
-from ...model.codec import convert, encode
+from ...model.codec import convert, encode, with_defaults
 from ...model.message import Message
 from ...model.names import check_agent, check_id
 from ...model.values import read_json
-from .layouts.base import Layout, Plain, Told, Where
+from .layouts.base import Where
+
+if TYPE_CHECKING:
+    from .layouts.base import Layout, Plain, Told
 
 DEEPEST = 64 + 8  # of JSON in a file: a letter's, and what our key adds
 _FIELDS = frozenset(Message.__struct_fields__)
@@ -28,16 +31,16 @@ class Sheet(NamedTuple):
     """What a file holds."""
 
     message: Message
+    mailbox: str  # whose it is
     told: Told
     order: int  # microseconds: where it stands among the letters of the room
     seats: tuple[int, ...]  # which of all recipients these are, where some are hidden from this mailbox
-    fields: Plain
 
 
 def fields_of(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain:
     """The file of a letter at one mailbox, before anything has happened to it."""
     seen = message.seen_by(mailbox) if mailbox != message.sender else message
-    plain = _as_json(seen)
+    plain = _plain(seen)
     fields = layout.write(plain, mailbox)
     own = _difference(plain, _read_back(layout, fields, mailbox, name))
     if layout.name == "nanobot" and message.subject:
@@ -57,6 +60,7 @@ def read_sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> Sheet:
         if not isinstance(fields, dict):
             raise Unreadable("it holds no object")
         own = layout.own(fields)
+        where = _spelt(layout, fields, where)
         message = _message(layout.read(fields, where) | {name: own[name] for name in own if name in _FIELDS})
         _check(message)
     except KeyError as missing:
@@ -67,7 +71,16 @@ def read_sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> Sheet:
         raise Unreadable(f"it is no letter: {wrong}") from None
     order = own.get("order")
     order = order if isinstance(order, int) and order > 0 else microseconds(message.created_at)
-    return Sheet(message, layout.told(fields, where.place), order, _seats(own.get("seats")), fields)
+    return Sheet(message, where.mailbox, layout.told(fields, where.place), order, _seats(own.get("seats")))
+
+
+def _spelt(layout: Layout, fields: Plain, where: Where) -> Where:
+    """A letter knows best how the name of its mailbox is spelt: a folder holds no slash, and not the longest."""
+    try:
+        to = check_agent(fields.get(layout.addressee), "to")
+    except Invalid:
+        return where
+    return where._replace(mailbox=to) if layout.folder(to) == layout.folder(where.mailbox) else where
 
 
 def microseconds(time: datetime) -> int:
@@ -84,19 +97,19 @@ def _with_subject(layout: Layout, fields: Plain, plain: Plain, mailbox: str, nam
 
 def _read_back(layout: Layout, fields: Plain, mailbox: str, name: str) -> Plain:
     where = Where(mailbox, layout.places[0], name, datetime(1970, 1, 1, tzinfo=UTC))
-    return _as_json(_message(layout.read(fields, where)))
-
-
-def _as_json(message: Message) -> Plain:
-    """With lists, as they stand in a file: `to_plain` leaves tuples, which no layout takes for lists."""
-    plain: Plain = msgspec.json.decode(encode(message))
-    return plain
+    return _plain(_message(layout.read(fields, where)))
 
 
 def _difference(wanted: Plain, found: Plain) -> Plain:
     """What must be said on top; None takes a field back to its default."""
     names = [*wanted, *(name for name in found if name not in wanted)]
     return {name: wanted.get(name) for name in names if wanted.get(name) != found.get(name)}
+
+
+def _plain(message: Message) -> Plain:
+    """As it comes from a file: with lists, never tuples."""
+    plain: Plain = msgspec.json.decode(encode(message))
+    return plain
 
 
 def _message(plain: Plain) -> Message:
@@ -108,7 +121,7 @@ def _message(plain: Plain) -> Message:
         plain["parts"] = [{**part} for part in plain["parts"]]  # parts are made of what is handed in
     if "trace" in plain:
         plain["trace"] = [agent for agent in plain["trace"] if _is_agent(agent)]
-    return convert(plain, Message)
+    return with_defaults(convert(plain, Message))
 
 
 def _check(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""Is there really something new? Most of what is seen in the folders was done by ourselves, and is in the index."""
+"""Is there really something new? Most of what is seen in the folders was done by us, and is in the index."""
 
 from __future__ import annotations
 

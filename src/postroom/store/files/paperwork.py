@@ -22,7 +22,7 @@ from ..sqlite.ground import sync_path
 from ..sqlite.reserve import is_full
 from . import letters, paper
 from .journal import DONE
-from .steps import Create, Remove, Resettle, Rewrite, Shift, Step
+from .steps import Create, Remove, Resettle, Rewrite, Shift
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ...model.message import Message
     from ..base import Posted, Write
     from .connection import FileConnection
+    from .steps import Step
 
 LARGEST = 16 * 1024 * 1024  # bytes of a file that is read at all
 

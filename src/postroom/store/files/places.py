@@ -19,7 +19,7 @@ class Places:
         self.home = f"{root}/{layout.home}".rstrip("/")
 
     def path(self, folder: str) -> str:
-        """The path of a folder of mail, as the index calls it: `bob/inbox`, or `bob` where letters lie at the top."""
+        """Of a folder of mail, as the index calls it: `bob/inbox`, or `bob` where letters lie at the top."""
         return f"{self.home}/{folder}"
 
     def folder(self, home: str, place: str) -> str:

@@ -1,7 +1,7 @@
 """Index and files are brought together: what strangers put into the folders, moved, rewrote or took away.
 
-Under the room's lock, in one transaction. The files are the truth; what they cannot say (leases, attempts) stays as
-the index has it. A file that is no letter is set aside where it blocks nobody.
+Under the room's lock, in one transaction. The files are the truth; what they cannot say (leases, attempts) stays
+as the index has it. A file that is no letter is set aside where it blocks nobody.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from ...errors import NameTaken, PostroomError, Unreadable
+from ...errors import LookAlike, NameTaken, PostroomError, Unreadable
 from ...model.codec import digest
-from ...model.delivery import OPEN, Delivery, Lease, State, open_delivery
+from ...model.delivery import OPEN, Lease, State, open_delivery
 from ...model.hashing import blake2b
 from ...model.names import check_agent
 from ..sqlite import rows
@@ -27,7 +27,8 @@ from .layouts.base import Where
 from .paper import Stamp
 
 if TYPE_CHECKING:
-    from ...model.message import Message
+    from ...model.delivery import Delivery
+    from ...model.message import Message, Recipient
     from .connection import FileConnection
     from .eyes import News
     from .ledger import Held
@@ -59,6 +60,7 @@ class Reconciling:
         self._after_crash = after_crash
         self._later: News = {}
         self._rung: set[str] = set()
+        self._seated: dict[int, dict[int, Recipient]] = {}  # of letters with hidden recipients
 
     def run(self, news: News) -> tuple[set[str], News]:
         """Whose bells to ring, and what is to be looked at again."""
@@ -111,7 +113,7 @@ class Reconciling:
 
     def _was_moved(self, seen: Seen, gone: dict[tuple[str, str], Held]) -> bool:
         """A file that lay elsewhere in the same mailbox, as it is: its letter need not be read again."""
-        home, place = self._places.of(seen.folder)
+        home, _place = self._places.of(seen.folder)
         for other in self._layout.places:
             at = (self._places.folder(home, other), seen.name)
             held = gone.get(at)
@@ -197,15 +199,16 @@ class Reconciling:
                 self._delete(first[0])
                 first = None
         try:
-            mailbox = self._mailbox_of(where, message)
-        except NameTaken as taken:
+            mailbox = self._mailbox_of(seen, sheet)
+        except (NameTaken, LookAlike) as taken:
             self._set_aside(seen, str(taken))
             return
         if first is None:
             number = self._writing.insert_letter(message)
         else:
             number = first[0]
-            self._merge_recipients(number, first[1], sheet)
+        if sheet.seats or number in self._seated:
+            self._seat(number, sheet)
         self._deliver(seen, where, sheet, number, mailbox, message, gone)
 
     def _deliver(
@@ -222,7 +225,7 @@ class Reconciling:
             delivery = self._delivery_of(message, where, sheet, number)
             self._writing.insert_delivery(delivery, number, mailbox)
             if delivery.state is State.UNREAD:
-                self._rung.add(where.mailbox)
+                self._rung.add(sheet.mailbox)
         else:
             kept = self._ledger.kept(number, mailbox)
             if kept is not None and (kept.folder, kept.name) != (seen.folder, seen.name):
@@ -249,31 +252,26 @@ class Reconciling:
         order = {place: rank for rank, place in enumerate((".queued", *self._layout.places[:2]))}
         return order.get(self._places.of(folder)[1], 0)
 
-    def _merge_recipients(self, number: int, first: Message, sheet: Sheet) -> None:
-        """Recipients that are hidden from each other are known only from all files together."""
-        missing = [recipient for recipient in sheet.message.recipients if recipient not in first.recipients]
-        if not sheet.seats or not missing:
-            return
-        seated = dict(zip(sheet.seats, sheet.message.recipients, strict=False))
-        whole = list(first.recipients)
-        for seat in sorted(seated):
-            if seated[seat] in missing:
-                whole.insert(min(seat, len(whole)), seated[seat])
-        self._writing.replace_letter(number, replace(first, recipients=tuple(whole)))
+    def _seat(self, number: int, sheet: Sheet) -> None:
+        """Recipients that are hidden from each other are known only from all files together, each in its seat."""
+        message, _ = self._here.letter(number)
+        seats = sheet.seats or range(len(sheet.message.recipients))
+        seated = self._seated.setdefault(number, {})
+        seated.update(zip(seats, sheet.message.recipients, strict=False))
+        missing = [recipient for recipient in message.recipients if recipient not in seated.values()]
+        whole = (*(seated[seat] for seat in sorted(seated)), *missing)
+        if whole != message.recipients:
+            self._writing.replace_letter(number, replace(message, recipients=whole))
 
     def _delivery_of(self, message: Message, where: Where, sheet: Sheet, number: int) -> Delivery:
         kinds = {recipient.address: recipient.kind for recipient in message.recipients}
-        opened = open_delivery(message, where.mailbox, kinds.get(where.mailbox, "to"), where.written)
+        opened = open_delivery(message, sheet.mailbox, kinds.get(sheet.mailbox, "to"), where.written)
         return self._as_told(replace(opened, number=number), sheet)
 
-    def _mailbox_of(self, where: Where, message: Message) -> int:
-        """The mailbox of the folder a file lies in. A letter knows best how its name is spelt."""
-        name = where.mailbox
-        for recipient in message.recipients:
-            if "/" in recipient.address and self._layout.folder(recipient.address) == self._layout.folder(name):
-                name = recipient.address
-        number, _ = self._writing.mailbox(name, "to")
-        self._writing.mailbox(message.sender, "sender", known=True)
+    def _mailbox_of(self, seen: Seen, sheet: Sheet) -> int:
+        """The mailbox of the folder a file lies in."""
+        number, _ = self._writing.mailbox(sheet.mailbox, "to")
+        self._ledger.settle(self._places.of(seen.folder)[0], number, sheet.mailbox)
         return number
 
     # -- states that changed
@@ -353,10 +351,10 @@ class Reconciling:
 
 
 def reconcile(here: FileConnection, news: News, *, after_crash: bool = False) -> tuple[set[str], News]:
-    """In a transaction of its own, or of whoever is in one."""
+    """Whose bells to ring, and what is to be looked at again."""
     with here.database:  # a savepoint, where somebody is in a transaction already
-        done = Reconciling(here, after_crash=after_crash).run(news)
-    return done
+        found = Reconciling(here, after_crash=after_crash).run(news)
+    return found  # noqa: RET504 - mypy believes that a transaction may swallow errors
 
 
 def _is_same(first: Message, second: Message) -> bool:

@@ -1,4 +1,4 @@
-"""After a boot, or after somebody died in the middle: the journal is carried out, and every folder is looked at."""
+"""After a boot, or after somebody died in the middle: the journal is carried out, every folder is looked at."""
 
 from __future__ import annotations
 

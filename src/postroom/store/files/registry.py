@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
+from msgspec import ValidationError
 from msgspec.structs import replace
 
 from ...clock import SystemClock
@@ -213,9 +214,12 @@ class Registry:
         card, beat, active = (self._here.record(kind, agent) for kind in (CARD, BEAT, ACTIVE))
         if card is None:
             return None, 0, None
-        sign = None if beat is None else convert(beat.value, Beat)
-        tasks = () if active is None else tuple(active.value)
-        shown = entries.shown(convert(card.value, Card), sign, tasks, moment)
+        try:
+            sign = None if beat is None else convert(beat.value, Beat)
+            tasks = () if active is None else tuple(active.value)
+            shown = entries.shown(convert(card.value, Card), sign, tasks, moment)
+        except (ValidationError, TypeError):  # a store keeps any record; this is none that can be shown
+            return None, 0, None
         until = None if sign is None or shown["status"] == "offline" else entries.silent_from(sign)
         return shown, 0 if beat is None else beat.revision, until
 

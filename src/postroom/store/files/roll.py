@@ -57,7 +57,6 @@ class Roll:
 
     def __init__(self, database: apsw.Connection) -> None:
         self._database = database
-        database.execute(TABLES)
 
     def _ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._database.execute(sql, values).fetchall()

@@ -11,6 +11,8 @@ import time
 from _random import Random
 from typing import TYPE_CHECKING, Any
 
+import apsw
+
 from ...errors import BadStore, Damaged, StoreFailing
 from .. import files
 from ..sqlite import ground
@@ -55,15 +57,7 @@ class FileStore(SqliteStore):
         ground.make_folder(places.home)
         self._places = places
         self._eyes = Eyes(places, self._noted)
-        try:
-            super().__init__(
-                f"{self.root}/{OWN_FOLDER}/{INDEX}", boot=boot, durable=False, busy_timeout=busy_timeout
-            )
-        except Damaged:  # it can be made anew
-            files.rebuilding.throw_away(self.root)
-            super().__init__(
-                f"{self.root}/{OWN_FOLDER}/{INDEX}", boot=boot, durable=False, busy_timeout=busy_timeout
-            )
+        super().__init__(f"{self.root}/{OWN_FOLDER}/{INDEX}", boot=boot, durable=False, busy_timeout=busy_timeout)
 
     def fresh_id(self, sender: str) -> str:
         now = max(time.time_ns(), self._last_id + 1000)
@@ -142,7 +136,10 @@ class FileStore(SqliteStore):
     # -- waiting
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:
-        return files.listening.watch(self._bells, self._places, mailboxes)
+        return files.listening.watch(self._bells, self._places, mailboxes, self._is_news)
+
+    def _is_news(self, folder: str, name: str) -> bool:
+        return bool(files.noticing.unknown(self._here(), {folder: {name}}))
 
     def close(self) -> None:
         super().close()
@@ -151,6 +148,16 @@ class FileStore(SqliteStore):
     # -- connections
 
     def _connect(self) -> FileConnection:
+        ground.make_folder(f"{self.root}/{OWN_FOLDER}")
+        try:
+            return self._open_index()
+        except (Damaged, BadStore) as broken:  # it can be made anew
+            if isinstance(broken, BadStore) and not isinstance(broken.__cause__, apsw.NotADBError):
+                raise
+        files.rebuilding.throw_away(self.root)
+        return self._open_index()
+
+    def _open_index(self) -> FileConnection:
         return FileConnection(
             self.path,
             boot=self._boot,

@@ -17,7 +17,7 @@ from .. import sqlite
 from . import ground
 from .lock import WriterLock
 from .rows import SALVAGE
-from .schema import APPLICATION, bring_up, version_of
+from .schema import APPLICATION, SHAPE, bring_up, check_shape, version_of
 from .wal import REPLACED, Log
 from .writing import Names
 
@@ -62,6 +62,8 @@ class Connection:
     """Open and ready; `database` may be read at any time, and written inside `lock`."""
 
     application = APPLICATION  # marks the file as what it is
+    more_tables = ""  # that stand beside the room's
+    shape = SHAPE  # of all of them
     beside: Beside | None = None
 
     def __init__(self, path: str, *, boot: str, busy_timeout: float) -> None:
@@ -77,6 +79,8 @@ class Connection:
                 self._inode = os.stat(path).st_ino
                 _prepare(self.database, path, busy_timeout, self.application)
                 bring_up(self.database, path, application=self.application)
+                self.database.execute(self.more_tables)
+                check_shape(self.database, path, self.shape, self.more_tables)
                 self.log = Log(self.database, path)
                 self._enter(boot)
                 wrote = self.database.total_changes() > 0

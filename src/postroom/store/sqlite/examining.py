@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 import apsw
+import msgspec
 from msgspec import Struct
 
 from ...errors import PostroomError
@@ -38,6 +39,7 @@ MOST = 10  # complaints, ids or numbers that one finding tells
 PATIENCE = 1.0  # seconds; who reads for longer holds the log back
 LARGE = 4 * FRAME * CHECKPOINT_PAGES  # bytes of a log that something held back
 GLANCE = 0.02  # seconds between two looks at that
+TABLES = ("room", "mailboxes", "aliases", "deliveries", "records", "changes", "quarantine")  # letters have sums
 _OF_AN_INDEX = re.compile(r"row \d+ missing from index |wrong # of entries in index ")
 COPY = "restore a backup, or let repair=True save what can be read in a room beside it"
 
@@ -229,6 +231,45 @@ def _orphans(visit: Visit) -> Iterator[Finding]:
         yield error("deliveries", f"deliveries without a letter: numbers {lost}", "repair=True removes them")
 
 
+def _rows_of_all(visit: Visit) -> Iterator[Finding]:
+    """Text that is none: SQLite does not mind, but whoever asks for it is refused."""
+    own = "typeof(name) || typeof(epoch) || typeof(boot) || typeof(trimmed) = 'texttexttextinteger'"
+    if visit.database.execute(f"SELECT count(*) FROM room WHERE {own}").get != 1:
+        yield error("rows", "what the room says of itself is damaged", COPY)
+    broken = [table for table in TABLES if visit.full and not _can_be_read(visit.database, table)]
+    if broken:
+        yield error("rows", f"damaged in {', '.join(broken)}", COPY)
+    else:
+        yield ok("rows", "every row can be read" if visit.full else "the room knows its name")
+
+
+def _can_be_read(database: apsw.Connection, table: str) -> bool:
+    try:
+        for _ in database.execute(f"SELECT * FROM {table}"):
+            pass
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _records(visit: Visit) -> Iterator[Finding]:
+    """One that cannot be read keeps all of its kind from being listed."""
+    found = visit.database.execute("SELECT kind, key, value FROM records").fetchall()
+    broken = [f"{kind} {key}" for kind, key, value in found if not _is_json(value)]
+    if broken:
+        yield error("records", f"{len(broken)} records cannot be read: {', '.join(broken[:MOST])}", COPY)
+    else:
+        yield ok("records", f"{len(found)} records can be read")
+
+
+def _is_json(value: object) -> bool:
+    try:
+        msgspec.json.decode(value if isinstance(value, bytes) else b"")
+    except (msgspec.DecodeError, ValueError):
+        return False
+    return True
+
+
 def _names(visit: Visit) -> Iterator[Finding]:
     """Each name is kept twice, as it is spelt and as it is looked for."""
     wrong = "SELECT count(*) FROM mailboxes WHERE folded IS NOT lower(name)"
@@ -297,6 +338,8 @@ CHECKS: dict[str, Check] = {
     "integrity": _integrity,
     "letters": _letters,
     "deliveries": _orphans,
+    "rows": _rows_of_all,
+    "records": _records,
     "names": _names,
     "quarantine": _quarantine,
     "log": _log,

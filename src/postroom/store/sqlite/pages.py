@@ -18,6 +18,7 @@ _INTERIOR_INDEX, _LEAF_INDEX, _LEAF_TABLE = 0x02, 0x0A, 0x0D
 _FILE_HEAD = 100  # bytes before the first page's own head
 _INTS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}  # serial type -> bytes
 _USUAL = 4096
+_BIG = b"\x37\x7f\x06\x83"  # the log of a machine that puts the high byte first
 
 
 def page_size(room: bytes, log: bytes) -> int:
@@ -26,20 +27,24 @@ def page_size(room: bytes, log: bytes) -> int:
     return next((size for size in said if size >= 512 and size & (size - 1) == 0), _USUAL)
 
 
-def newest_pages(room: bytes, log: bytes) -> dict[int, bytes]:
-    """Every page by its number, as it was last written."""
+def newest_pages(room: bytes, log: bytes, *, damaged: bool) -> dict[int, bytes]:
+    """Every page by its number, as it was last written; those whose sums in the log are wrong only if wanted."""
     size = page_size(room, log)
     pages = {at // size + 1: room[at : at + size].ljust(size, b"\0") for at in range(0, len(room), size)}
-    return pages | dict(frames(log, size))
+    return pages | {number: image for number, image, is_whole in frames(log, size) if is_whole or damaged}
 
 
 def old_pages(room: bytes, log: bytes) -> Iterator[bytes]:
-    """Every page that was ever written and is still there."""
+    """Every page that was ever written and is still there, but for damaged ones."""
     size = page_size(room, log)
     for at in range(0, len(room), size):
         yield room[at : at + size].ljust(size, b"\0")
-    for _, image in frames(log, size):
-        yield image
+    yield from (image for _, image, is_whole in frames(log, size) if is_whole)
+
+
+def damaged_pages(room: bytes, log: bytes) -> Iterator[bytes]:
+    """Those whose sums in the log are wrong."""
+    return (image for _, image, is_whole in frames(log, page_size(room, log)) if not is_whole)
 
 
 def commits_behind(log: bytes, size: int, end: int) -> int:
@@ -58,14 +63,27 @@ def _salts(log: bytes, size: int) -> bytes:
     return said if said in marks or not marks else max(marks, key=marks.count)
 
 
-def frames(log: bytes, size: int) -> Iterator[tuple[int, bytes]]:
-    """The pages of the log's present round, in order, whether or not their sums are right."""
+def frames(log: bytes, size: int) -> Iterator[tuple[int, bytes, bool]]:
+    """The pages of the log's present round, in order, and whether their sums are right."""
     salts, step = _salts(log, size), FRAME_HEAD + size
-    starts = range(LOG_HEAD, len(log) - step + 1, step)
-    for at in starts:
+    order = ">" if log[:4] == _BIG else "<"
+    before = log[LOG_HEAD - 8 : LOG_HEAD]
+    for at in range(LOG_HEAD, len(log) - step + 1, step):
         number = int.from_bytes(log[at : at + 4], "big")
         if log[at + 8 : at + 16] == salts and number and any(salts):
-            yield number, log[at + FRAME_HEAD : at + step]
+            image, sum = log[at + FRAME_HEAD : at + step], log[at + 16 : at + FRAME_HEAD]
+            yield number, image, _sum(log[at : at + 8] + image, before, order) == sum
+        before = log[at + 16 : at + FRAME_HEAD]
+
+
+def _sum(data: bytes, before: bytes, order: str) -> bytes:
+    """Of a page in the log, going on from the sum before it."""
+    first, second = struct.unpack(">2I", before)
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        first = (first + even + second) & 0xFFFFFFFF
+        second = (second + odd + first) & 0xFFFFFFFF
+    return struct.pack(">2I", first, second)
 
 
 def rows_of(page: bytes, pages: Mapping[int, bytes]) -> Iterator[Row]:

@@ -26,7 +26,7 @@ from . import rows
 from .backup import made_whole
 from .connection import translated
 from .lock import WriterLock
-from .pages import Row, newest_pages, old_pages, rows_of
+from .pages import Row, damaged_pages, newest_pages, old_pages, rows_of
 from .restoring import check_nobody_inside
 from .store import SqliteStore
 
@@ -58,13 +58,13 @@ class Remains(Struct, kw_only=True):
     aliases: dict[str, int] = {}
     records: dict[tuple[str, str], tuple[int, Any]] = {}
 
-    def take(self, row: Row, *, newest: bool) -> None:
-        """A row of a table that can be told by its shape."""
+    def take(self, row: Row, *, newest: bool, whole: bool) -> None:
+        """A row of a table that can be told by its shape. From a damaged page, only what has a sum of its own."""
         match row:
             case (int(number), str(), int(), int(), *_, int(sum), bytes(body)) if len(row) == 13:
                 if crc32(body) == sum:
                     self.letters.setdefault(number, (decode_message(body), body))
-            case (int(number), int(mailbox), *_) if len(row) == len(rows.COLUMNS):
+            case (int(number), int(mailbox), *_) if whole and len(row) == len(rows.COLUMNS):
                 held = self.deliveries.get((number, mailbox))
                 if held is None or _revision(held) < _revision(row):
                     self.deliveries[number, mailbox] = row
@@ -113,13 +113,17 @@ def _read(path: Path) -> Remains:
     room = path.read_bytes()
     log = Path(f"{path}-wal")
     written = log.read_bytes() if log.exists() else b""
-    pages = newest_pages(room, written)
-    for newest, images in ((True, pages.values()), (False, old_pages(room, written))):
+    pages = newest_pages(room, written, damaged=True)
+    for newest, whole, images in (
+        (True, True, newest_pages(room, written, damaged=False).values()),
+        (False, True, old_pages(room, written)),
+        (False, False, damaged_pages(room, written)),
+    ):
         for image in images:
             for row in rows_of(image, pages):
                 try:
-                    remains.take(row, newest=newest)
-                except (PostroomError, ValueError):  # a row that is not what it seems
+                    remains.take(row, newest=newest, whole=whole)
+                except (PostroomError, msgspec.DecodeError, ValueError):  # a row that is not what it seems
                     continue
     return remains
 

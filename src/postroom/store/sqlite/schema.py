@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from zlib import crc32
 
-from ...errors import BadStore, SchemaTooNew
+from ...errors import BadStore, Damaged, SchemaTooNew
 from .ground import create, sync_path
+from .rows import SALVAGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 APPLICATION = 0x506F7374  # "Post": marks a SQLite file as a room
 _FOLDER = f"{os.path.dirname(__file__)}/schema"
+SHAPE = 0xCE2E77C8  # CRC-32 of the definitions in a room of the last version, as SQLite keeps them
+_DEFINITIONS = "FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'"  # SQLite has some of its own
+_SHAPE = f"SELECT group_concat(type || name || tbl_name || sql, ' ' ORDER BY name) {_DEFINITIONS}"
 STEPS = tuple(f"{_FOLDER}/{name}" for name in sorted(os.listdir(_FOLDER)))  # 0001.sql makes the first version
 
 
@@ -42,6 +47,31 @@ def bring_up(
                 database.execute(file.read())
         database.pragma("application_id", application)
         database.pragma("user_version", len(steps))
+
+
+def check_shape(database: apsw.Connection, path: Place, shape: int = SHAPE, more_tables: str = "") -> None:
+    """By a damaged definition SQLite reads other columns, or no rows at all, from pages that are sound."""
+    if shape_of(database) != shape and _definitions(database) != _definitions(_new(type(database), more_tables)):
+        raise Damaged(f"{path} is damaged: its tables are no longer defined as they were", hint=SALVAGE)
+
+
+def shape_of(database: apsw.Connection) -> int:
+    return crc32(str(database.execute(_SHAPE).get).encode())
+
+
+def _new(connect: type[apsw.Connection], more_tables: str) -> apsw.Connection:
+    database = connect(":memory:")
+    bring_up(database, ":memory:")
+    database.execute(more_tables)
+    return database
+
+
+def _definitions(database: apsw.Connection) -> list[tuple[str, ...]]:
+    """What they mean: comments and spaces may be others."""
+    import re  # noqa: PLC0415 - rare
+
+    found = database.execute(f"SELECT type, name, tbl_name, coalesce(sql, '') {_DEFINITIONS} ORDER BY name")
+    return [(*names, " ".join(re.sub(r"--.*", "", sql).split())) for *names, sql in found]
 
 
 def back_up(database: apsw.Connection, path: Place, version: int) -> str:

@@ -88,7 +88,7 @@ class SqliteStore:
         finally:
             self._bells.let_go(bells)
         posted = done.posted
-        if posted and posted[-1].number >= self._lookout.next_look and self._lookout.is_due(posted[-1].number):
+        if posted and self._lookout.is_due(posted[-1].number, len(posted)):
             sqlite.searching.help_along(here.index, self._ask)
         return posted
 
@@ -239,10 +239,14 @@ class SqliteStore:
             raise Resync
         found = self._ask(sqlite.asking.CHANGES, [since.number, limit])
         trimmed = self._ask("SELECT trimmed FROM room", [])[0][0]  # asked last: no trim in between goes unseen
-        if since.number < trimmed:
-            raise Resync
+        try:
+            if since.number < trimmed:
+                raise Resync
+            changes = [_change(row) for row in found]
+        except rows.UNLIKELY as broken:
+            raise self._damaged(broken) from None
         last = found[-1][0] if found else now.number
-        return [_change(row) for row in found], model.change.Cursor(now.store, now.epoch, last)
+        return changes, model.change.Cursor(now.store, now.epoch, last)
 
     def cursor(self) -> Cursor:
         name, epoch, following = self._ask(f"SELECT name, epoch, ({NEXT_NUMBER}) FROM room", [])[0]
@@ -277,7 +281,10 @@ class SqliteStore:
         return here.database.changes()
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:
-        return self._bells.watch(mailboxes)
+        try:
+            return self._bells.watch(mailboxes)
+        except OSError as error:
+            raise translate(error, error.filename or self.path) from error
 
     def close(self) -> None:
         for connection in list(self._open):

@@ -11,15 +11,20 @@ import json
 import re
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ....errors import Invalid
-from ....model.delivery import SETTLED, Delivery, State
+from ....model.delivery import SETTLED, State
+from ....model.hashing import blake2b
 from ....model.message import Priority
 from ....model.names import ONE_MAILBOX, check_agent, check_kind, fold
 
+if TYPE_CHECKING:
+    from ....model.delivery import Delivery
+
 OWN = "postroom"  # the one extra key
 QUEUED = ".queued"  # mail for later lies here: no design looks into it
+LONGEST_NAME = 100  # characters of a mailbox in the name of a file or folder
 FIRST_WORDS = 60  # characters of a body that stand for a missing subject
 _LONGEST_SUBJECT = 1000
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -58,12 +63,13 @@ class Layout(ABC):
     kinds: ClassVar[dict[str, str]]  # ours -> the design's; what is not here becomes `other_kind`
     other_kind: ClassVar[str]
     registry: ClassVar[str | None] = None  # the file that shows all agents, in the home
+    addressee: ClassVar[str] = "to"  # the field that names the mailbox
 
     # -- names
 
     def folder(self, mailbox: str) -> str:
         """The folder of a mailbox, below the home."""
-        return mailbox.replace("/", "_")
+        return shortened(mailbox.replace("/", "_"))
 
     def mailbox(self, folder: str) -> str:
         """Whose folder this is, where no letter says it better; Invalid if it can be nobody's."""
@@ -79,7 +85,7 @@ class Layout(ABC):
 
     @abstractmethod
     def file_name(self, plain: Plain, order: int) -> str:
-        """How the letter's file is called; `order` is its place in time, in microseconds, later than all before."""
+        """How its file is called; `order` is its place in time, in microseconds, later than all before."""
 
     # -- a letter
 
@@ -218,6 +224,18 @@ def time_or_none(value: Any, *, naive_is_local: bool = False) -> datetime | None
 def unknown_in(fields: Plain, known: frozenset[str]) -> Plain:
     """What a stranger added; it is kept."""
     return {name: value for name, value in fields.items() if name not in known and name != OWN}
+
+
+def with_unknown(fields: Plain, plain: Plain, known: frozenset[str]) -> Plain:
+    """And back to where it stood. A name that the design has itself cannot be a stranger's."""
+    return fields | unknown_in(plain.get("extra", {}), known)
+
+
+def shortened(name: str) -> str:
+    """A name that fits into a file's name, with room for more."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - 13]}.{blake2b(name.encode(), digest_size=6).hexdigest()}"
 
 
 def is_the_human(name: str) -> bool:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, ClassVar
 
-from ....model.delivery import Delivery, State
+from ....model.delivery import State
 from ....model.message import Priority
 from . import base
-from .base import Layout, Plain, Told, Where
+from .base import Layout, Told
 
-_FIELDS = frozenset("from to type subject body timestamp read priority".split())
+if TYPE_CHECKING:
+    from ....model.delivery import Delivery
+    from .base import Plain, Where
+
+_FIELDS = frozenset(["from", "to", "type", "subject", "body", "timestamp", "read", "priority"])
 _OURS = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{9}Z-.+")  # nine digits: names that only we give, each once
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT)(\d\d)-(\d\d)-(\d\d)(\.\d+)?(Z|[+-]\d\d-?\d\d)?")
 _WORDS = {Priority.LOW: "low", Priority.NORMAL: "normal", Priority.HIGH: "urgent", Priority.URGENT: "urgent"}
@@ -23,7 +28,7 @@ class Chipset(Layout):
     home = "mail"
     ending = ".json"
     places = ("", "archive", base.QUEUED)
-    kinds = {kind: kind for kind in _KINDS}
+    kinds: ClassVar[dict[str, str]] = {kind: kind for kind in _KINDS}
     other_kind = "coordination"
 
     def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:
@@ -50,8 +55,7 @@ class Chipset(Layout):
             "read": False,
             "priority": _WORDS[Priority(plain.get("priority", Priority.NORMAL))],
         }
-        fields.update(plain.get("extra", {}))
-        return fields
+        return base.with_unknown(fields, plain, _FIELDS)
 
     def read(self, fields: Plain, where: Where) -> Plain:
         sender = base.sender_in(fields["from"])

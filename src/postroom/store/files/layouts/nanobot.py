@@ -1,21 +1,40 @@
-"""The nanobot mailbox channel: `<agent>/inbox/<ms>_<from>_<suffix>.msg.json`, and `processed/` for what is done."""
+"""The nanobot mailbox channel: `<agent>/inbox/<ms>_<from>_<suffix>.msg.json`; what is done, in `processed/`."""
 
 from __future__ import annotations
 
 import json
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....errors import Invalid
-from ....model.delivery import Delivery, State
+from ....model.delivery import State
 from ....model.message import FIRST_HOPS
 from ....model.names import check_id
 from . import base
-from .base import OWN, Layout, Plain, Told, Where
+from .base import OWN, Layout, Told
+
+if TYPE_CHECKING:
+    from ....model.delivery import Delivery
+    from .base import Plain, Where
 
 _NAME = re.compile(r"(\d{9,16})_")
-_FIELDS = frozenset("id from to timestamp type ttl trace task content callback reply_to metadata".split())
+_FIELDS = frozenset(
+    [
+        "id",
+        "from",
+        "to",
+        "timestamp",
+        "type",
+        "ttl",
+        "trace",
+        "task",
+        "content",
+        "callback",
+        "reply_to",
+        "metadata",
+    ]
+)
 _TASK_STATES = {"canceled": "failed", "input_required": "working"}  # the design has no such words
 _MILLISECONDS = 100_000_000_000  # below this a number in a name is of whole seconds
 
@@ -24,7 +43,7 @@ class Nanobot(Layout):
     name = "nanobot"
     ending = ".msg.json"
     places = ("inbox", "processed", base.QUEUED)
-    kinds = {kind: kind for kind in ("message", "task", "task_update")}
+    kinds: ClassVar[dict[str, str]] = {kind: kind for kind in ("message", "task", "task_update")}
     other_kind = "message"
     registry = "_registry.json"
 
@@ -33,7 +52,7 @@ class Nanobot(Layout):
 
     def file_name(self, plain: Plain, order: int) -> str:
         id: str = plain["id"]
-        if id.startswith(f"msg_{order // 1000}_") or _our_form(id, plain["sender"].replace("/", "_")):
+        if id.startswith(f"msg_{order // 1000}_") or _our_form(id, self.folder(plain["sender"])):
             return f"{id[4:]}{self.ending}"
         tail = base_name(id)
         return f"{order // 1000}_{self.folder(plain['sender'])}_{tail}{self.ending}"
@@ -59,8 +78,7 @@ class Nanobot(Layout):
             fields["callback"] = callback
         fields["reply_to"] = plain.get("in_reply_to")
         fields["metadata"] = {**plain.get("metadata", {})}
-        fields.update(plain.get("extra", {}))
-        return fields
+        return base.with_unknown(fields, plain, _FIELDS)
 
     def read(self, fields: Plain, where: Where) -> Plain:
         own = self.own(fields)
@@ -119,7 +137,7 @@ def base_name(id: str) -> str:
 
 
 def time_in_name(where: Where) -> datetime:
-    """Names are in milliseconds, strangers' maybe in whole seconds; without a number, the file's own time counts."""
+    """Names are in milliseconds, strangers' maybe in whole seconds; else the file's own time counts."""
     found = _NAME.match(where.name)
     if found is None:
         return where.written

@@ -7,18 +7,41 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....errors import Invalid
-from ....model.delivery import Delivery, State
+from ....model.delivery import State
 from ....model.message import DEFAULT_SCOPE, Priority
 from ....model.names import check_id, check_scope
 from . import base
-from .base import Layout, Plain, Told, Where
+from .base import Layout, Told
+
+if TYPE_CHECKING:
+    from ....model.delivery import Delivery
+    from .base import Plain, Where
 
 _FIELDS = frozenset(
-    """id from_agent to_agent swarm_name type subject body payload priority created_at expires_at status read_at
-    completed_at reply_to thread_id context attachments tags""".split()
+    [
+        "id",
+        "from_agent",
+        "to_agent",
+        "swarm_name",
+        "type",
+        "subject",
+        "body",
+        "payload",
+        "priority",
+        "created_at",
+        "expires_at",
+        "status",
+        "read_at",
+        "completed_at",
+        "reply_to",
+        "thread_id",
+        "context",
+        "attachments",
+        "tags",
+    ]
 )
 _KINDS = ("request", "response", "notification", "handoff", "escalation")
 _STATES = {
@@ -33,8 +56,9 @@ class Swarm(Layout):
     name = "swarm"
     ending = ".json"
     places = ("inbox", "archive", base.QUEUED)
-    kinds = {kind: kind for kind in _KINDS} | {"task": "request"}
+    kinds: ClassVar[dict[str, str]] = {kind: kind for kind in _KINDS} | {"task": "request"}
     other_kind = "notification"
+    addressee = "to_agent"
 
     def folder(self, mailbox: str) -> str:
         return "user" if base.is_the_human(mailbox) else super().folder(mailbox)
@@ -74,8 +98,7 @@ class Swarm(Layout):
             "attachments": plain.get("attachments", []),
             "tags": plain.get("tags", []),
         }
-        fields.update(plain.get("extra", {}))
-        return fields
+        return base.with_unknown(fields, plain, _FIELDS)
 
     def read(self, fields: Plain, where: Where) -> Plain:
         sender = base.sender_in(fields["from_agent"])

@@ -1,0 +1,225 @@
+"""SQLite stores with one planted bug each: such as only a store of this kind can have.
+
+Bugs that any store could have are in `bugs.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from postroom.model.codec import decode_message
+from postroom.model.message import Message
+from postroom.store.base import Plan, Posted, Write
+from postroom.store.sqlite import asking, backup, ground, parcels, rows, wal
+from postroom.store.sqlite.connection import Connection
+from postroom.store.sqlite.ground import sync_file
+from postroom.store.sqlite.lock import WriterLock
+from postroom.store.sqlite.store import SqliteStore
+from postroom.store.sqlite.tray import NoTray, Tray
+from postroom.store.sqlite.writing import Writing
+
+T = TypeVar("T")
+
+
+# -- syncs
+
+
+class Unsynced(SqliteStore):
+    """Reports success before the letter is on the disk."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        super().__init__(path, durable=False, **settings)
+
+
+class SyncedTooEarly(Unsynced):
+    """Syncs the log before it writes into it."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        here = self._here()
+        here.log.sync(here.lock)
+        return super().commit(writes)
+
+
+class OfNoName(SqliteStore):
+    """Never syncs the folder of a new room or a new log: their bytes are safe, under no name."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        _sync_paths_by(lambda _path: None)
+        apsw.VFS("blind", "").xSetSystemCall("openDirectory", ctypes.cast(_NO_FOLDER, ctypes.c_void_p).value or 0)
+        super().__init__(path, **settings)
+
+
+def _sync_paths_by(sync: Callable[[ground.Place], None]) -> None:
+    """In a process of its own."""
+    for module in (ground, wal, backup):
+        vars(module)["sync_path"] = sync
+
+
+# SQLite syncs folders too, and does not mind if it cannot open them.
+_NO_FOLDER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda _path, _to: 14)
+
+
+class Shrugging(SqliteStore):
+    """A folder or a copy that cannot be synced is nobody's business."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        _sync_paths_by(_sync_or_shrug)
+        super().__init__(path, **settings)
+
+
+def _sync_or_shrug(path: ground.Place, sync: Callable[[ground.Place], None] = ground.sync_path) -> None:
+    with suppress(OSError):
+        sync(path)
+
+
+class EmptiedTooEarly(SqliteStore):
+    """Starts the log over before the room's file is on the disk."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        self._here().database.pragma("synchronous", "off")
+        return super().commit(writes)
+
+
+class Swallowing(SqliteStore):
+    """A sync that fails is nobody's business."""
+
+    def _here(self) -> Connection:
+        here = super()._here()
+        here.log.__class__ = _SwallowingLog
+        return here
+
+
+class _SwallowingLog(wal.Log):
+    def sync(self, lock: WriterLock) -> None:  # noqa: ARG002 - nobody is warned
+        try:
+            sync_file(self._descriptor)
+        except OSError:
+            return
+
+
+class Retrying(SqliteStore):
+    """A sync that fails is tried again, on the same descriptor, and then believed."""
+
+    def _here(self) -> Connection:
+        here = super()._here()
+        here.log.__class__ = _RetryingLog
+        return here
+
+
+class _RetryingLog(wal.Log):
+    def sync(self, lock: WriterLock) -> None:  # noqa: ARG002 - nobody is warned
+        try:
+            sync_file(self._descriptor)
+        except OSError:
+            sync_file(self._descriptor)
+
+
+# -- transactions, carriers and full disks
+
+
+class Loose(SqliteStore):
+    """No transaction: every statement is committed on its own."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        here = self._here()
+        with here.lock:
+            here.mend()
+            planned = writes() if callable(writes) else writes
+            posted = self._apply(here, planned)
+            here.log.tend(here.lock)
+        here.log.sync(here.lock)
+        return posted
+
+    def _apply(self, here: Connection, planned: Sequence[Write]) -> tuple[Posted, ...]:
+        writing = Writing(here.database, here.names)
+        posted = writing.apply(planned)
+        writing.remember()
+        return posted
+
+
+class Hasty(SqliteStore):
+    """A carrier that answers for a letter before it has written it, and is killed in between."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:  # noqa: ARG002 - it does not come to that
+        lock = self._here().lock
+        while True:
+            with lock:
+                end = time.monotonic() + 0.2
+                while time.monotonic() < end:
+                    self._answer(lock.tray)
+
+    def _answer(self, tray: Tray | NoTray) -> None:
+        for slot, packed in tray.take():
+            parcel = parcels.unpack(packed)
+            posted = [Posted(message_id=letter.post().message.id, number=1) for letter in parcel.letters]
+            tray.reply(slot, parcel.answer(posted) if posted else None)
+            if posted:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Careless(SqliteStore):
+    """Sets nothing aside for a full disk."""
+
+    def _here(self) -> Connection:
+        here = super()._here()
+        here.log.__class__ = _CarelessLog
+        return here
+
+
+class _CarelessLog(wal.Log):
+    def check_room(self, lock: WriterLock) -> None:
+        pass
+
+    def relieve(self, lock: WriterLock) -> None:  # noqa: ARG002 - there is nothing to give up
+        raise apsw.FullError
+
+
+# -- sums and indexes
+
+
+def _believed(sum: int, body: bytes) -> Message:
+    return decode_message(body)
+
+
+class Trusting(SqliteStore):
+    """Hands out letters without a look at their sums."""
+
+    def _sound(self, make: Callable[[rows.Row], T], *questions: asking.Statement) -> list[T]:
+        checked, rows.sound = rows.sound, _believed
+        try:
+            return super()._sound(make, *questions)
+        finally:
+            rows.sound = checked
+
+
+class Unindexed(SqliteStore):
+    """Looks at every letter to find the first."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        super().__init__(path, **settings)
+        self._here().database.execute("DROP INDEX IF EXISTS deliveries_unread")
+
+
+BUGS: dict[str, type[SqliteStore]] = {
+    "unsynced": Unsynced,
+    "synced too early": SyncedTooEarly,
+    "emptied too early": EmptiedTooEarly,
+    "of no name": OfNoName,
+    "shrugging": Shrugging,
+    "swallowing": Swallowing,
+    "retrying": Retrying,
+    "loose": Loose,
+    "hasty": Hasty,
+    "careless": Careless,
+    "trusting": Trusting,
+    "unindexed": Unindexed,
+}

@@ -1,0 +1,13 @@
+"""Every test of this folder that asks for a layout runs once for each."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.store.files.layouts import NAMES, layout_named
+from postroom.store.files.layouts.base import Layout
+
+
+@pytest.fixture(params=NAMES, scope="session")
+def layout(request: pytest.FixtureRequest) -> Layout:
+    return layout_named(request.param)

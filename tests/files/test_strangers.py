@@ -1,0 +1,287 @@
+"""Other programs read and write the same folders, at any time, by their own rules."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.errors import NameTaken, PostroomError
+from postroom.model.delivery import State
+from postroom.model.query import LetterQuery, Query
+from postroom.store.files.layouts import layout_named
+from postroom.store.files.layouts.base import Layout
+from postroom.store.files.layouts.swarm import local
+from postroom.store.files.reconciling import DELETED
+from tests.files.folders import home, inbox, letters_in, opened, rob, room
+from tests.letters import NOW, ack, claim, held, ids, letter, post, send
+
+SOON = 30.0  # seconds; a bound, not a pace
+OLD = (1_000_000_000, 1_000_000_000)  # a file's time: nobody is still writing it
+
+
+def drop(
+    root: Path, layout: Layout, number: int = 1, *, sender: str = "eve", to: str = "bob", **more: Any
+) -> Path:
+    """What a program of the design writes, by the design's own recipe."""
+    written: dict[str, tuple[dict[str, Any], str]] = {
+        "nanobot": (
+            {"id": f"msg_{1893499200 + number}_{sender}", "from": sender, "to": to, "type": "message",
+             "timestamp": "2030-01-01T12:00:00Z",
+             "content": {"parts": [{"type": "text", "text": f"no. {number}"}]}},
+            f"{1893499200 + number}_{sender}.msg.json",
+        ),
+        "chipset": (
+            {"from": sender, "to": to, "type": "coordination", "subject": f"no. {number}", "body": f"no. {number}",
+             "timestamp": f"2030-01-01T12:00:{number:02}Z", "read": False, "priority": "normal"},
+            f"2030-01-01T12-00-{number:02}Z-{sender}.json",
+        ),
+        "swarm": (
+            {"id": f"MSG-{number:012x}", "from_agent": sender, "to_agent": to, "swarm_name": None,
+             "type": "request", "subject": f"no. {number}", "body": f"no. {number}", "payload": {}, "priority": 2,
+             "created_at": local(NOW), "expires_at": None, "status": "unread", "read_at": None,
+             "completed_at": None, "reply_to": None, "thread_id": None, "context": {}, "attachments": [],
+             "tags": []},
+            f"MSG-{number:012x}.json",
+        ),
+    }  # fmt: skip
+    fields, name = written[layout.name]
+    return write(inbox(root, layout, to), name, json.dumps(fields | more).encode())
+
+
+def write(folder: Path, name: str, content: bytes) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f"{name}.tmp"
+    temporary.write_bytes(content)
+    return temporary.rename(folder / name)
+
+
+def move_to(path: Path, root: Path, layout: Layout) -> None:
+    """Done, as the design does it."""
+    if layout.name == "nanobot":
+        processed = home(root, layout) / "bob" / "processed"
+        processed.mkdir(exist_ok=True)
+        path.rename(processed / path.name)
+    else:
+        fields = json.loads(path.read_text()) | {"read": True, "status": "completed"}
+        write(path.parent, path.name, json.dumps(fields).encode())
+
+
+def test_their_letters_appear_in_a_room_that_is_open_and_in_one_that_is_opened_later(
+    layout: Layout, tmp_path: Path
+) -> None:
+    with opened(tmp_path, layout) as store:
+        for number in range(1, 4):
+            drop(tmp_path, layout, number)
+            assert [found.message.text for found in store.find(Query(mailbox="bob"))] == [
+                f"no. {n}" for n in range(1, number + 1)
+            ]
+        known = ids(store, Query(mailbox="bob"))
+    drop(tmp_path, layout, 4)
+    with opened(tmp_path, layout) as store:
+        assert ids(store, Query(mailbox="bob"))[:3] == known
+        assert len(ids(store, Query(mailbox="bob"))) == 4
+
+
+def test_ids_are_stable(layout: Layout, tmp_path: Path) -> None:
+    drop(tmp_path, layout, 1)
+    drop(tmp_path, layout, 1, to="cleo")
+    drop(tmp_path, layout, 2, sender="mallory")
+    with opened(tmp_path, layout) as store:
+        before = {(found.delivery.mailbox, found.message.id) for found in store.find(Query())}
+    rob(tmp_path)
+    with opened(tmp_path, layout) as store:
+        assert {(found.delivery.mailbox, found.message.id) for found in store.find(Query())} == before
+    assert len(before) == 3
+
+
+@pytest.mark.parametrize("name", ["nanobot", "swarm"])  # a chipset's letters have no id but their file's name
+def test_two_letters_with_one_id_are_two_letters(name: str, tmp_path: Path) -> None:
+    layout = layout_named(name)
+    drop(tmp_path, layout, 1)
+    path = drop(tmp_path, layout, 2)
+    fields = json.loads(path.read_text()) | {
+        "id": json.loads(next(iter(inbox(tmp_path, layout).iterdir())).read_text())["id"]
+    }
+    path.write_text(json.dumps(fields))
+    with opened(tmp_path, layout) as store:
+        texts = [found.message.text for found in store.find(Query(mailbox="bob"))]
+        assert sorted(texts) == ["no. 1", "no. 2"]
+
+
+def test_a_letter_that_a_stranger_is_done_with_is_done(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as store:
+        send(store, "m1")
+        (path,) = letters_in(tmp_path)
+        move_to(tmp_path / path, tmp_path, layout)
+        assert held(store, "m1").state is State.DONE
+        assert ids(store, Query(mailbox="bob", states=(State.UNREAD,))) == []
+    with opened(tmp_path, layout) as store:
+        assert held(store, "m1").state is State.DONE
+
+
+def test_an_ack_that_comes_after_a_stranger_was_done_is_refused_and_nothing_is_lost(
+    layout: Layout, tmp_path: Path
+) -> None:
+    with opened(tmp_path, layout) as store:
+        send(store, "m1")
+        mine = claim(store, held(store, "m1"))
+        (path,) = letters_in(tmp_path)
+        if layout.name == "nanobot":
+            move_to(tmp_path / path, tmp_path, layout)
+            with pytest.raises(PostroomError):
+                ack(store, mine)
+        else:
+            (tmp_path / path).unlink()
+            with pytest.raises(PostroomError):
+                ack(store, mine)
+        assert held(store, "m1").state in {State.DONE, State.DEAD}
+
+
+def test_a_letter_whose_file_was_deleted_is_dead_and_can_be_revived(layout: Layout, tmp_path: Path) -> None:
+    with room(tmp_path, layout) as here:
+        sent = here.mailbox("ann").send("bob", "precious")
+        (path,) = letters_in(tmp_path)
+        (tmp_path / path).unlink()
+        (dead,) = here.mailbox("bob").dead()
+        assert (dead.id, dead.delivery.reason) == (sent.id, DELETED)
+        here.mailbox("bob").revive(sent.id)
+        assert len(letters_in(tmp_path)) == 1
+        claimed = here.mailbox("bob").claim()
+        assert claimed is not None and claimed.text == "precious"
+
+
+def test_who_waits_is_woken(layout: Layout, tmp_path: Path) -> None:
+    with room(tmp_path, layout) as here:
+        waiting = threading.Thread(target=lambda: got.append(here.mailbox("bob").wait(SOON)))
+        got: list[Any] = []
+        waiting.start()
+        end = time.monotonic() + SOON
+        while not list((tmp_path / ".postroom").glob("index.db.bells/bob*")):
+            assert time.monotonic() < end
+        drop(tmp_path, layout, 1)
+        waiting.join(SOON)
+        assert [letter.text for letter in got] == ["no. 1"]
+
+
+def test_cursors_tell_of_them_too(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as store:
+        before = store.cursor()
+        path = drop(tmp_path, layout, 1)
+        move_to(path, tmp_path, layout)
+        drop(tmp_path, layout, 2)
+        changes, _ = store.changes(before, 10)
+        assert [change.what for change in changes].count("posted") == 2
+
+
+def test_an_unread_file_in_the_archive_of_the_chipset_stays_deliverable(tmp_path: Path) -> None:
+    layout = layout_named("chipset")
+    path = drop(tmp_path, layout, 1)
+    archive = path.parent / "archive"
+    archive.mkdir()
+    path.rename(archive / path.name)
+    with opened(tmp_path, layout) as store:
+        (found,) = store.find(Query(mailbox="bob", states=(State.UNREAD,)))
+        ack(store, found.delivery)
+    assert json.loads(path.read_text())["read"] is True
+
+
+# -- what is no letter
+
+
+BAD: dict[str, bytes] = {
+    "broken": b'{"from": "eve", ',
+    "not UTF-8": b'{"from": "\xff\xfe"}',
+    "no object": b"[1, 2]",
+    "no sender": b'{"to": "bob"}',
+    "a sender that is a path": b'{"from": "../../eve", "from_agent": "../../eve"}',
+    "the same key twice": b'{"from": "eve", "from": "ann", "from_agent": "eve", "from_agent": "ann"}',
+    "not a number": b'{"from": "eve", "from_agent": "eve", "x": NaN}',
+    "too deep": b'{"from": "eve", "from_agent": "eve", "x": ' + b"[" * 500 + b"]" * 500 + b"}",
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("content", BAD.values(), ids=BAD)
+def test_a_file_that_is_no_letter_is_set_aside_with_a_report_and_blocks_nobody(
+    layout: Layout, tmp_path: Path, content: bytes
+) -> None:
+    name = {"nanobot": "1_eve.msg.json", "chipset": "1-eve.json", "swarm": "MSG-1.json"}[layout.name]
+    bad = write(inbox(tmp_path, layout), name, content)
+    os.utime(bad, OLD)
+    with opened(tmp_path, layout) as store:
+        send(store, "m1")
+        assert ids(store, Query(mailbox="bob")) == ["m1"]
+        (report,) = store.quarantined()
+        assert (home(tmp_path, layout) / report).read_bytes() == content
+        assert not bad.exists()
+
+
+def test_a_stranger_that_writes_slowly_is_given_its_time(layout: Layout, tmp_path: Path) -> None:
+    whole = drop(tmp_path, layout, 1)
+    content = whole.read_bytes()
+    whole.write_bytes(content[:40])
+    with opened(tmp_path, layout) as store:
+        assert store.find(Query(mailbox="bob")) == []
+        assert store.quarantined() == []
+        whole.write_bytes(content)
+        assert len(store.find(Query(mailbox="bob"))) == 1
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder", "huge"])
+def test_what_is_no_plain_file_is_never_followed(layout: Layout, tmp_path: Path, kind: str) -> None:
+    outside = tmp_path / "outside.json"
+    good = drop(tmp_path, layout, 1)
+    outside.write_bytes(good.read_bytes())
+    good.unlink()
+    if kind == "link":
+        good.symlink_to(outside)
+    elif kind == "hard link":
+        os.link(outside, good)
+    elif kind == "pipe":
+        os.mkfifo(good)
+    elif kind == "folder":
+        good.mkdir()
+    else:
+        good.write_bytes(b" " * (17 * 2**20))
+    if kind != "link":
+        os.utime(good, OLD)
+    with opened(tmp_path / ".", layout) as store:
+        assert store.find(Query(mailbox="bob")) == []
+        assert len(store.quarantined()) == 1
+        send(store, "m1")
+        assert ids(store, Query(mailbox="bob")) == ["m1"]
+    assert outside.exists()
+
+
+def test_folders_that_are_nobodys_are_left_alone(layout: Layout, tmp_path: Path) -> None:
+    where = home(tmp_path, layout)
+    for name in (".git", "_drafts", "has space", "-dash"):
+        (where / name / "inbox").mkdir(parents=True)
+        (where / name / "x.json").write_text("{}")
+    with opened(tmp_path, layout) as store:
+        send(store, "m1")
+        assert store.mailboxes() == ["ann", "bob"]
+    assert (where / "has space" / "x.json").exists()
+
+
+def test_names_that_read_alike_do_not_share_a_mailbox(layout: Layout, tmp_path: Path) -> None:
+    drop(tmp_path, layout, 1, to="bob")
+    path = drop(tmp_path, layout, 2, to="Bob")
+    os.utime(path, OLD)
+    with opened(tmp_path, layout) as store:
+        assert len(store.find(Query())) == 1
+        assert store.quarantined()
+
+
+def test_a_folder_that_is_taken_is_refused_naming_the_first(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as store:
+        store.commit([post(letter("m1", ("team/bob",)))])
+        with pytest.raises(NameTaken, match="team/bob"):
+            store.commit([post(letter("m2", ("team_bob",)))])
+        assert [found.message.id for found in store.letters(LetterQuery())] == ["m1"]
