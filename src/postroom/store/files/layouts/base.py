@@ -64,6 +64,7 @@ class Layout(ABC):
     places: ClassVar[tuple[str, ...]]  # where in a mailbox letters lie; new mail in the first
     kinds: ClassVar[dict[str, str]]  # ours -> the design's; what is not here becomes `other_kind`
     other_kind: ClassVar[str]
+    registry: ClassVar[str | None] = None  # the file that shows all agents, in the home
     addressee: ClassVar[str] = "to"  # the field that names the mailbox
 
     # -- names

@@ -46,6 +46,7 @@ class Nanobot(Layout):
     places = ("inbox", "processed", base.QUEUED)
     kinds: ClassVar[dict[str, str]] = {kind: kind for kind in ("message", "task", "task_update")}
     other_kind = "message"
+    registry = "_registry.json"
 
     def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:
         return f"msg_{nanoseconds // 1_000_000}_{self.folder(sender)}_{chance:08x}"
