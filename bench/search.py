@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import cycle
@@ -11,15 +12,17 @@ from statistics import mean
 
 import postroom
 from postroom.room import Room
+from postroom.store.sqlite.index import SLICE
+from postroom.store.sqlite.lookout import RARELY
 
 from .fill import RARE, TALKER, filled_room
-from .measure import Act, Effort, Line, Turns, micros, ratio, take_turns, typical
+from .measure import Act, Effort, Line, Samples, Turns, micros, ratio, take_turns, timed, typical
 
 SMALLEST = 1000
 COMMON = "quicksort"
 SEARCHES = 20  # of each kind in each round
 WARM = 1500  # letters before the clock starts: by then senders fill the index
-NEVER = 2**62
+TURN = 512  # letters sent in a row
 
 
 def measure(effort: Effort, folder: Path) -> Iterator[Line]:
@@ -74,16 +77,19 @@ def _tail(folder: Path, rounds: int) -> Iterator[Line]:
 def _sending(folder: Path, effort: Effort) -> Iterator[Line]:
     with_search = postroom.open(str(folder / "with" / "room.db"))
     without = postroom.open(str(folder / "without" / "room.db"))
+    helps = max(1, effort.rounds // 4)
     with with_search, without:
-        acts: Turns = {
-            "with": (_sender(with_search), effort.burst),
-            "without": (_sender(without), effort.burst),
-        }
-        without._office.store._lookout.next_look = NEVER  # type: ignore[attr-defined]
+        acts: Turns = {"with": (_sender(with_search), TURN), "without": (_sender(without), TURN)}
+        without._office.store._lookout.is_due = _never  # type: ignore[attr-defined]
         for act, _ in acts.values():
             for _ in range(WARM):
                 act()
-        samples = take_turns(acts, effort.rounds)
+        samples = take_turns(acts, helps * RARELY // TURN)
+        yield from _sent(samples, helps)
+        yield from _elsewhere(without, typical(samples, "without"))
+
+
+def _sent(samples: Samples, helps: int) -> Iterator[Line]:
     together = {name: [[second for taken in rounds for second in taken]] for name, rounds in samples.items()}
     absolute = f"{micros(typical(samples, 'with'))} / {micros(typical(samples, 'without'))}"
     yield Line(
@@ -94,8 +100,33 @@ def _sending(folder: Path, effort: Effort) -> Iterator[Line]:
         name="send with the index kept / without, all told",
         value=ratio(together, "with", "without", mean),
         goal=1.05,
-        note="one sender does all of the filling",
+        note=f"one sender, {len(together['with'][0]):,} letters; {helps} of them added {SLICE} to the index each",
     )
+
+
+def _elsewhere(room: Room, send: float) -> Iterator[Line]:
+    """What senders leave to others: a search that meets all those letters, and then the janitor."""
+    reader, waiting = room.mailbox("reader"), room.stats().letters
+    [first] = timed(partial(reader.search, RARE), 1)
+    start = time.perf_counter()
+    added = room._office.store.keep_index()
+    each = (time.perf_counter() - start) / added
+    yield Line(
+        name="add a letter to the index, by the janitor or after a search",
+        value=each * 1e6,
+        unit="µs",
+        note=f"{each / send:.2f} of a send; {added:,} letters",
+    )
+    yield Line(
+        name=f"the first search, {waiting:,} letters not in the index yet",
+        value=first * 1e3,
+        unit="ms",
+        note=f"the next one, the janitor having been there, {micros(min(timed(partial(reader.search, RARE), 5)))}",
+    )
+
+
+def _never(*_: int) -> bool:
+    return False
 
 
 def _sender(room: Room) -> Act:

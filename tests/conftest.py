@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Started in the background, a shell lets its programs ignore Ctrl-C, and theirs too; some tests press it.
@@ -22,3 +23,21 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("long" if LONG else "quick")
+
+
+OF_FILES = ("nanobot", "chipset", "swarm", "files")  # layouts, and the folders of tests about them
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of rooms in folders of files are a step of their own: `-m files`, `-m "not files"`."""
+    for item in items:
+        about = {*item.path.relative_to(item.config.rootpath).parts, *_stores_of(item)}
+        if about & {*OF_FILES}:
+            item.add_marker("files")
+
+
+def _stores_of(item: pytest.Item) -> list[str]:
+    """The names of the stores that a test is run with."""
+    params = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    machine = item.nodeid.partition("::Test")[2].partition("Room::")[0]
+    return [machine.lower(), *(str(getattr(value, "name", value)) for value in params)]

@@ -14,7 +14,8 @@ from postroom import Letter, Message, Room
 from postroom.model.query import Moment
 from postroom.service.authorize import OWNER, Principal
 from postroom.settings import Settings
-from tests.contract.stores import STORES, Kind
+from tests.conftest import LONG
+from tests.contract.stores import CORE, STORES, Kind
 from tests.letters import BOOT, NOW
 
 
@@ -69,7 +70,7 @@ class House:
             self.store = self.kind.open(self.folder, self.clock.moment.boot)
 
 
-@pytest.fixture(params=STORES, ids=lambda kind: kind.name)
+@pytest.fixture(params=STORES if LONG else CORE, ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest) -> Kind:
     found: Kind = request.param
     return found

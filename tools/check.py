@@ -24,7 +24,14 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "core tests",
         (
             *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
-            *("--durations=8", "--ignore=tests/faults"),
+            *("--durations=8", "--ignore=tests/faults", "-m", "not files"),
+        ),
+    ),
+    (
+        "tests of files",
+        (
+            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
+            *("--durations=8", "--ignore=tests/faults", "-m", "files"),
         ),
     ),
     ("coverage data", (sys.executable, "-m", "coverage", "combine", "--quiet")),

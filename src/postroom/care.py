@@ -22,7 +22,7 @@ from .service.doctor import LOG_END
 from .service.given import told
 from .service.office import Office
 from .settings import default_room
-from .store.opening import file_of, folder_of, is_there, open_store, place_of
+from .store.opening import file_of, folder_of, open_store, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def doctor(
         path, place = _file(chosen), place_of(chosen.store)
     except Invalid as refused:
         return Diagnosis(findings=(_refused("settings", refused),))
-    if is_there(chosen.store) is False:
+    if place is not None and not _is_there(Path(place)):
         missing = note("room", f"there is no room at {place} yet", "it is made when it is first opened")
         return Diagnosis(findings=(missing,))
     try:
@@ -61,6 +61,14 @@ def doctor(
     if path is not None and repair and any(_is_damage(finding) for finding in findings):
         findings = (*findings, *_salvaged(Path(os.path.realpath(path))))
     return Diagnosis(findings=findings)
+
+
+def _is_there(path: Path) -> bool:
+    """A name that no file can have is the caller's mistake, and not what ails a room."""
+    try:
+        return path.exists()
+    except OSError as broken:
+        raise BadStore(f"{path} cannot be reached: {broken.strerror}", field="store") from None
 
 
 def restore(

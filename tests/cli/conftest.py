@@ -15,6 +15,7 @@ MEASURED = {
     "test_errands",
     "test_finding",
     "test_health",
+    "test_swarm",
     "test_tasks",
     "test_top",
 }

@@ -25,10 +25,12 @@ class Terminal:
     the counting itself would be.
     """
 
-    def __init__(self, desk: Desk, *words: str, columns: int = 80, counted: bool = True, **variables: str) -> None:
+    def __init__(
+        self, desk: Desk, *words: str, columns: int = 80, lines: int = 40, counted: bool = True, **variables: str
+    ) -> None:
         self.shown = b""
         self._screen, theirs = os.openpty()
-        self.resize(columns)
+        self.resize(columns, lines)
         self.before = self.after = termios.tcgetattr(theirs)  # how the keyboard is, before and after the program
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", ENTER, *PROGRAM, *words],
@@ -101,7 +103,7 @@ class Terminal:
 
 
 def show(desk: Desk, *words: str, columns: int = 80, **variables: str) -> tuple[int, str]:
-    return Terminal(desk, *words, columns=columns, counted=True, **variables).finish()
+    return Terminal(desk, *words, columns=columns, lines=40, counted=True, **variables).finish()
 
 
 def editor(folder: Path, text: str, code: int = 0) -> str:

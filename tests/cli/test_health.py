@@ -10,6 +10,8 @@ import stat
 import apsw
 import pytest
 
+import postroom
+from postroom import BadStore
 from tests.cli.shell import Desk
 from tests.cli.terminal import show
 from tests.store.helpers import empty_log
@@ -106,6 +108,16 @@ def test_where_there_is_no_room_none_is_made(desk: Desk) -> None:
     told = desk.run("doctor")
     assert (told.code, "there is no room" in told.out) == (0, True)
     assert not (desk.home / "room.db").exists()
+
+
+def test_a_name_that_no_file_can_have_is_told_as_it_was_typed(desk: Desk) -> None:
+    name = os.fspath(desk.home / ("x" * 300))
+    done = desk.run("doctor", "--room", name)
+    assert done.code == 78
+    assert done.err.startswith("postroom: --room: ") and "File name too long" in done.err.replace("\n", " ")
+    with pytest.raises(BadStore) as refused:
+        postroom.doctor(name)
+    assert refused.value.field == "store"
 
 
 def test_a_wrong_setting_is_a_finding(desk: Desk) -> None:

@@ -164,7 +164,7 @@ RUN_SIMPLY = [
     "register --as ann --scope team", "check --as bob --peek", "read m-1 --as bob", "sent --as ann", "counts --as bob",
     "search x --as bob", "thread m-1 --as bob", "threads --as bob", "conversations --as bob", "dead --as bob", "digest --as bob", "agents",
     "room", "changes", "janitor", "archive", "purge", "copy room.db other.db", "export out.jsonl", "backup out.db", "stats",
-    "trace m-1", "doctor", "top --once", "tasks --as bob", "templates", "escalations --as ann", "waiting --as bob",
+    "trace m-1", "doctor", "top --once", "witness --once", "tasks --as bob", "templates", "escalations --as ann", "waiting --as bob",
     "claim --as bob", "heartbeat --as ann", "block eve --as ann", "unblock eve --as ann", "help", "help send", "version",
     "completion bash", "init", "forward m-1 dave --as bob", "reply m-1 --as bob --body y",
     "escalate --as ann --reason blocked --body x --ladder ann --ladder carol",

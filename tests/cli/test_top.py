@@ -97,6 +97,29 @@ def test_on_a_terminal_it_is_drawn_again_and_again_until_q(busy: Desk) -> None:
     assert terminal.after == terminal.before
 
 
+def test_mail_that_was_read_and_not_done_shows_its_age(desk: Desk) -> None:
+    with desk.room() as room:
+        room.mailbox("ann").send("bob", "x")
+        room.mailbox("bob").check()
+        (agent,) = desk.json("top", "--once")["agents"]
+        assert (agent["backlog"], agent["unread"], agent["oldest_unread"]) == (1, 0, None)
+        assert agent["oldest_seen"] >= 0
+    line = next(line for line in desk.run("top", "--once").out.splitlines() if "bob" in line)
+    assert re.search(r"\d(\.\d)? (ms|s|min)\b", line)
+    (tally,) = desk.json("stats", "--everyone")["room"]["mailboxes"]
+    assert tally["oldest_unread_at"] is None and tally["oldest_seen_at"]
+    assert "now" in desk.run("stats", "--everyone").out or "ago" in desk.run("stats", "--everyone").out
+
+
+def test_a_terminal_that_does_not_know_its_size_is_taken_for_a_usual_one(busy: Desk) -> None:
+    terminal = Terminal(busy, "top", "--every", "1h", columns=0, lines=0, NO_COLOR="1")
+    terminal.read_until("BACKLOG")
+    terminal.type("q")
+    code, shown = terminal.finish()
+    assert code == 0
+    assert all(title in shown for title in ("MAILBOX", "UNREAD", "OLDEST", "TO DONE"))
+
+
 def test_what_is_typed_meanwhile_is_not_shown(busy: Desk) -> None:
     terminal = Terminal(busy, "top", "--every", "0.1")
     terminal.read_until("bob")

@@ -49,7 +49,7 @@ NEVER = {
 _SERVICE = {
     "addressing", "bouncing", "climbing", "compose", "copying", "counting", "dead", "directory", "doctor", "escalating",
     "files", "guarding", "holding", "janitor", "moving", "naming", "notices", "overdue", "portable", "present",
-    "reading", "renaming", "search", "sending", "task_moves", "taskbook", "tasks", "templates", "threads", "tracing",
+    "reading", "renaming", "search", "sending", "standing_down", "task_moves", "taskbook", "tasks", "templates", "threads", "tracing",
     "unsending", "waiting",
 }  # fmt: skip
 _STORE = {

@@ -153,6 +153,20 @@ def test_a_forgotten_letter_without_a_key_stays_spent_by_its_id_as_key(store: St
 # -- recipients
 
 
+@pytest.mark.parametrize("move", ["read", "claim"])
+def test_who_reads_or_claims_mail_is_known(store: Store, move: str) -> None:
+    store.commit([post(letter("m1", ["bob", "cleo"]))])
+    (read if move == "read" else claim)(store, held(store, "m1"))
+    assert store.known() == ["ann", "bob"]
+    assert store.commit([post(letter("m2", ["bob", "cleo"]))])[0].unknown == ("cleo",)
+
+
+def test_what_the_house_does_to_mail_makes_nobody_known(store: Store) -> None:
+    store.commit([post(letter("m1"))])
+    bury(store, held(store, "m1"))
+    assert store.commit([post(letter("m2"))])[0].unknown == ("bob",)
+
+
 def test_recipients_are_unknown_until_they_write_or_register(store: Store) -> None:
     def unknown(id: str) -> tuple[str, ...]:
         return store.commit([post(letter(id, ["bob", "cleo"]))])[0].unknown

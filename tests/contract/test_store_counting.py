@@ -38,6 +38,7 @@ def test_a_tally_counts_what_is_open_and_dead_by_mailbox(store: Store) -> None:
         queued=1,
         dead=1,
         oldest_unread_at=NOW,
+        oldest_seen_at=NOW,
         oldest_claimed_at=NOW,
     )
     assert (bob.total_unread, bob.backlog) == (2, 4)

@@ -266,4 +266,5 @@ def test_every_fence_names_its_language(page: Path) -> None:
         "mermaid",
         "sql",
         "toml",
+        "json",
     }

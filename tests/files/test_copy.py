@@ -131,7 +131,7 @@ def lived(message: Message, lives: list[tuple[str, ...]]) -> Post:
 # -- around the four worlds
 
 
-@settings(max_examples=100 if LONG else 12)
+@settings(max_examples=100 if LONG else 8)
 @given(message=messages, lives=some.lists(some.sampled_from(LIVES), min_size=4, max_size=4))
 def test_a_letter_comes_back_from_a_journey_through_all_designs(
     message: Message, lives: list[tuple[str, ...]]

@@ -100,6 +100,14 @@ def test_the_largest_backlog_comes_first_and_who_only_worked_is_there_too(room: 
     assert (flow.agents[2].backlog, flow.agents[2].settled) == (0, 1)
 
 
+def test_what_was_read_and_not_done_grows_old_too(room: Room, clock: FakeClock) -> None:
+    room.mailbox("ann").send("bob", "x")
+    room.mailbox("bob").check()
+    clock.advance(90)
+    (bob,) = room.flow().agents
+    assert (bob.backlog, bob.unread, bob.oldest_unread, bob.oldest_seen) == (1, 0, None, 90.0)
+
+
 def test_after_a_reboot_or_another_life_flow_starts_over(house: House, clock: FakeClock) -> None:
     room = house.room()
     room.mailbox("ann").send("bob", "x")

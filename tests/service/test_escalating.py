@@ -237,6 +237,55 @@ def test_a_late_answer_from_below_still_counts(room: Room, clock: FakeClock) -> 
     assert only(room.escalations(open_only=False)).closed_by == "coo"
 
 
+def test_those_above_a_late_answer_are_told_and_done_with_it(room: Room, clock: FakeClock) -> None:
+    sent = room.mailbox("ann").escalate("x", reason="blocked", ladder=["lead", "coo", "human"])
+    climb(room, clock)
+    climb(room, clock)
+    coo, human = room.mailbox("coo"), room.mailbox("human")
+    human.check()  # read, and left lying
+    room.mailbox("lead").reply(sent.id, "sorry, here it is")
+    assert room.sweep().climbed == 0
+    for box in (coo, human):
+        (news,) = box.check()
+        assert (news.kind, news.sender, news.thread) == ("escalation_update", "postmaster", sent.thread)
+        one = only(room.escalations(open_only=False))
+        assert news.text == f"{one.id} was answered by lead. It no longer waits for you."
+        assert news.data == {"escalation_id": one.id, "status": "answered", "closed_by": "lead"}
+        assert box.stats().backlog == 1  # the news
+        assert box.escalations() == []
+    assert room.sweep().climbed == 0
+    assert human.check() == []  # told once
+
+
+def test_who_was_on_the_answer_is_not_told_again(room: Room, clock: FakeClock) -> None:
+    room.mailbox("ann").escalate("x", reason="blocked")
+    climb(room, clock)
+    copy = room.mailbox("coo").check()[-1]
+    room.mailbox("coo").reply(only(room.escalations()).letters[-1], "to all of you")
+    room.sweep()
+    assert copy.thread
+    assert texts(room.mailbox("human").check()) == ["to all of you"]
+
+
+def test_what_somebody_above_has_claimed_is_left_to_them(room: Room, clock: FakeClock) -> None:
+    sent = room.mailbox("ann").escalate("x", reason="blocked")
+    climb(room, clock)
+    work = room.mailbox("human").claim(kinds="escalation")
+    assert work
+    room.mailbox("coo").reply(sent.id, "late")
+    room.sweep()
+    work.ack()
+
+
+def test_whom_it_was_put_to_is_told_that_its_asker_resolved_it(room: Room, clock: FakeClock) -> None:
+    room.mailbox("ann").escalate("x", reason="blocked")
+    climb(room, clock)
+    room.mailbox("ann").resolve(only(room.escalations()).id)
+    for name in ("coo", "human"):
+        assert "resolved by ann" in room.mailbox(name).check()[0].text
+        assert room.mailbox(name).stats().backlog == 1
+
+
 def test_what_is_no_answer_does_not_close_it(room: Room, clock: FakeClock) -> None:
     ann, coo = room.mailbox("ann"), room.mailbox("coo")
     before = coo.send("ann", "an old thread")

@@ -143,7 +143,7 @@ def _rename_and_take_back(room: Room) -> None:
 def _leave_only_names(room: Room) -> None:
     """Names of which no letter is left: one that wrote, one that was only written to."""
     gone = room.mailbox("ghost-writer").send("ghost-reader", "gone", key="gone")
-    room.mailbox("ghost-reader").read(gone.id).reject("no")
+    room.mailbox("ghost-reader").check(peek=True)[0].reject("no")
     room.mailbox("ghost-reader").purge(gone.id)
     for notice in room.mailbox("ghost-writer").check():
         notice.reject("seen")

@@ -18,7 +18,7 @@ ROUNDS = 120
 
 def send_and_search(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
     """Send a letter, write it down; then look for some that were written down. Fill the index all the time."""
-    searching.LONG, searching.FEW, lookout.LOOK_EVERY, index.SLICE = 20, 5, 4, 16
+    searching.LONG, searching.FEW, lookout.RARELY, index.SLICE = 20, 5, 4, 16
     ledger, store = Ledger(folder, name), enter(folder, line, kind)
     missing = Ledger(folder, f"{name}-missing")
     for number in range(ROUNDS):

@@ -95,22 +95,65 @@ def test_a_search_that_meets_a_long_past_adds_some_of_it_and_scans_the_rest(path
         assert all_found(store, 6000)
 
 
-def test_senders_keep_it_up_once_too_many_letters_wait(path: Path) -> None:
+def test_who_sends_letter_after_letter_adds_a_part_of_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookout, "RARELY", 80)
+    monkeypatch.setattr(index, "SLICE", 10)
+    with opened(path, durable=False) as one, opened(path, durable=False) as two:
+        say(one, 0, 1000)
+        say(two, 1000, 1001)
+        for n in range(1001, 1800):
+            say(one if n % 3 else two, n, n + 1)
+            assert in_index(path) == ((n + 1) // 80 - 1000 // 80) * 10  # no more, though there are two of them
+        assert all_found(one, 1800)
+
+
+def test_nobody_adds_letters_while_only_few_wait(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookout, "RARELY", 8)
     with opened(path, durable=False) as store:
         for n in range(1000):
             say(store, n, n + 1)
         assert in_index(path) == 0
-        for n in range(1000, 2600):
-            say(store, n, n + 1)
-            assert n - in_index(path) < 1000 + lookout.LOOK_EVERY + 1
-        assert in_index(path) > 1500
-        assert all_found(store, 2600)
+
+
+def test_a_search_that_found_enough_among_the_newest_adds_nothing(path: Path) -> None:
+    with opened(path, durable=False) as store:
+        say(store, 0, 3000)
+        assert found(store, "word", limit=3) == ["m2999", "m2998", "m2997"]
+        assert in_index(path) == 0
+        assert found(store, "w2000", limit=3) == ["m2000"]
+        assert in_index(path) == 4 * index.SLICE
+
+
+def test_a_search_that_looked_at_very_many_letters_adds_an_eighth_of_them(
+    path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "SLICE", 10)
+    with opened(path, durable=False) as store:
+        say(store, 0, 4000)
+        assert found(store, "w1") == ["m1"]
+        assert in_index(path) == 500
+        assert found(store, "w1") == ["m1"]
+        assert in_index(path) == 500 + 430
+        say(store, 4000, 8000)
+        assert found(store, "w1") == ["m1"]
+        assert in_index(path) == 500 + 430 + searching.MOST_FILLS * 10  # no search takes for ever
+
+
+@pytest.mark.parametrize("others", ["plain", "with \u00e9"])
+def test_a_word_is_found_on_every_page_of_letters_that_are_not_in_it(path: Path, others: str) -> None:
+    with opened(path, durable=False) as store:
+        say(store, 0, 900, text=others)
+        store.commit([post(letter("cafe", subject="CAF\u00c9 au lait")), post(letter("loud", subject="CAFE"))])
+        say(store, 900, 1500, text=others)
+        assert found(store, "cafe") == ["loud", "cafe"]
+        assert found(store, "cafe lait") == ["cafe"]
+        assert found(store, "w255 -cafe") == ["m255"]
 
 
 def test_senders_of_single_letters_keep_it_up_too(path: Path) -> None:
     with opened(path, durable=False) as store:
-        say(store, 0, 2 * lookout.LOOK_EVERY + 1000)
-    for n in range(1512, 1512 + lookout.LOOK_EVERY):
+        say(store, 0, 2 * lookout.OFTEN + 1000)
+    for n in range(1512, 1512 + lookout.OFTEN):
         with opened(path, durable=False) as store:
             say(store, n, n + 1)
     assert in_index(path) == index.SLICE

@@ -88,11 +88,16 @@ def stats(screen: Screen, data: Data) -> str:
     ]
     rows = [
         (t["mailbox"], str(t["backlog"]), str(t["total_unread"]), str(t["claimed"]), str(t["dead"]),
-         ago(t["oldest_unread_at"], screen.now))
+         ago(_first(t["oldest_unread_at"], t["oldest_seen_at"]), screen.now))
         for t in sorted(room["mailboxes"], key=lambda tally: -tally["backlog"])
     ]  # fmt: skip
     titles = ("MAILBOX", "BACKLOG", "UNREAD", "CLAIMED", "DEAD", "OLDEST")
     return facts(screen, pairs) + ("\n" + table(screen, titles, rows) if rows else "")
+
+
+def _first(*times: str | None) -> str | None:
+    """Of times that may not be there. As text they are all of one shape."""
+    return min((time for time in times if time), default=None)
 
 
 def _tally(screen: Screen, tally: Data) -> str:
@@ -107,6 +112,7 @@ def _tally(screen: Screen, tally: Data) -> str:
             ("Not due yet", f"{tally['queued']:,}"),
             ("Dead", f"{tally['dead']:,}"),
             ("Oldest unread", ago(tally["oldest_unread_at"], screen.now)),
+            ("Oldest looked at", ago(tally["oldest_seen_at"], screen.now)),
             ("Oldest claimed", ago(tally["oldest_claimed_at"], screen.now)),
         ],
     )
@@ -153,7 +159,8 @@ def _agent(agent: Data) -> list[str]:
 
 
 def _ages(agent: Data) -> tuple[float | None, ...]:
-    return agent["oldest_unread"], agent["oldest_claimed"], agent["median_to_done"]
+    waits = [age for age in (agent["oldest_unread"], agent["oldest_seen"]) if age is not None]
+    return max(waits, default=None), agent["oldest_claimed"], agent["median_to_done"]
 
 
 def _age_colour(age: float | None) -> str:

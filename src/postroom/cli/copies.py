@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..service.transfer import Copied
     from .context import Context
 
-_FULL = {ENOSPC, EDQUOT, EFBIG, EIO}  # not the fault of a name
+FULL = {ENOSPC, EDQUOT, EFBIG, EIO}  # not the fault of a name
 
 
 # -- another room
@@ -136,7 +136,7 @@ def _export_to(context: Context, target: Path) -> Answer:
         size = beside.stat().st_size
         beside.replace(target)
     except OSError as broken:
-        kind = StoreFailing if broken.errno in _FULL else CannotCreate
+        kind = StoreFailing if broken.errno in FULL else CannotCreate
         raise kind(f"{str(target)!a} cannot be written: {broken.strerror}", field="FILE") from None
     finally:
         with suppress(OSError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
@@ -39,11 +39,21 @@ _IN_A_SHELL = {
 }
 
 
+@contextmanager
+def named_as_typed(context: Context) -> Iterator[None]:
+    """A room that cannot be, by the name under which it was given."""
+    try:
+        yield
+    except BadStore as refused:
+        refused.field = "--room" if context.get("room") else refused.field
+        raise
+
+
 def run_doctor(context: Context) -> Answer:
     with suppress(Misconfigured, BadStore):  # the doctor has more to say of those
         context.check_named_room()
     said = {"store": context.get("room"), **dict(context.get("set", ()))}
-    with Progress("examining", quiet=context.screen.json) as progress:
+    with Progress("examining", quiet=context.screen.json) as progress, named_as_typed(context):
         found = doctor(
             **said,
             repair=bool(context.get("repair")),

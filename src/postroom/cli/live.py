@@ -135,11 +135,11 @@ def _overhear(*_: object) -> None:
 
 
 def _size() -> os.terminal_size:
-    """Never absurdly small: some terminals say that they have no columns at all."""
-    size = os.terminal_size((80, 24))
+    """Never absurdly small. Some terminals do not know their size, and say that it is nothing at all."""
+    size = os.terminal_size((0, 0))
     with suppress(OSError):
         size = os.get_terminal_size(sys.stdout.fileno())
-    return os.terminal_size((max(size.columns, NARROWEST), max(size.lines, 1)))
+    return os.terminal_size((max(size.columns or 80, NARROWEST), size.lines or 24))
 
 
 def _write(text: str) -> None:

@@ -15,6 +15,7 @@ from .tables import again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
     from ..letter import Letter
     from .context import Context
@@ -47,6 +48,7 @@ def run_read(context: Context) -> Answer:
     if context.get("markdown"):
         context.screen.tables = False
     id, box = context.get("id"), context.mailbox
+    folder = None if context.get("save") is None else _saving().folder_for(context)
     try:
         letter = box.read(id)
     except UnknownMessage as missing:
@@ -54,7 +56,15 @@ def run_read(context: Context) -> Answer:
             said = f"{id}{again(context.screen, '')}"
             missing.hint = f"you sent it: postroom thread {said}, or postroom trace {said}"
         raise
-    return Answer(context.name, {"letter": plain_letter(letter)}, views.letter, letters=(letter.message,))
+    saved = None if folder is None else _saving().save(context, letter.message, folder)
+    data = {"letter": plain_letter(letter), "saved": saved}
+    return Answer(context.name, data, views.read, letters=(letter.message,))
+
+
+def _saving() -> ModuleType:
+    from . import saving  # noqa: PLC0415 - few letters enclose files
+
+    return saving
 
 
 def run_wait(context: Context) -> Answer | Iterator[Answer]:

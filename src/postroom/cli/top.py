@@ -26,7 +26,7 @@ FASTEST, SLOWEST = 0.1, 3600.0  # seconds between two looks
 
 _ORDER: dict[str, Callable[[AgentFlow], float]] = {
     "backlog": lambda agent: agent.backlog,
-    "oldest": lambda agent: max(agent.oldest_unread or 0.0, agent.oldest_claimed or 0.0),
+    "oldest": lambda agent: max(agent.oldest_unread or 0.0, agent.oldest_seen or 0.0, agent.oldest_claimed or 0.0),
     "slow": lambda agent: max(agent.median_to_done or 0.0, agent.oldest_claimed or 0.0),
 }
 

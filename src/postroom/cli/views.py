@@ -95,6 +95,13 @@ def letter(screen: Screen, data: Data) -> str:
     return _whole(screen, data["letter"]) + _next(screen, id, ("reply", "answers it"), ("ack", "is done with it"))
 
 
+def read(screen: Screen, data: Data) -> str:
+    """One letter, and where its files are now."""
+    told = [f"Saved {one_line(file['file'])} ({file['bytes']:,} bytes)." for file in data["saved"] or ()]
+    told += ["It encloses no file."] if data["saved"] == [] else []
+    return letter(screen, data) + "".join(f"{line}\n" for line in told)
+
+
 def _next(screen: Screen, id: str, *verbs: tuple[str, str]) -> str:
     """What may be done with a letter."""
     return "".join(hint(screen, f"{verb} {id}", what) for verb, what in verbs)

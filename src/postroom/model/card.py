@@ -26,6 +26,7 @@ class Card(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_concurrent_tasks: int = 3
     metadata: dict[str, Any] = field(default_factory=dict)
     principal: str = "owner"  # who registered it; another one cannot take a live name
+    extra: dict[str, Any] = field(default_factory=dict)  # unknown fields of a source format
 
 
 class Beat(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -38,6 +39,7 @@ class Beat(Struct, frozen=True, kw_only=True, omit_defaults=True):
     poll_interval: float = 5.0
     current_tasks: tuple[str, ...] = ()
     left: bool = False  # it said goodbye
+    says: str = ""  # its status in its own word, where that is not what follows from its tasks
 
 
 class Status(StrEnum):

@@ -57,6 +57,7 @@ MOVES: dict[tuple[State, str], State] = {
 # Moves whose loss in a power cut would break a promise. The others are harmless to lose: after a power cut
 # no local holder lives, and the next synced commit carries them along.
 DURABLE = frozenset({"ack", "bury", "expire", "revive", "unsend"})
+SIGNS_OF_LIFE = frozenset({"read", "claim"})  # moves that only the owner of a mailbox makes: somebody is there
 UNSENT = "unsent"  # the reason of a letter that its sender took back
 COPIED = "copy"  # no step of the table: a delivery becomes what it is in another room. As durable as those above
 MOVED_AWAY = "moved to "  # so begins the reason of one that goes on in another room; here it is done
@@ -105,6 +106,13 @@ class Delivery(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     @property
     def is_unread(self) -> bool:
         return self.state is State.UNREAD and self.read_at is None
+
+    @property
+    def is_back(self) -> bool:
+        """Is it in the inbox because a try at it failed, and has nobody looked since?"""
+        if self.state is not State.UNREAD or not self.history:
+            return False
+        return self.read_at is None or self.history[-1].at >= self.read_at
 
     @property
     def is_hidden(self) -> bool:

@@ -21,6 +21,7 @@ class Tally(Struct, frozen=True, kw_only=True):
     queued: int = 0  # not due yet
     dead: int = 0
     oldest_unread_at: datetime | None = None  # when it was delivered
+    oldest_seen_at: datetime | None = None  # likewise, of what was looked at and not settled
     oldest_claimed_at: datetime | None = None  # likewise, of what somebody works on
 
     @property
@@ -72,6 +73,7 @@ class AgentFlow(Struct, frozen=True, kw_only=True):
     dead: int
     settled: int  # since the last look
     oldest_unread: float | None  # seconds since it was delivered
+    oldest_seen: float | None  # likewise, of what was looked at and not settled
     oldest_claimed: float | None  # likewise, of what somebody works on
     median_to_done: float | None  # seconds from delivery to done, of what was settled since the last look
 

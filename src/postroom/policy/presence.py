@@ -28,7 +28,7 @@ def presence(beat: Beat | None, moment: Moment, limits: Limits, active: tuple[st
     tasks = tuple(dict.fromkeys((*active, *beat.current_tasks)))
     status = Status.OFFLINE
     if warmth is Warmth.ACTIVE:
-        status = Status.BUSY if tasks else Status.IDLE
+        status = Status.BUSY if tasks or beat.says == Status.BUSY else Status.IDLE
     return Presence(
         status=status,
         warmth=warmth,

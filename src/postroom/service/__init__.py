@@ -39,6 +39,7 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
     overdue    notices to the giver of a task that is not over at its deadline
     escalating escalate, escalations, resolve
     climbing   what becomes of escalations that nobody answers
+    standing_down  word to those above that one is over
 
     janitor    what time does when nobody looks: leases, expiry, archive, retention
     portable   a whole room as JSON lines; portable_records: its records
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
         renaming,
         search,
         sending,
+        standing_down,
         task_moves,
         taskbook,
         tasks,
@@ -131,6 +133,7 @@ __all__ = [
     "renaming",
     "search",
     "sending",
+    "standing_down",
     "task_moves",
     "taskbook",
     "tasks",

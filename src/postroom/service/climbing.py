@@ -20,6 +20,7 @@ from ..store.base import Post
 from .escalating import as_it_is, close, span, takes
 from .notices import notice
 from .records import find_record, put_record
+from .standing_down import stand_down
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +72,7 @@ def _look_after(office: Office, id: str, now: datetime) -> bool:
             return []
         one = as_it_is(office, convert(held.value, Escalation))
         if one.status != "open":
-            return close(office, one)
+            return [*close(office, one), *stand_down(office, one)]
         if not _is_due(one, now):  # likewise
             return []
         after, letters = _climb(office, one, now)

@@ -110,6 +110,7 @@ def _agent(tally: Tally, settled: Sequence[Settled], now: datetime) -> AgentFlow
         dead=tally.dead,
         settled=len(settled),
         oldest_unread=_age(tally.oldest_unread_at, now),
+        oldest_seen=_age(tally.oldest_seen_at, now),
         oldest_claimed=_age(tally.oldest_claimed_at, now),
         median_to_done=_median(settled),
     )

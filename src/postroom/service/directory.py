@@ -43,9 +43,9 @@ def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Ag
             _check_taken(office, convert(held.value, Card), moment)
         return [
             put_record(CARD, name, to_plain(card), held),
-            *_memberships(office, name, card, held),
+            *memberships(office, name, card, held),
             *service.guarding.allow_only(office, name, card),
-            put_record(BEAT, name, to_plain(_first_beat(moment)), find_record(office, BEAT, name), durable=False),
+            put_record(BEAT, name, to_plain(first_beat(moment)), find_record(office, BEAT, name), durable=False),
         ]
 
     def _check_taken(office: Office, held: Card, moment: Moment) -> None:
@@ -72,9 +72,8 @@ def heartbeat(
     moment = office.now()
     changed: dict[str, Any] = {"left": leaving}
     if current_tasks is not None:
-        changed["current_tasks"] = tuple(
-            check_text(task, "current_tasks", 200) for task in listed(current_tasks, "current_tasks")
-        )
+        changed["current_tasks"] = check_tasks(current_tasks)
+        changed["says"] = ""  # its tasks say it
     if poll_interval is not None:
         changed["poll_interval"] = check_seconds(poll_interval, "poll_interval", above=0, most=86_400)
     if active:
@@ -158,6 +157,7 @@ def check_card(office: Office, name: str, moment: Moment, said: dict[str, Any]) 
         "allow_from": lambda value, field: _all(value, field, _check_allowed_name),
         "max_concurrent_tasks": lambda value, field: check_count(value, field, least=0, most=1_000_000),
         "metadata": lambda value, field: check_object(value, field, office.limits.max_depth),
+        "extra": lambda value, field: check_object(value, field, office.limits.max_depth),
     }
     unknown = set(said) - set(checks)
     if unknown:
@@ -167,6 +167,11 @@ def check_card(office: Office, name: str, moment: Moment, said: dict[str, Any]) 
     if slash:  # swarm/agent belongs to its swarm without saying so
         fields["scopes"] = tuple(dict.fromkeys((swarm, *fields.get("scopes", ()))))
     return Card(id=name, registered_at=moment.wall, **fields)
+
+
+def check_tasks(value: Any) -> tuple[str, ...]:
+    """What an agent says it is busy with."""
+    return tuple(check_text(task, "current_tasks", 200) for task in listed(value, "current_tasks"))
 
 
 def _all(value: Any, field: str, check: Callable[[Any, str], str]) -> tuple[str, ...]:
@@ -179,7 +184,7 @@ def _check_allowed_name(value: Any, field: str) -> str:
     return EVERYONE if value == EVERYONE else check_agent(value, field)
 
 
-def _memberships(office: Office, name: str, card: Card, held: Record | None) -> list[Write]:
+def memberships(office: Office, name: str, card: Card, held: Record | None) -> list[Write]:
     """One small record per scope, so that a broadcast need not read every card."""
     before = convert(held.value, Card).scopes if held else ()
     joined = [(scope, True) for scope in card.scopes if scope not in before]
@@ -191,11 +196,11 @@ def _memberships(office: Office, name: str, card: Card, held: Record | None) -> 
 
 def _beat(office: Office, name: str, moment: Moment) -> Beat:
     """A further sign of life. What is not said stays as it was."""
-    last = _last_beat(office, name) or _first_beat(moment)
+    last = _last_beat(office, name) or first_beat(moment)
     return replace(last, at=moment.wall, steady=moment.steady, boot=moment.boot, left=False)
 
 
-def _first_beat(moment: Moment) -> Beat:
+def first_beat(moment: Moment) -> Beat:
     """Who starts, or starts again, is idle."""
     return Beat(at=moment.wall, steady=moment.steady, boot=moment.boot, active_at=moment.wall)
 

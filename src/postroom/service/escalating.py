@@ -128,7 +128,7 @@ def resolve(office: Office, caller: Principal, mailbox: str, id: str) -> Escalat
         if now.status == "open":
             now = replace(now, status="resolved", closed_at=office.now().wall, closed_by=mailbox)
         closed[:] = [now]
-        return close(office, now)
+        return [*close(office, now), *service.standing_down.stand_down(office, now)]
 
     office.store.commit(plan)
     return closed[0]
@@ -178,8 +178,8 @@ def check_ladder(office: Office, ladder: Any) -> list[str]:
 
 
 def _heard_from(office: Office, above: tuple[str, ...]) -> tuple[str, ...]:
-    """Of the room's own ladder: who never wrote nor registered is passed over, as nobody may ever look there. The
-    last rung, the human, counts in any case, and so does everyone whom the asker names.
+    """Of the room's own ladder: who was never heard from is passed over, as nobody may ever look there. The last
+    rung, the human, counts in any case, and so does everyone whom the asker names.
     """
     known = {fold(name) for name in office.store.known()}
     return (*(name for name in above[:-1] if fold(name) in known), above[-1])

@@ -60,17 +60,41 @@ def claim(
         limit=check_count(count, "count", most=MOST),
     )
     query = narrow(office, query, filter)
-    taken = Lease(
-        token=office.ids.token(),
-        holder=mailbox if holder is None else check_line(holder, "holder", 200),
-        until=moment.steady + _check_lease(office, lease),
-        boot=moment.boot,
-    )
+    taken = _lease(office, moment, mailbox, lease, holder)
     service.moving.let_time_pass(office, moment, (mailbox,))
     found = service.moving.move_found(office, query, "claim", lambda delivery: moves.claim(delivery, taken))
     if not found:
         check_spelling(office, mailbox)
     return found
+
+
+def claim_one(
+    office: Office,
+    caller: Principal,
+    mailbox: str,
+    id: str,
+    *,
+    lease: float | None = None,
+    holder: str | None = None,
+) -> Found:
+    """Take this very letter, even before its next try is due; LeaseLost if it is not to be had."""
+    authorize(caller, "claim", mailbox)
+    moment = office.now()
+    taken = _lease(office, moment, mailbox, lease, holder)
+    query = Query(mailbox=mailbox, message_ids=(id,), states=(State.UNREAD,), offered_at=moment.wall)
+    found = service.moving.move_found(office, query, "claim", lambda delivery: moves.claim(delivery, taken))
+    if not found:
+        raise LeaseLost(f"{id} cannot be claimed", hint="somebody holds it, or it is settled")
+    return found[0]
+
+
+def _lease(office: Office, moment: Moment, mailbox: str, seconds: float | None, holder: str | None) -> Lease:
+    return Lease(
+        token=office.ids.token(),
+        holder=mailbox if holder is None else check_line(holder, "holder", 200),
+        until=moment.steady + _check_lease(office, seconds),
+        boot=moment.boot,
+    )
 
 
 def _check_lease(office: Office, seconds: Any) -> float:

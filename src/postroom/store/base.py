@@ -202,7 +202,7 @@ class Store(Protocol):
         ...
 
     def known(self) -> list[str]:
-        """Those of them that wrote or registered."""
+        """Those of them that wrote, registered, or read or claimed mail."""
         ...
 
     def tally(self, mailbox: str | None) -> list[Tally]:

@@ -29,15 +29,17 @@ def _tally(mailbox: str, deliveries: list[Delivery]) -> Tally:
     for delivery in sorted(deliveries, key=lambda d: d.number):
         by_state[delivery.state].append(delivery)
     unread = [d for d in by_state[State.UNREAD] if d.is_unread]
+    seen = [d for d in by_state[State.UNREAD] if not d.is_unread]
     claimed = by_state[State.CLAIMED]
     return Tally(
         mailbox=mailbox,
         unread={priority: sum(d.priority is priority for d in unread) for priority in Priority},
-        seen=len(by_state[State.UNREAD]) - len(unread),
+        seen=len(seen),
         claimed=len(claimed),
         queued=len(by_state[State.QUEUED]),
         dead=len(by_state[State.DEAD]),
         oldest_unread_at=unread[0].delivered_at if unread else None,
+        oldest_seen_at=seen[0].delivered_at if seen else None,
         oldest_claimed_at=claimed[0].delivered_at if claimed else None,
     )
 

@@ -22,7 +22,7 @@ from ..errors import (
 )
 from ..model.change import Change
 from ..model.codec import decode_message, digest, encode
-from ..model.delivery import OPEN
+from ..model.delivery import OPEN, SIGNS_OF_LIFE
 from ..model.names import fold
 from ..model.record import CARD, FORGOTTEN, SPENT, spent_key
 from .base import Forget, Introduce, Letter, Move, Post, Posted, Put
@@ -167,6 +167,8 @@ class Tables:
             raise UnknownMessage
         if current.revision != move.before.revision:
             raise StaleRevision
+        if move.action in SIGNS_OF_LIFE:
+            self._name(at[1], "mailbox", journal, known=True)
         after = replace(move.after, mailbox=self.now(move.after.mailbox))
         change = self._note("moved", message_id=after.message_id, mailbox=after.mailbox, state=after.state)
         after = replace(after, arrived=change) if move.action == "deliver" else after

@@ -31,6 +31,8 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Health": ("health", ("doctor", "stats", "top", "trace")),
     "The room": ("care", ("init", "room", "changes", "janitor", "archive", "purge")),
     "Copies": ("copies", ("copy", "export", "import", "backup", "restore")),
+    "Other designs": ("swarm", ("swarm install",)),
+    "Chipset": ("chipset", ("witness",)),
     "This program": ("meta", ("help", "completion", "version")),
 }  # fmt: skip
 HIDDEN = {"__complete": "meta"}  # for shells, not for people

@@ -22,8 +22,8 @@ COMMANDS = {
         Option("--ladder", help="who is asked, the lowest first; the setting ladder by default", many=True,
                metavar="NAME", complete="agents"),
         *(option for option in FIELDS if option.name not in {"kind", "task"}),
-        about="Goes to the rung above you on the ladder. Of the ladder in the settings, names that never wrote nor"
-        " registered here are passed over, but for the last one; whom --ladder names is asked in any case. It is told who is"
+        about="Goes to the rung above you on the ladder. Of the ladder in the settings, names that never wrote,"
+        " registered, read or claimed mail here are passed over, but for the last one; whom --ladder names is asked in any case. It is told who is"
         " next, and when. The answer, a plain reply, comes back into the same thread"
         " and to everyone it passed. A question that nobody answers climbs in time, by janitor. The text comes from --body, else"
         " from standard input when that is not a terminal, else from $VISUAL or $EDITOR.",

@@ -45,7 +45,7 @@ COMMANDS = {
             (
                 "mailbox",
                 "mailbox (its name), unread (by priority; without a read_at), total_unread, seen (with one, not settled), claimed, queued, dead, backlog,"
-                " oldest_unread_at, oldest_claimed_at; null for the room",
+                " oldest_unread_at, oldest_seen_at, oldest_claimed_at; null for the room",
             ),
         ),
         looks=True,
@@ -70,7 +70,7 @@ COMMANDS = {
             ("median_to_done", "seconds from delivery to done, of what was settled since the last look; or null"),
             (
                 "agents",
-                "each with mailbox, unread, backlog, claimed, dead, settled, oldest_unread, oldest_claimed,"
+                "each with mailbox, unread, backlog, claimed, dead, settled, oldest_unread, oldest_seen, oldest_claimed,"
                 " median_to_done; the ages in seconds, or null",
             ),
         ),

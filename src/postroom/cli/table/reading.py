@@ -31,9 +31,18 @@ COMMANDS = {
         "show one letter whole",
         ID,
         Option("--markdown", help="for a prompt, its content inside a fence, also on a terminal", kind="flag"),
-        about="Stamps it as read.",
-        examples=(("postroom read m-1 --as researcher", "one letter"),),
-        json=(("letter", "the [letter](#letters)"),),
+        Option("--save", help="put the files it encloses into this folder", metavar="DIR", complete="files"),
+        about="Stamps it as read. --save makes the folder if need be. A file gets the last piece of the name that its"
+        " sender gave it, without what is hidden or misleads; nothing is written outside the folder, and nothing that"
+        " is there is overwritten: a second report.txt becomes report-2.txt.",
+        examples=(
+            ("postroom read m-1 --as researcher", "one letter"),
+            ("postroom read m-1 --as researcher --save files", "and the files in it"),
+        ),
+        json=(
+            ("letter", "the [letter](#letters)"),
+            ("saved", "each file's path as its sender said it, file (where it is now) and bytes; null without --save"),
+        ),
         looks=True,
     ),
     "wait": Command(

@@ -13,8 +13,13 @@
     reconciling  taking it in
     recovering   after a boot or a crash
     rebuilding   when the index is thrown away
+    entries      an agent's entry in the registry of a design ⇄ its card
+    registry     the file that shows all agents, published and listened to
+    roll         what stands in it, as far as we know
+    adopting     agents that strangers wrote into it
     listening    waking those who wait
     examining    what the doctor looks at
+    showing      the files behind letters, as they are
     connection   one thread's way in
     store        the protocol, put together
 
@@ -30,8 +35,8 @@ from ...loading import on_demand
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
-    from . import examining, listening, noticing, rebuilding, reconciling, recovering
+    from . import examining, listening, noticing, rebuilding, reconciling, recovering, registry, showing
 
-__all__ = ["examining", "listening", "noticing", "rebuilding", "reconciling", "recovering"]
+__all__ = ["examining", "listening", "noticing", "rebuilding", "reconciling", "recovering", "registry", "showing"]
 
 __getattr__ = on_demand(__name__, __all__)

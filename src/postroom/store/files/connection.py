@@ -7,28 +7,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
 from ...errors import UnknownMessage
 from ...model.names import fold
+from ...model.record import Record
 from .. import files
 from ..sqlite import rows
 from ..sqlite.connection import Connection
 from .journal import Journal
 from .ledger import TABLES, Ledger
 from .paperwork import Paperwork
+from .roll import TABLES as ROLL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...model.delivery import Delivery
     from ...model.message import Message
-    from ...model.record import Record
     from ..base import Put
     from .eyes import Eyes
     from .places import Places
 
-SHAPE = 0xA94917ED  # CRC-32 of the definitions in an index, as SQLite keeps them
+SHAPE = 0xD626A148  # CRC-32 of the definitions in an index, as SQLite keeps them
 INDEX = 0x506F7369  # "Posi": marks a SQLite file as the index of a room, which is no room by itself
 _MAILBOX = """
 SELECT id, name FROM mailboxes WHERE folded = ?1
@@ -42,7 +44,7 @@ class FileConnection(Connection):
     """`beside` is what `committing` calls for the files."""
 
     application = INDEX
-    more_tables = TABLES
+    more_tables = TABLES + ROLL
     shape = SHAPE
 
     def __init__(
@@ -52,12 +54,15 @@ class FileConnection(Connection):
         self.eyes = eyes
         self.boot = boot
         self.journal = Journal(f"{places.root}/.postroom")
+        self._durable = durable
         super().__init__(path, boot=boot, busy_timeout=busy_timeout)
         self.beside = Paperwork(self, durable=durable)
 
     def _enter(self, boot: str) -> None:
         """Under the lock, when it is opened. What was not synced may be missing here after a boot."""
         self.ledger = Ledger(self.database, self.places.layout)
+        name = self.places.layout.registry
+        self.registry = files.registry.Registry(self, name, durable=self._durable) if name else None
         is_first = self.database.execute("SELECT boot FROM room").get != boot
         if is_first:
             self.lock.warn()  # until it is done, whoever comes next has to do it
@@ -104,6 +109,13 @@ class FileConnection(Connection):
         found: list[rows.Row] = self.database.execute(sql, (number,)).fetchall()
         sum, body, created = found[0]
         return rows.sound(sum, body), created
+
+    def record(self, kind: str, key: str) -> Record | None:
+        sql = "SELECT revision, value FROM records WHERE kind = ? AND key = ?"
+        found: list[rows.Row] = self.database.execute(sql, (kind, key)).fetchall()
+        for revision, value in found:
+            return Record(kind=kind, key=key, value=msgspec.json.decode(value), revision=revision)
+        return None
 
     def record_as_written(self, put: Put) -> Record:
         """With the revision it has now."""

@@ -110,6 +110,9 @@ class Eyes:
         anew = False
         for watch, mask, name in read_events(events):
             folder = self._folders.get(watch)
+            if folder is not None and mask & _CREATE and mask & _IS_FOLDER and not name.startswith((".", "_")):
+                self._look_into(folder, name, news)
+                continue
             if mask & (_OVERFLOW | _SELF) or (mask & _IS_FOLDER and not name.startswith(".")):
                 anew = True
             elif folder is not None and name and not name.startswith("."):
@@ -117,6 +120,22 @@ class Eyes:
                 if names is not None:
                     names.add(name)
         return anew
+
+    def _look_into(self, folder: str, name: str, news: News) -> None:
+        """A folder is new: of a mailbox, or within one. Only that is looked at; the tree may be large."""
+        places = self._places.layout.places
+        made = [self._places.folder(name, place) for place in ("", *places)] if not folder else []
+        if folder and name in places:
+            made = [f"{folder}/{name}"]
+        for one in made:
+            if changed_at(self._places.path(one)) is None:
+                continue
+            self._watch(one)  # before it is read: nothing comes in between
+            with suppress(OSError):
+                held = {each for each in os.listdir(self._places.path(one)) if not each.startswith(".")}
+                names = news.setdefault(one, set()) if held else None
+                if names is not None:
+                    names |= held
 
 
 def changed_at(path: str) -> int | None:

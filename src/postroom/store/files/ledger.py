@@ -155,10 +155,8 @@ class Ledger:
 
     def next_place(self, microseconds: int) -> int:
         """Its own time, if that is later than all before; else just after the last."""
-        ((last,),) = self._ask("SELECT place FROM latest")
-        place: int = max(microseconds, last + 1)
-        self._write("UPDATE latest SET place = ?", (place,))
-        return place
+        ((place,),) = self._ask("UPDATE latest SET place = max(place + 1, ?) RETURNING place", (microseconds,))
+        return int(place)
 
     def reach(self, microseconds: int) -> None:
         self._write("UPDATE latest SET place = max(place, ?)", (microseconds,))

@@ -35,13 +35,16 @@ class Sheet(NamedTuple):
     told: Told
     order: int  # microseconds: where it stands among the letters of the room
     seats: tuple[int, ...]  # which of all recipients these are, where some are hidden from this mailbox
+    fields: Plain
 
 
 def fields_of(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain:
     """The file of a letter at one mailbox, before anything has happened to it."""
-    seen = message.seen_by(mailbox) if mailbox != message.sender else message
+    seen = message.seen_by(mailbox)
     plain = _plain(seen)
     fields = layout.write(plain, mailbox)
+    if order == microseconds(message.created_at) and layout.says_all(message, mailbox, name):
+        return fields
     own = _difference(plain, _read_back(layout, fields, mailbox, name))
     if layout.name == "nanobot" and message.subject:
         own = _with_subject(layout, fields, plain, mailbox, name)
@@ -71,7 +74,7 @@ def read_sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> Sheet:
         raise Unreadable(f"it is no letter: {wrong}") from None
     order = own.get("order")
     order = order if isinstance(order, int) and order > 0 else microseconds(message.created_at)
-    return Sheet(message, where.mailbox, layout.told(fields, where.place), order, _seats(own.get("seats")))
+    return Sheet(message, where.mailbox, layout.told(fields, where.place), order, _seats(own.get("seats")), fields)
 
 
 def _spelt(layout: Layout, fields: Plain, where: Where) -> Where:

@@ -21,6 +21,7 @@ from ..sqlite.ground import sync_file, sync_path
 TEMPORARY = ".tmp"  # so ends what is not finished; no design reads it
 _AT_CWD = -100
 _NOREPLACE = 1
+_EXCHANGE = 2
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not make us wait
 _UNKNOWN_CALL = {errno.ENOSYS, errno.EINVAL}
@@ -44,7 +45,7 @@ def write_new(folder: str, name: str, content: bytes, *, durable: bool) -> Stamp
     try:
         rename_new(temporary, f"{folder}/{name}")
     except BaseException:
-        _remove(temporary)
+        remove(temporary)
         raise
     return stamp
 
@@ -55,7 +56,7 @@ def replace(folder: str, name: str, content: bytes, *, durable: bool) -> Stamp:
     try:
         os.rename(temporary, f"{folder}/{name}")
     except BaseException:
-        _remove(temporary)
+        remove(temporary)
         raise
     return stamp
 
@@ -72,7 +73,7 @@ def write_aside(folder: str, content: bytes, *, durable: bool) -> tuple[str, Sta
             sync_file(descriptor)
         stamp = Stamp.of(os.fstat(descriptor))
     except BaseException:
-        _remove(path)
+        remove(path)
         raise
     finally:
         os.close(descriptor)
@@ -89,6 +90,36 @@ def rename_new(source: str, target: str) -> None:
             raise OSError(failed, os.strerror(failed), source, None, target)
     os.link(source, target, follow_symlinks=False)  # refuses a name that is taken, too
     os.unlink(source)
+
+
+def exchange(source: str, target: str) -> bool:
+    """Put a file in the place of another, which then has its name. False: there was none, and none is left."""
+    while True:
+        try:
+            if not os.path.lexists(target):
+                rename_new(source, target)
+                return False
+            _swap(source, target)
+        except FileExistsError:
+            continue  # somebody made one meanwhile
+        except FileNotFoundError:
+            if not os.path.lexists(source):
+                raise
+            continue  # somebody deleted it meanwhile
+        return True
+
+
+def _swap(first: str, second: str) -> None:
+    if sys.platform == "linux":
+        if _libc().renameat2(_AT_CWD, os.fsencode(first), _AT_CWD, os.fsencode(second), _EXCHANGE) == 0:
+            return
+        failed = ctypes.get_errno()
+        if failed not in _UNKNOWN_CALL:
+            raise OSError(failed, os.strerror(failed), first, None, second)
+    between = f"{first}.old"  # no such call here: for a moment there is no file
+    rename_new(second, between)
+    rename_new(first, second)
+    os.rename(between, first)
 
 
 def make_folder(folder: str) -> bool:
@@ -122,14 +153,14 @@ def read(path: str, largest: int) -> tuple[bytes, Stamp]:
             raise Unreadable("it has a second name (hard link)")
         if found.st_size > largest:
             raise Unreadable(f"it is {found.st_size} bytes, the limit is {largest}")
-        return os.read(descriptor, largest + 1), Stamp.of(found)
+        return os.read(descriptor, found.st_size + 1), Stamp.of(found)
     except OSError as failed:
         raise Unreadable(f"it cannot be read: {failed.strerror}") from None
     finally:
         os.close(descriptor)
 
 
-def _remove(path: str) -> None:
+def remove(path: str) -> None:
     with suppress(OSError):
         os.unlink(path)
 

@@ -51,6 +51,7 @@ class Paperwork:
         self._done: list[Step] = []
         self._unsynced: set[str] = set()
         self._journaled = False
+        self._writes: Sequence[Write] = ()
 
     # -- inside the transaction
 
@@ -61,6 +62,9 @@ class Paperwork:
 
     def carry_out(self, writes: Sequence[Write], posted: Sequence[Posted]) -> None:
         self._clear()
+        self._writes = writes
+        if self._here.registry is not None:
+            self._here.registry.prepare(writes)
         outcomes = iter(posted)
         for write in writes:
             if isinstance(write, Post):
@@ -97,6 +101,8 @@ class Paperwork:
 
     def settle(self) -> None:
         """The index has it too."""
+        if self._here.registry is not None:
+            self._here.registry.tell(self._writes)
         if self._steps or self._entries:
             self._here.lock.clear_warning()
 
@@ -144,10 +150,8 @@ class Paperwork:
 
     def _create(self, message: Message, mailbox: int, owner: str, delivery: Delivery, order: int) -> None:
         folder = self._places.folder(self._ledger.home(mailbox, owner), self._layout.place(delivery))
-        path, name = self._places.path(folder), self._layout.file_name(to_plain(message), order)
-        if self._ledger.held(folder, name) or os.path.lexists(
-            f"{path}/{name}"
-        ):  # a stranger's, or of another letter
+        path, name = self._places.path(folder), self._layout.file_name(message, order)
+        if os.path.lexists(f"{path}/{name}"):  # a stranger's, or of another letter
             stem = name.removesuffix(self._layout.ending)
             name = f"{stem}-{os.urandom(4).hex()}{self._layout.ending}"
         fields = letters.fields_of(self._layout, message, owner, name=name, order=order)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from ...clock import SystemClock
 from ...errors import LookAlike, NameTaken, PostroomError, Unreadable
 from ...model.codec import digest
 from ...model.delivery import OPEN, Lease, State, open_delivery
@@ -28,7 +28,7 @@ from .paper import Stamp
 
 if TYPE_CHECKING:
     from ...model.delivery import Delivery
-    from ...model.message import Message
+    from ...model.message import Message, Recipient
     from .connection import FileConnection
     from .eyes import News
     from .ledger import Held
@@ -58,8 +58,10 @@ class Reconciling:
         self._layout, self._places, self._ledger = here.places.layout, here.places, here.ledger
         self._writing = Writing(here.database, here.names)
         self._after_crash = after_crash
+        self._now = SystemClock().now()
         self._later: News = {}
         self._rung: set[str] = set()
+        self._seated: dict[int, dict[int, Recipient]] = {}  # of letters with hidden recipients
 
     def run(self, news: News) -> tuple[set[str], News]:
         """Whose bells to ring, and what is to be looked at again."""
@@ -164,7 +166,7 @@ class Reconciling:
     def _set_aside(self, seen: Seen, why: str) -> None:
         """Where nobody stumbles over it. A stranger that writes slowly is given its time."""
         path = f"{self._places.path(seen.folder)}/{seen.name}"
-        age = time.time() - seen.stamp.written / 1e9
+        age = self._now.wall.timestamp() - seen.stamp.written / 1e9
         if "link" not in why and 0 <= age < SLOW_STRANGER:
             names = self._later.setdefault(seen.folder, set())
             if names is not None:
@@ -202,11 +204,9 @@ class Reconciling:
         except (NameTaken, LookAlike) as taken:
             self._set_aside(seen, str(taken))
             return
-        if first is None:
-            number = self._writing.insert_letter(message)
-        else:
-            number = first[0]
-            self._merge_recipients(number, first[1], sheet)
+        number = self._writing.insert_letter(message) if first is None else first[0]
+        if sheet.seats or any(recipient.kind == "bcc" for recipient in message.recipients):
+            self._seat(number, sheet)
         self._deliver(seen, where, sheet, number, mailbox, message, gone)
 
     def _deliver(
@@ -250,20 +250,16 @@ class Reconciling:
         order = {place: rank for rank, place in enumerate((".queued", *self._layout.places[:2]))}
         return order.get(self._places.of(folder)[1], 0)
 
-    def _merge_recipients(self, number: int, first: Message, sheet: Sheet) -> None:
-        """Recipients that are hidden from each other are known only from all files together."""
-        missing = [recipient for recipient in sheet.message.recipients if recipient not in first.recipients]
-        if not missing:
-            return
-        if not sheet.seats:  # it knows all of them
-            self._writing.replace_letter(number, replace(first, recipients=sheet.message.recipients))
-            return
-        seated = dict(zip(sheet.seats, sheet.message.recipients, strict=False))
-        whole = list(first.recipients)
-        for seat in sorted(seated):
-            if seated[seat] in missing:
-                whole.insert(min(seat, len(whole)), seated[seat])
-        self._writing.replace_letter(number, replace(first, recipients=tuple(whole)))
+    def _seat(self, number: int, sheet: Sheet) -> None:
+        """Recipients that are hidden from each other are known only from all files together, each in its seat."""
+        message, _ = self._here.letter(number)
+        seats = sheet.seats or range(len(sheet.message.recipients))
+        seated = self._seated.setdefault(number, {})
+        seated.update(zip(seats, sheet.message.recipients, strict=False))
+        missing = [recipient for recipient in message.recipients if recipient not in seated.values()]
+        whole = (*(seated[seat] for seat in sorted(seated)), *missing)
+        if whole != message.recipients:
+            self._writing.replace_letter(number, replace(message, recipients=whole))
 
     def _delivery_of(self, message: Message, where: Where, sheet: Sheet, number: int) -> Delivery:
         kinds = {recipient.address: recipient.kind for recipient in message.recipients}
@@ -272,8 +268,11 @@ class Reconciling:
 
     def _mailbox_of(self, seen: Seen, sheet: Sheet) -> int:
         """The mailbox of the folder a file lies in."""
+        self._writing.mailbox(sheet.message.sender, "sender", known=True)
+        home, _ = self._places.of(seen.folder)
         number, _ = self._writing.mailbox(sheet.mailbox, "to")
-        self._ledger.settle(self._places.of(seen.folder)[0], number, sheet.mailbox)
+        if self._layout.folder(sheet.mailbox) == home:  # else it is another folder of somebody who has one
+            self._ledger.settle(home, number, sheet.mailbox)
         return number
 
     # -- states that changed
@@ -281,22 +280,27 @@ class Reconciling:
     def _retell(self, number: int, mailbox: int, sheet: Sheet) -> None:
         """Let the index tell what the file tells."""
         delivery = self._delivery(number, mailbox)
-        if delivery is None or sheet.told.state is self._layout.shown(delivery):
+        if delivery is None:
             return
-        told = self._as_told(replace(delivery, revision=delivery.revision + 1), sheet)
+        if sheet.told.state is not self._layout.shown(delivery):
+            told = self._as_told(replace(delivery, revision=delivery.revision + 1), sheet)
+        elif self._layout.rereads(delivery, sheet.told):
+            told = replace(delivery, revision=delivery.revision + 1, read_at=sheet.told.read_at)
+        else:
+            return
         self._writing.set_delivery(told, number, mailbox)
         if told.state is State.UNREAD:
             self._rung.add(delivery.mailbox)
 
     def _as_told(self, delivery: Delivery, sheet: Sheet) -> Delivery:
-        told, now = sheet.told, datetime.now(UTC)
+        told, now = sheet.told, self._now.wall
         changed = replace(
             delivery,
             state=told.state,
             lease=self._strangers_lease() if told.state is State.CLAIMED else None,
             read_at=told.read_at or delivery.read_at,
             due_at=told.due_at,
-            archived_at=told.archived_at,
+            archived_at=told.archived_at or (now if told.is_put_away else None),
             reason=told.reason,
             delivered_at=None if told.state is State.QUEUED else delivery.delivered_at or now,
         )
@@ -309,7 +313,7 @@ class Reconciling:
 
     def _strangers_lease(self) -> Lease:
         """Nobody can show its token. After a crash of ours, whoever held it is dead."""
-        until = 0.0 if self._after_crash else time.clock_gettime(time.CLOCK_MONOTONIC) + STRANGERS_LEASE
+        until = 0.0 if self._after_crash else self._now.steady + STRANGERS_LEASE
         return Lease(token=os.urandom(16).hex(), holder="stranger", until=until, boot=self._here.boot)
 
     def _vanished(self, folder: str, name: str, held: Held) -> None:
@@ -325,7 +329,7 @@ class Reconciling:
                 delivery,
                 state=State.DEAD,
                 revision=delivery.revision + 1,
-                dead_at=datetime.now(UTC),
+                dead_at=self._now.wall,
                 reason=DELETED,
                 lease=None,
             )
@@ -374,4 +378,4 @@ def _time(nanoseconds: int) -> datetime:
     try:
         return datetime.fromtimestamp(nanoseconds // 1000 / 1_000_000, UTC)
     except (ValueError, OverflowError):
-        return datetime.now(UTC)
+        return datetime.fromtimestamp(0, UTC)

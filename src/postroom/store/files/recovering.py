@@ -27,6 +27,8 @@ def recover(here: FileConnection) -> None:
     with here.database:
         _remember(here, entries)
         here.ledger.forget_notes()
+        if here.registry is not None:
+            here.registry.forget()
         folders = dict.fromkeys([*here.places.folders(), *here.ledger.used_folders()])
         _, later = reconcile(here, folders, after_crash=True)
     here.eyes.put_back(later)

@@ -16,6 +16,7 @@ import apsw
 from ...errors import BadStore, Damaged, StoreFailing
 from .. import files
 from ..sqlite import ground
+from ..sqlite.connection import translated
 from ..sqlite.store import SqliteStore
 from .connection import FileConnection
 from .eyes import Eyes
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...model.health import Finding, Progress
+    from ...model.query import Found
     from ..base import Plan, Posted, Watch, Write
     from ..sqlite.rows import Row
     from .eyes import News
-    from .layouts.base import Layout
+    from .layouts.base import Layout, Plain
+    from .registry import Registry
 
 OWN_FOLDER = ".postroom"
 INDEX = "index.db"
@@ -89,6 +92,8 @@ class FileStore(SqliteStore):
         here = self._here()
         if here.database.in_transaction:
             return
+        if here.registry is not None and here.registry.is_news():
+            self._hear(here, here.registry)
         news = self._eyes.look()
         if news and (unknown := files.noticing.unknown(here, news)):
             self._take_in(here, unknown)
@@ -108,8 +113,27 @@ class FileStore(SqliteStore):
         self._bells.ring(bells)
         self._bells.let_go(bells)
 
+    def _hear(self, here: FileConnection, registry: Registry) -> None:
+        """Of agents that strangers wrote down."""
+        with translated(self.path), here.lock:
+            here.mend()
+            if registry.is_news():
+                registry.take_in()
+                here.log.tend(here.lock)
+
     def _noted(self) -> dict[str, int]:
         return self._here().ledger.noted()
+
+    # -- the files themselves
+
+    def sheets(self, found: Sequence[Found]) -> list[tuple[str, Plain]]:
+        """Names and contents of the files of these letters, all of one mailbox; what is gone is left out."""
+        return list(files.showing.sheets(self._here(), found))
+
+    def id_at(self, mailbox: str, place: str, name: str) -> str | None:
+        """The letter in this file of a mailbox; None if there is none."""
+        self._freshen()
+        return files.showing.id_at(self._here(), mailbox, place, name)
 
     # -- waiting
 

@@ -61,6 +61,7 @@ def _tally(mailbox: str, rows: list[Row]) -> Tally:
         queued=many[0],
         dead=many[4],
         oldest_unread_at=_oldest(unread),
+        oldest_seen_at=_oldest([row for row in rows if row[0] == 1 and row[2]]),
         oldest_claimed_at=_oldest([row for row in rows if row[0] == 2]),
     )
 

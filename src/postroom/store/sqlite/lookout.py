@@ -1,16 +1,23 @@
-"""When a sender helps with the index of words: now and then, its own letter being safe."""
+"""When a sender helps with the index of words: now and then, its own letter being safe.
+
+To add a letter costs a tenth of sending it, which is too much for those who send one after the other. They do a
+sixteenth of it, and leave the rest to those who search and to the janitor. For a process that sends but one letter
+it is next to nothing: such processes keep up with all that they send.
+"""
 
 from __future__ import annotations
 
-LOOK_EVERY = 256  # numbers between two looks of a sender
+OFTEN = 256  # the first letter of a process: if its number is a multiple of this, it looks
+RARELY = 8192  # likewise for each later letter
 
 
 class Lookout:
     def __init__(self) -> None:
-        self.next_look = 0  # a number; until a letter has it, looking costs one comparison
+        self._has_sent = False
 
-    def is_due(self, number: int) -> bool:
-        """A process that sends but one letter looks if it meets the round number: one in so many does."""
-        is_due = self.next_look > 0 or number % LOOK_EVERY == 0
-        self.next_look = number - number % LOOK_EVERY + LOOK_EVERY
-        return is_due
+    def is_due(self, number: int, letters: int) -> bool:
+        """By the number of the last of some letters, and not by a count: whoever else sends, only one gets it."""
+        if self._has_sent:
+            return number % RARELY < letters
+        self._has_sent = True
+        return number % OFTEN == 0

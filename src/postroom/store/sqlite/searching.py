@@ -15,6 +15,7 @@ from ..base import Letter
 from ..searching import answers
 from . import rows
 from .asking import SHOWN
+from .index import SLICE
 from .index_words import expression
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 LONG = 1000  # letters not in the index: with more, whoever sends or searches adds some
 FEW = 100  # with more, the janitor adds them
 SPARE = 10_000  # letters that are gone may stay in the index, besides as many as are there
-FILLS = 8  # slices a search adds before it answers
+FILLS = 8  # slices a search adds for the next one
+MOST_FILLS = 64  # likewise, if it had to look at very many letters: about a second
 PAGE = 256  # letters looked at in one go
 LARGEST_PAGE = 2000
 NEWEST = 2**62  # above every number
@@ -35,6 +37,7 @@ Sound = Callable[..., list[Letter | None]]  # reads letters, and sets damaged on
 
 _LAST_NUMBER = "SELECT coalesce(max(number), 0) FROM letters"
 _HAS_MORE = "SELECT EXISTS (SELECT 1 FROM letters WHERE number > ? ORDER BY number LIMIT 1 OFFSET ?)"
+_BODIES = "SELECT l.number, l.body FROM letters l WHERE"
 _LETTERS = "SELECT l.number, l.sum, l.body FROM letters l WHERE"
 _PARTY = (
     " AND (l.sender = ? OR EXISTS"
@@ -71,6 +74,7 @@ class Search:
     def __init__(self, query: SearchQuery, reader: str | None, party: int | None) -> None:
         self._query = query
         self._reader = reader
+        self._looked_at = 0  # letters, one by one
         self._expression = expression(query, party)
         self._needed = [word.encode() for term in query.terms for word in term.words]
         pieces: list[tuple[str, list[Any]]] = []
@@ -84,69 +88,77 @@ class Search:
         self._values = [value for _, values in pieces for value in values]
 
     def find(self, index: Index, ask: Ask, sound: Sound, limit: int) -> list[Letter]:
-        upto = self._filled_upto(index, ask)
-        found = self._scan(sound, NEWEST, upto, limit)
+        upto = index.upto()
+        found = self._scan(ask, sound, NEWEST, upto, limit)
+        if len(found) < limit:
+            found += self._older(index, ask, sound, upto, limit - len(found))
+            self._add_some(index, ask, upto)
+        return found
+
+    def _older(self, index: Index, ask: Ask, sound: Sound, upto: int, limit: int) -> list[Letter]:
+        """By way of the index."""
+        found: list[Letter] = []
         below, page = upto, limit + PAGE // 8
         while below and len(found) < limit:
             numbers = index.candidates(self._expression, below, page)
             if numbers is None:  # the index has just failed: without it, then
-                return found + self._scan(sound, below, 0, limit - len(found))
-            found += self._keep(sound(self._fitting, self._named(numbers)))
+                return found + self._scan(ask, sound, below, 0, limit - len(found))
+            found += self._read(sound, numbers)
             below = numbers[-1] - 1 if len(numbers) == page else 0
             page = min(4 * page, LARGEST_PAGE)
         return found[:limit]
 
-    def _filled_upto(self, index: Index, ask: Ask) -> int:
-        """From where on the letters must be looked at one by one: a short way, if a few fills can make it so."""
-        upto = index.upto()
-        for _ in range(FILLS):
-            if not is_behind(ask, upto, LONG):
+    def _add_some(self, index: Index, ask: Ask, upto: int) -> None:
+        """For the next search: what had to be looked at one by one, if it was much. It takes about as long again
+        as the looking, because to add a letter costs as much as to look at it eight times or so.
+        """
+        for _ in range(min(max(FILLS, self._looked_at // (8 * SLICE)), MOST_FILLS)):
+            if not is_behind(ask, upto, LONG) or not index.fill():
                 break
-            added = index.fill()
-            upto = index.upto()  # whatever came of it: it may be another file by now
-            if not added:
-                break
-        return upto
+            upto = index.upto()
 
-    def _scan(self, sound: Sound, top: int, upto: int, limit: int) -> list[Letter]:
+    def _scan(self, ask: Ask, sound: Sound, top: int, upto: int, limit: int) -> list[Letter]:
         """Down from a number to the first that is in the index."""
         found: list[Letter] = []
-        last: list[int] = []
-
-        def look(row: rows.Row) -> Letter | None:
-            last[:] = [row[0]]
-            return self._fitting(row)
-
         while len(found) < limit:
-            last.clear()
-            page = sound(look, self._between(upto, top))
-            found += self._keep(page)
+            page = ask(*self._between(upto, top))
+            self._looked_at += len(page)
+            found += self._read(sound, self._likely(page))
             if len(page) < PAGE:
                 break
-            top = last[0] - 1
+            top = page[-1][0] - 1
         return found[:limit]
 
+    def _likely(self, page: list[rows.Row]) -> list[int]:
+        """Those that may say it. Most pages do not hold the words at all, and that is seen at one glance."""
+        plain = {number: body for number, body in page if _is_plain(body)}
+        if self._needed and not self._says(b"\n".join(plain.values())):
+            return [number for number, _ in page if number not in plain]
+        return [number for number, body in page if number not in plain or self._says(body)]
+
+    def _read(self, sound: Sound, numbers: list[int]) -> list[Letter]:
+        return [found for found in sound(self._fitting, self._named(numbers)) if found] if numbers else []
+
     def _fitting(self, row: rows.Row) -> Letter | None:
-        if not self._may_say(row[2]):
+        if _is_plain(row[2]) and not self._says(row[2]):
             return None
         letter = rows.letter(row)
         return letter if answers(letter.message, self._query, self._reader) else None
 
-    def _may_say(self, body: Any) -> bool:
-        """A quick look at the bytes: most letters say nothing of the kind. Only plain ASCII can be told so."""
-        if not isinstance(body, bytes) or not body.isascii():
-            return True
-        lowered = body.lower()
+    def _says(self, plain: bytes) -> bool:
+        """A quick look at the bytes: most letters say nothing of the kind."""
+        lowered = plain.lower()
         return all(word in lowered for word in self._needed)
 
-    @staticmethod
-    def _keep(found: list[Letter | None]) -> list[Letter]:
-        return [letter for letter in found if letter is not None]
-
     def _between(self, upto: int, top: int) -> Statement:
-        sql = f"{_LETTERS} l.number > ? AND l.number <= ?{self._where} ORDER BY l.number DESC LIMIT {PAGE}"
+        sql = f"{_BODIES} l.number > ? AND l.number <= ?{self._where} ORDER BY l.number DESC LIMIT {PAGE}"
         return sql, [upto, top, *self._values]
 
     def _named(self, numbers: list[int]) -> Statement:
         sql = f"{_LETTERS} l.number IN (SELECT value FROM json_each(?)){self._where} ORDER BY l.number DESC"
         return sql, [str(numbers), *self._values]
+
+
+def _is_plain(body: Any) -> bool:
+    """In other bytes than those of ASCII a word may be written in many ways."""
+    return isinstance(body, bytes) and body.isascii()

@@ -88,7 +88,7 @@ class SqliteStore:
         finally:
             self._bells.let_go(bells)
         posted = done.posted
-        if posted and posted[-1].number >= self._lookout.next_look and self._lookout.is_due(posted[-1].number):
+        if posted and self._lookout.is_due(posted[-1].number, len(posted)):
             sqlite.searching.help_along(here.index, self._ask)
         return posted
 

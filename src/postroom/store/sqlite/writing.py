@@ -17,6 +17,7 @@ from ...errors import (
     UnknownMessage,
 )
 from ...model.codec import decode_message, digest, encode
+from ...model.delivery import SIGNS_OF_LIFE
 from ...model.names import fold
 from ...model.record import CARD, FORGOTTEN, GUARD, SPENT, spent_key
 from .. import sqlite
@@ -210,11 +211,13 @@ class Writing:
         """Moves of one kind, all at once."""
         action = moves[0].action
         update, values = UPDATE.get(action) or UPDATE_ALL
-        committed = self._names.committed
+        names, lives = self._names.committed, action in SIGNS_OF_LIFE
         steps, changes = [], []
         for move in moves:
             before, after, change = move.before, move.after, self.take_number()
-            mailbox, _ = committed.get(before.mailbox) or self.mailbox(before.mailbox, "mailbox")
+            mailbox, known = names.get(before.mailbox) or self.mailbox(before.mailbox, "mailbox", known=lives)
+            if lives and not known:
+                self.mailbox(before.mailbox, "mailbox", known=True)
             if action == "deliver":
                 after = replace(after, arrived=change)
             steps.append((*values(after), before.number, mailbox, before.revision))

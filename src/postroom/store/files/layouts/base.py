@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from ....errors import Invalid
 from ....model.delivery import SETTLED, State
 from ....model.hashing import blake2b
-from ....model.message import Priority
+from ....model.message import DEFAULT_SCOPE, FIRST_HOPS, Priority, Recipient
 from ....model.names import ONE_MAILBOX, check_agent, check_kind, fold
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
+    from ....model.message import Message
 
 OWN = "postroom"  # the one extra key
 QUEUED = ".queued"  # mail for later lies here: no design looks into it
@@ -42,6 +43,7 @@ class Told(NamedTuple):
     dead_at: datetime | None = None
     due_at: datetime | None = None
     reason: str | None = None
+    is_put_away: bool = False  # nobody says when
 
 
 class Where(NamedTuple):
@@ -62,6 +64,7 @@ class Layout(ABC):
     places: ClassVar[tuple[str, ...]]  # where in a mailbox letters lie; new mail in the first
     kinds: ClassVar[dict[str, str]]  # ours -> the design's; what is not here becomes `other_kind`
     other_kind: ClassVar[str]
+    registry: ClassVar[str | None] = None  # the file that shows all agents, in the home
     addressee: ClassVar[str] = "to"  # the field that names the mailbox
 
     # -- names
@@ -83,7 +86,7 @@ class Layout(ABC):
         """An id for a new letter, such that its file needs no word of ours for it."""
 
     @abstractmethod
-    def file_name(self, plain: Plain, order: int) -> str:
+    def file_name(self, message: Message, order: int) -> str:
         """How its file is called; `order` is its place in time, in microseconds, later than all before."""
 
     # -- a letter
@@ -91,6 +94,22 @@ class Layout(ABC):
     @abstractmethod
     def write(self, plain: Plain, mailbox: str) -> Plain:
         """The design's fields for a new letter that nobody has looked at."""
+
+    def says_all(self, message: Message, mailbox: str, name: str) -> bool:
+        """Is it plain that the design can say all of it? Asked first, because looking closely takes time."""
+        return (
+            message.recipients == (Recipient(mailbox),)
+            and self.kinds.get(message.kind) == message.kind
+            and message.scope == DEFAULT_SCOPE
+            and not (message.thread_tag or message.conversation_id or message.key or message.extra)
+            and not (message.expires_at or message.context or message.attachments or message.tags)
+            and not (message.task or message.callback or message.metadata)
+            and self._says(message, name)
+        )
+
+    @abstractmethod
+    def _says(self, message: Message, name: str) -> bool:
+        """The same, as far as the designs differ."""
 
     @abstractmethod
     def read(self, fields: Plain, where: Where) -> Plain:
@@ -123,6 +142,10 @@ class Layout(ABC):
     def changes_content(self, before: Delivery, after: Delivery) -> bool:
         """Does a file say something else after this move? Where it lies aside."""
         return self._note(before) != self._note(after)
+
+    def rereads(self, delivery: Delivery, told: Told) -> bool:  # noqa: ARG002 - most designs have no word for it
+        """Does a file tell that somebody read a letter, or made it unread again, which we do not know of?"""
+        return False
 
     def show(self, fields: Plain, delivery: Delivery) -> None:
         """Let the fields tell this state. What nobody of us wrote is left as it is."""
@@ -228,6 +251,18 @@ def unknown_in(fields: Plain, known: frozenset[str]) -> Plain:
 def with_unknown(fields: Plain, plain: Plain, known: frozenset[str]) -> Plain:
     """And back to where it stood. A name that the design has itself cannot be a stranger's."""
     return fields | unknown_in(plain.get("extra", {}), known)
+
+
+def is_text_from_its_sender(message: Message) -> bool:
+    """One text with an ordinary subject, on its first way."""
+    return (
+        len(message.parts) == 1
+        and message.parts[0].to_json() == {"type": "text", "text": message.parts[0].get("text")}
+        and bool(message.subject)
+        and message.subject == line_in(message.subject)
+        and message.hops == FIRST_HOPS
+        and message.trace == (message.sender,)
+    )
 
 
 def shortened(name: str) -> str:

@@ -14,6 +14,7 @@ from .base import Layout, Told
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
+    from ....model.message import Message
     from .base import Plain, Where
 
 _FIELDS = frozenset(["from", "to", "type", "subject", "body", "timestamp", "read", "priority"])
@@ -35,11 +36,11 @@ class Chipset(Layout):
         micros, nanos = divmod(nanoseconds, 1000)
         return f"{_stamp(micros)}{(nanos + chance) % 1000:03}Z-{self.folder(sender)}"
 
-    def file_name(self, plain: Plain, order: int) -> str:
-        id: str = plain["id"]
-        if _OURS.fullmatch(id) and id.endswith(f"-{self.folder(plain['sender'])}"):
-            return f"{id}{self.ending}"
-        return f"{_stamp(order)}{_three_digits(id)}Z-{self.folder(plain['sender'])}{self.ending}"
+    def file_name(self, message: Message, order: int) -> str:
+        sender = self.folder(message.sender)
+        if _OURS.fullmatch(message.id) and message.id.endswith(f"-{sender}"):
+            return f"{message.id}{self.ending}"
+        return f"{_stamp(order)}{_three_digits(message.id)}Z-{sender}{self.ending}"
 
     # -- a letter
 
@@ -56,6 +57,14 @@ class Chipset(Layout):
             "priority": _WORDS[Priority(plain.get("priority", Priority.NORMAL))],
         }
         return base.with_unknown(fields, plain, _FIELDS)
+
+    def _says(self, message: Message, name: str) -> bool:
+        return (
+            f"{message.id}{self.ending}" == name
+            and base.is_text_from_its_sender(message)
+            and message.priority is not Priority.HIGH
+            and not (message.thread_id or message.in_reply_to)
+        )
 
     def read(self, fields: Plain, where: Where) -> Plain:
         sender = base.sender_in(fields["from"])
@@ -95,7 +104,9 @@ class Chipset(Layout):
 
     def told(self, fields: Plain, place: str) -> Told:
         told = super().told(fields, place)
-        return Told(State.DONE) if told.state is State.UNREAD and fields.get("read") is True else told
+        if told.state is State.UNREAD and fields.get("read") is True:
+            return Told(State.DONE, is_put_away=place == "archive")
+        return told
 
 
 def time_in_name(where: Where) -> datetime:

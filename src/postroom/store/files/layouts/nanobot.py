@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....errors import Invalid
 from ....model.delivery import State
-from ....model.message import FIRST_HOPS
+from ....model.message import FIRST_HOPS, Priority
 from ....model.names import check_id
 from . import base
 from .base import OWN, Layout, Told
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
+    from ....model.message import Message
     from .base import Plain, Where
 
 _NAME = re.compile(r"(\d{9,16})_")
@@ -45,16 +46,16 @@ class Nanobot(Layout):
     places = ("inbox", "processed", base.QUEUED)
     kinds: ClassVar[dict[str, str]] = {kind: kind for kind in ("message", "task", "task_update")}
     other_kind = "message"
+    registry = "_registry.json"
 
     def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:
         return f"msg_{nanoseconds // 1_000_000}_{self.folder(sender)}_{chance:08x}"
 
-    def file_name(self, plain: Plain, order: int) -> str:
-        id: str = plain["id"]
-        if id.startswith(f"msg_{order // 1000}_") or _our_form(id, self.folder(plain["sender"])):
-            return f"{id[4:]}{self.ending}"
-        tail = base_name(id)
-        return f"{order // 1000}_{self.folder(plain['sender'])}_{tail}{self.ending}"
+    def file_name(self, message: Message, order: int) -> str:
+        sender = self.folder(message.sender)
+        if _our_form(message.id, sender):
+            return f"{message.id[4:]}{self.ending}"
+        return f"{order // 1000}_{sender}_{base_name(message.id)}{self.ending}"
 
     # -- a letter
 
@@ -78,6 +79,13 @@ class Nanobot(Layout):
         fields["reply_to"] = plain.get("in_reply_to")
         fields["metadata"] = {**plain.get("metadata", {})}
         return base.with_unknown(fields, plain, _FIELDS)
+
+    def _says(self, message: Message, name: str) -> bool:  # noqa: ARG002 - its id stands in the file
+        return (
+            message.priority is Priority.NORMAL
+            and not (message.subject or message.thread_id)
+            and all(part.type == "text" for part in message.parts)
+        )
 
     def read(self, fields: Plain, where: Where) -> Plain:
         own = self.own(fields)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ....errors import Invalid
 from ....model.delivery import State
 from ....model.message import DEFAULT_SCOPE, Priority
-from ....model.names import check_id, check_scope
+from ....model.names import check_agent, check_id, check_scope
 from . import base
 from .base import Layout, Told
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
+    from ....model.message import Message
     from .base import Plain, Where
 
 _FIELDS = frozenset(
@@ -69,9 +70,8 @@ class Swarm(Layout):
     def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:  # noqa: ARG002 - it is all chance
         return f"MSG-{(nanoseconds ^ (chance << 16)) & 0xFFFF_FFFF_FFFF:012x}"
 
-    def file_name(self, plain: Plain, order: int) -> str:  # noqa: ARG002 - names tell no time here
-        id: str = plain["id"]
-        return f"{id}{self.ending}" if id.startswith("MSG-") else f"MSG-{id}{self.ending}"
+    def file_name(self, message: Message, order: int) -> str:  # noqa: ARG002 - names tell no time here
+        return f"{message.id}{self.ending}" if message.id.startswith("MSG-") else f"MSG-{message.id}{self.ending}"
 
     # -- a letter
 
@@ -79,8 +79,8 @@ class Swarm(Layout):
         body = base.text_in(plain)
         fields: Plain = {
             "id": plain["id"],
-            "from_agent": plain["sender"],
-            "to_agent": mailbox,
+            "from_agent": _their_name(plain["sender"]),
+            "to_agent": _their_name(mailbox),
             "swarm_name": plain.get("scope"),
             "type": self.kind_there(plain),
             "subject": plain.get("subject") or base.first_words(body),
@@ -100,6 +100,10 @@ class Swarm(Layout):
         }
         return base.with_unknown(fields, plain, _FIELDS)
 
+    def _says(self, message: Message, name: str) -> bool:  # noqa: ARG002 - its id stands in the file
+        there_and_back = base.time_or_none(local(message.created_at), naive_is_local=True)
+        return base.is_text_from_its_sender(message) and there_and_back == message.created_at
+
     def read(self, fields: Plain, where: Where) -> Plain:
         sender = base.sender_in(fields["from_agent"])
         body, payload, context = fields.get("body"), fields.get("payload"), fields.get("context")
@@ -110,7 +114,7 @@ class Swarm(Layout):
         plain: Plain = {
             "id": _id(fields.get("id"), where),
             "sender": sender,
-            "recipients": [{"address": where.mailbox, "kind": "to"}],
+            "recipients": [{"address": self._addressee(fields.get("to_agent"), where), "kind": "to"}],
             "created_at": base.text_of(written),
             "kind": base.kind_in(fields.get("type"), self.other_kind),
             "subject": base.line_in(fields.get("subject")),
@@ -133,6 +137,14 @@ class Swarm(Layout):
                 plain[ours] = value
         return plain
 
+    def _addressee(self, value: Any, where: Where) -> str:
+        """Whom it is for. A folder's name cannot tell `swarm/agent` from `swarm_agent`; the letter in it can."""
+        try:
+            name = check_agent(value, "to_agent")
+        except Invalid:
+            return where.mailbox
+        return name if self.folder(name) == self.folder(where.mailbox) else where.mailbox
+
     # -- its state
 
     def place(self, delivery: Delivery) -> str:
@@ -143,6 +155,10 @@ class Swarm(Layout):
 
     def changes_content(self, before: Delivery, after: Delivery) -> bool:
         return _status(before) != _status(after) or super().changes_content(before, after)
+
+    def rereads(self, delivery: Delivery, told: Told) -> bool:
+        is_open = told.state is delivery.state is State.UNREAD
+        return is_open and (told.read_at is None) != (_status(delivery) == "unread")
 
     def show(self, fields: Plain, delivery: Delivery) -> None:
         super().show(fields, delivery)
@@ -155,6 +171,8 @@ class Swarm(Layout):
         status = fields.get("status")
         state = _STATES.get(status, State.UNREAD) if isinstance(status, str) else State.UNREAD
         read_at = base.time_or_none(fields.get("read_at"), naive_is_local=True)
+        if status == "unread":  # its word counts: somebody looked, and it is to be looked at again
+            read_at = None
         done_at = base.time_or_none(fields.get("completed_at"), naive_is_local=True)
         if told.state is not State.UNREAD:
             return told._replace(read_at=read_at)
@@ -176,8 +194,12 @@ def _status(delivery: Delivery) -> str:
     if delivery.state is State.DONE:
         return "completed" if delivery.archived_at is None else "archived"
     if delivery.state is State.UNREAD:
-        return "unread" if delivery.read_at is None else "read"
+        return "unread" if delivery.read_at is None or delivery.is_back else "read"
     return {State.CLAIMED: "processing", State.DEAD: "failed", State.QUEUED: "unread"}[delivery.state]
+
+
+def _their_name(name: str) -> str:
+    return "user" if base.is_the_human(name) else name
 
 
 def _payload(plain: Plain) -> Plain:
@@ -204,7 +226,8 @@ def _scope(value: Any) -> str | None:
 
 
 def _texts(value: Any) -> list[str]:
-    return list(dict.fromkeys(item for item in value if isinstance(item, str))) if isinstance(value, list) else []
+    listed = value if isinstance(value, (list, tuple)) else ()  # a tuple, where a letter was just written
+    return list(dict.fromkeys(item for item in listed if isinstance(item, str)))
 
 
 LAYOUT = Swarm()

@@ -1,0 +1,129 @@
+"""A state folder's four channels, put together. Decides nothing: each channel has a file of its own.
+
+chipset = Chipset(".chipset/state")
+chipset.mayor().dispatch("polecat-alpha", "gt-abc12", "Auth middleware", "As in the plan.")
+chipset.hooks.activate("polecat-alpha")
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from ..clock import SystemClock
+from ..model.values import check_text
+from ..room import Room, chosen_settings
+from ..store.opening import open_store
+from . import reports
+from .folder import StateFolder
+from .hooks import Hooks
+from .items import Items
+from .mail import Mailboxes
+from .mayor import Mayor
+from .moves import AT_WORK, Roles, Status
+from .notes import Notes
+from .nudges import Nudges
+from .patience import Patience
+from .watches import Watches
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from ..clock import Clock
+    from .hooks import Hook
+    from .nudges import Nudge
+
+STATE = ".chipset/state"
+
+
+class Chipset:
+    """One state folder. Any number of processes may use it, and strangers that know the design.
+
+    `room` is where mail goes: by default the room over the same folder. `roles` says who is what, where a name
+    does not (`mayor-a1b2c` is a mayor).
+    """
+
+    def __init__(
+        self,
+        state: str | os.PathLike[str] = STATE,
+        *,
+        room: Room | None = None,
+        roles: Mapping[str, str] | None = None,
+        patience: Patience | None = None,
+        clock: Clock | None = None,
+        durable: bool = True,
+    ) -> None:
+        self.folder = StateFolder(state, durable=durable)
+        self.clock = clock or SystemClock()
+        self.patience = patience or Patience()
+        self.hooks = Hooks(self.folder, self.clock, Roles(roles))
+        self.nudges = Nudges(self.folder, self.clock)
+        self.notes = Notes(self.folder, self.clock)
+        self.items = Items(self.folder)
+        self.watches = Watches(self.folder)
+        self._durable = durable
+        self._room = room
+
+    @cached_property
+    def room(self) -> Room:
+        """Opened when it is first needed: hooks and nudges need none."""
+        return self._room or _open_room(self.folder.path, self.clock, durable=self._durable)
+
+    @cached_property
+    def mail(self) -> Mailboxes:
+        return Mailboxes(self.folder, self.room, self.clock)
+
+    def mayor(self, name: str = "mayor") -> Mayor:
+        """Who hands out the work."""
+        return Mayor(self, name)
+
+    def report(self, agent: str, body: str = "", *, to: str = "mayor") -> Hook:
+        """The work in hand is done: its hook is completed, and the mayor gets the completion report.
+
+        Said again after a crash, it completes what was left undone, and the report comes once.
+        """
+        check_text(body, "body")  # before anything is moved
+        with self.folder.lock():
+            hook = self.hooks.get(agent)
+            if hook.status is not Status.COMPLETED:
+                hook = self.hooks.complete(agent)
+        reports.complete(self.room, hook, to, body)
+        return hook
+
+    def answer(self, agent: str, nudge: Nudge, message: str = "") -> Nudge:
+        """Answer a nudge, and be done with it. Work in hand is touched too: a slot holds one answer, and another
+        agent's may come right after this one.
+        """
+        with self.folder.lock():
+            said = self.nudges.respond(agent, nudge, message)
+            if self.hooks.get(agent).status in AT_WORK:
+                self.hooks.touch(agent)
+            self.nudges.handle(agent, nudge)
+        return said
+
+    def close(self) -> None:
+        """Let go of the room, if it was opened here. Nothing needs to be saved."""
+        if self._room is None and "room" in self.__dict__:
+            self.room.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _open_room(state: str, clock: Clock, *, durable: bool) -> Room:
+    said = {} if durable else {"durability": "process"}
+    settings = chosen_settings(f"files:{state}?layout=chipset", said)
+    store = open_store(
+        settings.store,
+        boot=clock.now().boot,
+        durable=settings.durability == "power",
+        busy_timeout=settings.busy_timeout,
+    )
+    return Room(store, settings, clock=clock)

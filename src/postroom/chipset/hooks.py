@@ -1,0 +1,237 @@
+"""Hooks: `hooks/<agent>.json`, exactly one work item for each agent.
+
+A move is decided under the folder's lock: the hook is read, compared with what the caller saw, held against the
+table and written, all before anybody else of us can look. So of two mayors that set one hook, exactly one does.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..errors import IllegalMove, Invalid, StaleRevision, Unreadable
+from ..model.names import check_agent, fold
+from ..model.values import check_label, check_line
+from .folder import ENDING, folder_of
+from .moves import AT_WORK, Status, check_move
+from .stamps import after, text_of, time_in
+
+if TYPE_CHECKING:
+    from ..clock import Clock
+    from .folder import Fields, StateFolder
+    from .moves import Roles
+
+HOOKS = "hooks"
+LONGEST_BEAD, LONGEST_TITLE = 200, 1000
+_FIELDS = frozenset({"agent_id", "status", "work_item", "last_activity"})
+_ITEM_FIELDS = frozenset({"bead_id", "title", "assigned_at"})
+
+
+class WorkItem(Struct, frozen=True, kw_only=True):
+    """What lies on a hook."""
+
+    bead_id: str
+    title: str = ""
+    assigned_at: datetime | None = None
+    extra: dict[str, Any] = {}  # what a stranger added; it is kept
+
+    def to_dict(self) -> Fields:
+        assigned = None if self.assigned_at is None else text_of(self.assigned_at)
+        return self.extra | {"bead_id": self.bead_id, "title": self.title, "assigned_at": assigned}
+
+
+class Hook(Struct, frozen=True, kw_only=True):
+    """One agent's hook, as it was read."""
+
+    agent_id: str
+    status: Status = Status.EMPTY
+    work_item: WorkItem | None = None
+    last_activity: datetime | None = None
+    extra: dict[str, Any] = {}
+
+    @property
+    def item(self) -> WorkItem:
+        """What lies on it, where something must."""
+        if self.work_item is None:
+            raise IllegalMove(str(self), field="agent")
+        return self.work_item
+
+    def to_dict(self) -> Fields:
+        """As it stands in the file."""
+        return self.extra | {
+            "agent_id": self.agent_id,
+            "status": str(self.status),
+            "work_item": None if self.work_item is None else self.work_item.to_dict(),
+            "last_activity": None if self.last_activity is None else text_of(self.last_activity),
+        }
+
+    def __str__(self) -> str:
+        item = self.work_item
+        on_it = "" if item is None else f" with {item.bead_id!r}" + (f" ({item.title})" if item.title else "")
+        return f"the hook of {self.agent_id!r} is {self.status}{on_it}"
+
+
+class Hooks:
+    """All hooks of a state folder. `by` says who makes a move, and is believed: a file proves nobody's name.
+
+    With `expect`, a move is made only if the hook is still as it was read: else StaleRevision.
+    """
+
+    def __init__(self, folder: StateFolder, clock: Clock, roles: Roles) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._roles = roles
+
+    # -- looking
+
+    def get(self, agent: str) -> Hook:
+        """The hook of an agent; one that was never written is empty. Unreadable if its file is no hook."""
+        name = check_agent(agent, "agent")
+        file = self._file(name)
+        fields = self._folder.read(HOOKS, file)
+        return Hook(agent_id=name) if fields is None else _hook_in(fields, file)
+
+    def all(self) -> tuple[list[Hook], list[Unreadable]]:
+        """Every hook that can be read, and what is wrong with the others."""
+        hooks: list[Hook] = []
+        broken: list[Unreadable] = []
+        for file in self._folder.names(HOOKS):
+            try:
+                fields = self._folder.read(HOOKS, file)
+                if fields is not None:
+                    hooks.append(_hook_in(fields, file))
+            except Unreadable as wrong:
+                broken.append(wrong)
+        return hooks, broken
+
+    def expected(self, agent: str, expect: Hook | None) -> Hook:
+        """The hook, if it is still as somebody read it; without `expect`, in any case."""
+        hook = self.get(agent)
+        if expect is not None and hook != expect:
+            raise StaleRevision(f"{hook}; you saw it {expect.status}", field="agent", hint="look again")
+        return hook
+
+    # -- moving
+
+    def set(self, agent: str, bead_id: str, title: str = "", *, by: str, expect: Hook | None = None) -> Hook:
+        """Put a work item on an empty hook. A hook that is busy is refused, and named with what is on it."""
+        bead = check_label(bead_id, "bead_id", LONGEST_BEAD)
+        line = check_line(title, "title", LONGEST_TITLE)
+        with self._folder.lock():
+            hook = self.expected(agent, expect)
+            if hook.status is not Status.EMPTY:
+                raise IllegalMove(str(hook), field="agent", hint="a hook holds one item: clear it first")
+            now = self._now(hook)
+            item = WorkItem(bead_id=bead, title=line, assigned_at=now)
+            return self._move(hook, Status.PENDING, by, work_item=item)
+
+    def activate(self, agent: str, *, by: str | None = None, expect: Hook | None = None) -> Hook:
+        """Its owner takes it up."""
+        return self._step(agent, Status.ACTIVE, agent if by is None else by, expect)
+
+    def complete(self, agent: str, *, by: str | None = None, expect: Hook | None = None) -> Hook:
+        """Its owner is done."""
+        return self._step(agent, Status.COMPLETED, agent if by is None else by, expect)
+
+    def clear(self, agent: str, *, by: str, expect: Hook | None = None) -> Hook:
+        """The mayor takes the item off: the hook is written empty, its file stays.
+
+        A file that cannot be read is set aside first, and kept.
+        """
+        with self._folder.lock():
+            try:
+                hook = self.expected(agent, expect)
+            except Unreadable:
+                return self._start_over(agent, by)
+            return self._move(hook, Status.EMPTY, by, work_item=None)
+
+    def restart(self, agent: str, *, by: str, expect: Hook | None = None) -> Hook:
+        """Cleared and set again with the same item: two moves in one write, between which nothing can be lost."""
+        with self._folder.lock():
+            hook = self.expected(agent, expect)
+            check_move(hook.status, Status.EMPTY, by=by, owner=hook.agent_id, roles=self._roles)
+            item = replace(hook.item, assigned_at=self._now(hook))
+            return self._move(replace(hook, status=Status.EMPTY), Status.PENDING, by, work_item=item)
+
+    def touch(self, agent: str) -> Hook:
+        """Its owner is still there. Nothing to touch on an empty or completed hook."""
+        with self._folder.lock():
+            hook = self.get(agent)
+            if hook.status not in AT_WORK:
+                raise IllegalMove(str(hook), field="agent", hint="only work in hand is touched")
+            return self._write(replace(hook, last_activity=self._now(hook)))
+
+    # -- below
+
+    def _step(self, agent: str, status: Status, by: str, expect: Hook | None) -> Hook:
+        with self._folder.lock():
+            hook = self.expected(agent, expect)
+            return self._move(hook, status, by, work_item=hook.work_item)
+
+    def _move(self, hook: Hook, status: Status, by: str, *, work_item: WorkItem | None) -> Hook:
+        """Under the lock."""
+        by = check_agent(by, "by")
+        check_move(hook.status, status, by=by, owner=hook.agent_id, roles=self._roles)
+        return self._write(replace(hook, status=status, work_item=work_item, last_activity=self._now(hook)))
+
+    def _write(self, hook: Hook) -> Hook:
+        self._folder.write(hook.to_dict(), HOOKS, self._file(hook.agent_id))
+        return hook
+
+    def _start_over(self, agent: str, by: str) -> Hook:
+        empty = Hook(agent_id=check_agent(agent, "agent"))
+        check_move(Status.PENDING, Status.EMPTY, by=by, owner=empty.agent_id, roles=self._roles)
+        self._folder.set_aside(HOOKS, self._file(empty.agent_id))
+        return self._write(replace(empty, last_activity=self._clock.now().wall))
+
+    def _now(self, hook: Hook) -> datetime:
+        """Always later than before: whoever compares must see that something happened."""
+        return after(self._clock.now().wall, hook.last_activity)
+
+    def _file(self, agent: str) -> str:
+        return self._folder.spelling(agent, HOOKS, ending=ENDING)
+
+
+def _hook_in(fields: Fields, file: str) -> Hook:
+    """The hook that a file holds; Unreadable says why it is none."""
+    agent, status = fields.get("agent_id"), fields.get("status")
+    if not isinstance(agent, str) or not _is_of(agent, file):
+        raise Unreadable(f"{HOOKS}/{file}: it says it is of {agent!a}")
+    if status not in list(Status):  # it may be anything
+        raise Unreadable(f"{HOOKS}/{file}: {status!a} is no status")
+    item = _item_in(fields.get("work_item"), file)
+    if (item is None) != (status == Status.EMPTY):
+        what = "no work item" if item is None else "a work item"
+        raise Unreadable(f"{HOOKS}/{file}: it is {status} with {what}")
+    return Hook(
+        agent_id=agent,
+        status=Status(status),
+        work_item=item,
+        last_activity=time_in(fields.get("last_activity")),
+        extra={name: value for name, value in fields.items() if name not in _FIELDS},
+    )
+
+
+def _is_of(agent: str, file: str) -> bool:
+    try:
+        return fold(folder_of(agent)) == fold(file.removesuffix(ENDING))
+    except Invalid:
+        return False
+
+
+def _item_in(value: Any, file: str) -> WorkItem | None:
+    if value is None:
+        return None
+    bead = value.get("bead_id") if isinstance(value, dict) else None
+    if not isinstance(bead, str) or not bead:
+        raise Unreadable(f"{HOOKS}/{file}: its work item has no bead_id")
+    title = value.get("title")
+    return WorkItem(
+        bead_id=bead,
+        title=title if isinstance(title, str) else "",
+        assigned_at=time_in(value.get("assigned_at")),
+        extra={name: what for name, what in value.items() if name not in _ITEM_FIELDS},
+    )

@@ -1,0 +1,235 @@
+"""Mail by the design's names: send_mail, check_mail, unread, mark_read, archive_old_mail.
+
+Letters are sent, settled and archived by the room, so nothing here can lose one. They are read from the files,
+which are the truth: read ones too, in the order of time, under the names they have there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ..errors import Invalid, Missing, Unreadable
+from ..model import delivery as deliveries
+from ..model.delivery import OPEN, State
+from ..model.names import check_agent
+from ..model.query import Query
+from ..service.given import check_seconds
+from ..service.moving import SLICE, move_found
+from ..store.files import letters, paper
+from ..store.files.layouts.base import Where, line_in
+from ..store.files.layouts.chipset import LAYOUT
+from .folder import LARGEST
+from .stamps import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..clock import Clock
+    from ..letter import Letter
+    from ..mailbox import Mailbox
+    from ..room import Room
+    from ..store.files.letters import Sheet
+    from .folder import Fields, StateFolder
+
+MAIL, ARCHIVE = LAYOUT.home, "archive"
+TYPES = tuple(LAYOUT.kinds)
+PRIORITIES = ("urgent", "normal", "low")
+A_DAY = 24 * 3600.0
+_REQUIRED = ("from", "to", "type", "subject", "body")
+_SAID = {*_REQUIRED, "priority", "timestamp", "read"}
+_LARGEST = 16 * LARGEST
+_EVER = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+class Mail(Struct, frozen=True, kw_only=True):
+    """One letter: the design's eight fields, and the file it lies in. `sender` is `from` in the file."""
+
+    sender: str
+    to: str
+    type: str
+    subject: str
+    body: str
+    timestamp: str
+    read: bool
+    priority: str
+    filename: str
+
+    def to_dict(self) -> Fields:
+        """The eight fields, as they stand in the file."""
+        fields = {
+            name: getattr(self, name) for name in self.__struct_fields__ if name not in {"sender", "filename"}
+        }
+        return {"from": self.sender, **fields}
+
+
+class Mailboxes:
+    """The mail of a state folder. `room` is the room over the same folder."""
+
+    def __init__(self, folder: StateFolder, room: Room, clock: Clock) -> None:
+        self._folder = folder
+        self._room = room
+        self._clock = clock
+
+    def send_mail(self, message: Mapping[str, Any], *, key: str | None = None) -> Mail:
+        """Send a letter: from, to, type, subject, body, and priority, which is normal by default.
+
+        When this returns, it is on stable storage. `timestamp` and `read` may be there, and are the room's to say.
+        The same key again sends nothing twice.
+        """
+        said = _checked(message)
+        more: dict[str, Any] = {} if key is None else {"key": key}
+        receipt = self._room.mailbox(said["from"]).send(
+            check_agent(said["to"], "to"),
+            said["body"],
+            subject=said["subject"],
+            kind=said["type"],
+            priority=said.get("priority", "normal"),
+            **more,
+        )
+        sent = receipt.message
+        return Mail(
+            sender=sent.sender,
+            to=sent.recipients[0].address,
+            type=said["type"] if said["type"] in TYPES else LAYOUT.other_kind,
+            subject=sent.subject,
+            body=said["body"],
+            timestamp=text_of(sent.created_at),
+            read=False,
+            priority=said.get("priority", "normal"),
+            filename=f"{sent.id}{LAYOUT.ending}",
+        )
+
+    def check_mail(self, agent: str) -> list[Mail]:
+        """Everything in a mailbox, read or not, the oldest first. Looking changes nothing."""
+        self._room.quarantined()  # whatever is asked of the room, it takes in what strangers did first
+        found = sorted(self._sheets(agent), key=lambda each: (each[1].order, each[0]))
+        return [_mail(sheet, name, agent) for name, sheet in found]
+
+    def unread(self, agent: str) -> list[Mail]:
+        """What was not marked as read yet."""
+        return [mail for mail in self.check_mail(agent) if not mail.read]
+
+    def mark_read(self, agent: str, filename: str) -> None:
+        """This letter is done with. Nothing happens if it is gone or was read before."""
+        home, name = self._home(agent), _file_name(filename)
+        for place in ("", ARCHIVE):
+            sheet = self._sheet(agent, home, place, name)
+            if sheet is not None and sheet.told.state is not State.DONE:
+                self._settle(agent, sheet.message.id)
+
+    def archive_old_mail(self, agent: str, older_than: float | timedelta = A_DAY) -> int:
+        """Put letters into `archive/` that were written so long ago and are read; says how many went.
+
+        What nobody has read stays where it is, however old.
+        """
+        span = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
+        now = self._clock.now().wall
+        cutoff = now - timedelta(seconds=check_seconds(span, "older_than", most=1e9))
+        self._room.quarantined()
+        old = [
+            sheet.message.id
+            for _, sheet in self._sheets(agent, ("",))
+            if sheet.told.state is State.DONE and sheet.message.created_at <= cutoff
+        ]
+        slices = (tuple(old[start : start + SLICE]) for start in range(0, len(old), SLICE))
+        return sum(self._put_away(self._room.mailbox(agent), ids, now) for ids in slices)
+
+    # -- below
+
+    def _put_away(self, box: Mailbox, ids: tuple[str, ...], now: datetime) -> int:
+        """Each of them is asked about again in the commit: somebody may be quicker."""
+        query = Query(mailbox=box.name, message_ids=ids, states=(State.DONE,), unarchived_before=_EVER)
+        moved = move_found(box._office, query, "archive", lambda delivery: deliveries.archive(delivery, now))
+        return len(moved)
+
+    def _settle(self, agent: str, id: str) -> None:
+        box = self._room.mailbox(agent)
+        letter = _read(box, id) or _read(box, self._id_there(box, id))
+        if letter is not None and letter.state is not State.DONE:
+            with suppress(Missing):  # it went meanwhile
+                letter.ack(archive=False)
+
+    @staticmethod
+    def _id_there(box: Mailbox, id: str) -> str:
+        """A second letter under a name of ours, with other content, has a longer id in the room."""
+        found = box._office.store.find(Query(mailbox=box.name, states=tuple(OPEN)))
+        return next((each.message.id for each in found if each.message.id.startswith(f"{id[:180]}.")), id)
+
+    def _sheets(self, agent: str, places: tuple[str, ...] = ("", ARCHIVE)) -> Iterator[tuple[str, Sheet]]:
+        """What lies in the mailbox; and in its archive, what nobody has read: a stranger put it there."""
+        home = self._home(agent)
+        for place in places:
+            for name in self._folder.names(*_at(home, place)):
+                sheet = self._sheet(agent, home, place, name)
+                if sheet is not None and (not place or sheet.told.state is State.UNREAD):
+                    yield name, sheet
+
+    def _sheet(self, agent: str, home: str, place: str, name: str) -> Sheet | None:
+        """None if it is gone, or is no letter: the room sets that aside, and says so, once it is sure."""
+        try:
+            self._folder.check_folders(*_at(home, place))
+            raw, stamp = paper.read("/".join((self._folder.path, *_at(home, place), name)), _LARGEST)
+            written = datetime.fromtimestamp(stamp.written // 1000 / 1e6, UTC)
+            where = Where(check_agent(agent, "agent"), place, name, written)
+            return letters.read_sheet(LAYOUT, raw, where, _LARGEST)
+        except (FileNotFoundError, Unreadable):
+            return None
+
+    def _home(self, agent: str) -> str:
+        return self._folder.spelling(agent, MAIL)
+
+
+def _read(box: Mailbox, id: str) -> Letter | None:
+    try:
+        return box.read(id)
+    except Missing:
+        return None
+
+
+def _at(home: str, place: str) -> tuple[str, ...]:
+    return (MAIL, home, place) if place else (MAIL, home)
+
+
+def _mail(sheet: Sheet, name: str, agent: str) -> Mail:
+    fields, message = sheet.fields, sheet.message
+    to, type, body, timestamp = (fields.get(name) for name in ("to", "type", "body", "timestamp"))
+    priority = fields.get("priority")
+    return Mail(
+        sender=message.sender,
+        to=to if isinstance(to, str) else agent,
+        type=type if isinstance(type, str) else LAYOUT.other_kind,
+        subject=line_in(fields.get("subject")),
+        body=body if isinstance(body, str) else message.text,
+        timestamp=timestamp if isinstance(timestamp, str) else text_of(message.created_at),
+        read=sheet.told.state is State.DONE,
+        priority=priority if priority in PRIORITIES else "normal",
+        filename=name,
+    )
+
+
+def _checked(message: Any) -> Fields:
+    """What a sender must say, and nothing that no letter of the design has."""
+    if not isinstance(message, Mapping):
+        raise Invalid(f"must be an object, not {type(message).__name__}", field="message")
+    said = dict(message)
+    for name in _REQUIRED:
+        if not isinstance(said.get(name), str):
+            raise Invalid("is missing, or no text", field=name, hint=", ".join(_REQUIRED))
+    if strange := sorted(map(str, set(said) - _SAID)):
+        raise Invalid("a letter has no such field", field=strange[0], hint=", ".join(sorted(_SAID)))
+    if said.get("priority", "normal") not in PRIORITIES:
+        raise Invalid(f"{said['priority']!a} is no priority", field="priority", hint=", ".join(PRIORITIES))
+    return said
+
+
+def _file_name(name: Any) -> str:
+    """The name of a letter's file, and no path."""
+    if not isinstance(name, str) or os.path.basename(name) != name or not LAYOUT.may_hold(name) or "\0" in name:
+        raise Invalid(f"{name!a} is no letter's name", field="filename", hint="as check_mail tells it")
+    return name

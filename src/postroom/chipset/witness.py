@@ -1,0 +1,197 @@
+"""The witness: sees who stalled, nudges, waits for an answer, and tells the mayor; after too many starts, a human.
+
+It never touches a hook: what is on it is the owner's and the mayor's. All it must remember lies in files, each
+agent is looked at under the folder's lock, and its letters have keys; so it may be killed at any moment, started
+again, and run twice, and still asks once and tells once.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..errors import PostroomError
+from ..model.names import check_agent, fold
+from ..store.files.layouts.base import line_in
+from . import reports
+from .hooks import HOOKS
+from .moves import AT_WORK, Status
+from .nudges import HEALTH_CHECK, RESPONSE, STALL_WARNING
+from .stamps import text_of
+from .watches import Watch, about
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from .chipset import Chipset
+    from .hooks import Hook
+    from .items import Item
+    from .patience import Patience
+
+_log = logging.getLogger("postroom")
+
+
+class Round(Struct, frozen=True, kw_only=True):
+    """What one look at all hooks did; agents by name."""
+
+    watched: tuple[str, ...] = ()  # who has work in hand
+    stalled: tuple[str, ...] = ()  # of these, who has shown no activity for too long
+    nudged: tuple[str, ...] = ()
+    escalated: tuple[str, ...] = ()  # of whom the mayor was told
+    human: tuple[str, ...] = ()  # items of which a human was told
+    damaged: tuple[str, ...] = ()  # hooks that cannot be read, and why
+    failed: tuple[str, ...] = ()  # agents that could not be looked after this time, and why
+
+    def has_news_after(self, last: Round) -> bool:
+        """Was anything done, or is something wrong that was not the last time?"""
+        wrong = (self.damaged, self.failed) != (last.damaged, last.failed)
+        return bool(self.nudged or self.escalated or self.human) or wrong
+
+
+class Witness:
+    """Watches the hooks of a state folder."""
+
+    def __init__(
+        self,
+        chipset: Chipset,
+        *,
+        name: str = "witness",
+        mayor: str = "mayor",
+        human: str = "human",
+        patience: Patience | None = None,
+    ) -> None:
+        self._chipset = chipset
+        self._name = check_agent(name, "witness")
+        self._mayor = check_agent(mayor, "mayor")
+        self._human = check_agent(human, "human")
+        self._patience = patience or chipset.patience
+
+    def look(self) -> Round:
+        """One round. Safe at any time, from any number of processes."""
+        if not self._chipset.folder.exists(HOOKS):
+            return Round()
+        hooks, broken = self._chipset.hooks.all()
+        for wrong in broken:
+            _log.warning("a hook cannot be watched: %s", wrong.message)
+        done: dict[str, list[str]] = {name: [] for name in Round.__struct_fields__}
+        done["damaged"] = [wrong.message for wrong in broken]
+        for hook in hooks:
+            self._look_at(hook.agent_id, done)
+        return Round(**{name: tuple(found) for name, found in done.items()})
+
+    def _look_at(self, agent: str, done: dict[str, list[str]]) -> None:
+        """One agent's trouble must not leave the others unwatched."""
+        try:
+            with self._chipset.folder.lock():
+                hook = self._chipset.hooks.get(agent)
+                if hook.status in AT_WORK:
+                    self._watch(hook, done)
+                else:
+                    self._chipset.watches.forget(agent)
+                    if hook.status is Status.COMPLETED:
+                        self._chipset.items.close(hook.item.bead_id)
+        except PostroomError as trouble:
+            _log.warning("%s could not be looked after: %s", agent, trouble)
+            done["failed"].append(f"{agent}: {trouble}")
+
+    # -- one agent, under the lock
+
+    def _watch(self, hook: Hook, done: dict[str, list[str]]) -> None:
+        agent, now = hook.agent_id, self._chipset.clock.now().wall
+        done["watched"].append(agent)
+        item = self._chipset.items.note(hook)
+        watch = _unless_ahead(self._chipset.watches.get(hook), now)
+        if not self._is_stalled(hook, watch, now):
+            return
+        done["stalled"].append(agent)
+        watch = self._adopted(hook, watch or self._begin(hook, now), now)
+        if watch.asked_at is not None and self._has_answered(hook, watch):
+            watch = self._chipset.watches.keep(replace(watch, asked_at=None))
+        if self._is_silent(watch, now):
+            self._escalate(hook, item, watch, done)
+            watch = self._chipset.watches.keep(replace(watch, escalated=True))
+        if self._may_nudge(watch, now):
+            self._nudge(hook, watch, now)
+            done["nudged"].append(agent)
+
+    def _is_stalled(self, hook: Hook, watch: Watch | None, now: datetime) -> bool:
+        """A time that lies ahead (whose clock is wrong?) or is missing counts from when it was first seen."""
+        last = hook.last_activity or hook.item.assigned_at
+        if last is None or last > now:
+            if watch is None:
+                self._begin(hook, now)
+                return False
+            last = watch.seen_at
+        elif watch is None and now - last < timedelta(seconds=self._patience.stall_after):
+            self._chipset.watches.forget(hook.agent_id)  # of a stall that is over
+        return now - last >= timedelta(seconds=self._patience.stall_after)
+
+    def _begin(self, hook: Hook, now: datetime) -> Watch:
+        return self._chipset.watches.keep(Watch(agent=hook.agent_id, about=about(hook), seen_at=now))
+
+    def _adopted(self, hook: Hook, watch: Watch, now: datetime) -> Watch:
+        """A nudge of ours about this stall that is not in our memory: we died in between. It is not repeated."""
+        slot = self._chipset.nudges.latest(watch.agent)
+        if watch.nudged_at is not None or slot is None or fold(slot.sender) != fold(self._name):
+            return watch
+        is_recent = timedelta() <= now - slot.timestamp < timedelta(seconds=self._patience.nudge_every)
+        is_of_this_stall = hook.last_activity is None or slot.timestamp > hook.last_activity
+        if slot.type not in {HEALTH_CHECK, STALL_WARNING} or not is_recent or not is_of_this_stall:
+            return watch
+        return self._chipset.watches.keep(
+            replace(watch, asked_at=slot.timestamp, nudged_at=slot.timestamp, by=slot.sender)
+        )
+
+    def _has_answered(self, hook: Hook, watch: Watch) -> bool:
+        """Its answer lies in the slot of whoever asked. Activity would have ended the stall."""
+        answer = self._chipset.nudges.latest(watch.by)
+        return (
+            answer is not None
+            and watch.asked_at is not None
+            and answer.type == RESPONSE
+            and fold(answer.sender) == fold(hook.agent_id)
+            and answer.timestamp >= watch.asked_at
+        )
+
+    def _is_silent(self, watch: Watch, now: datetime) -> bool:
+        if watch.asked_at is None or watch.escalated:
+            return False
+        return now - watch.asked_at >= timedelta(seconds=self._patience.for_answer(watch.agent))
+
+    def _escalate(self, hook: Hook, item: Item, watch: Watch, done: dict[str, list[str]]) -> None:
+        room, asked = self._chipset.room, text_of(watch.asked_at or watch.seen_at)
+        is_spent = item.restarts >= self._patience.most_restarts
+        reports.tell_mayor(room, watch.by, self._mayor, hook, item, asked_at=asked, is_spent=is_spent)
+        done["escalated"].append(hook.agent_id)
+        if is_spent and item.human_told < item.restarts:
+            reports.tell_human(room, watch.by, self._human, hook, item)
+            self._chipset.items.told(item)
+            done["human"].append(item.bead)
+
+    def _may_nudge(self, watch: Watch, now: datetime) -> bool:
+        """Not too often; and another's word, an abort maybe, is left in the slot for its time, once."""
+        every = timedelta(seconds=self._patience.nudge_every)
+        if watch.nudged_at is not None:
+            return now - watch.nudged_at >= every
+        slot = self._chipset.nudges.latest(watch.agent)
+        if slot is None or slot.type == RESPONSE or slot.timestamp > now or fold(slot.sender) == fold(self._name):
+            return True
+        return now - slot.timestamp >= every or now - watch.seen_at >= every
+
+    def _nudge(self, hook: Hook, watch: Watch, now: datetime) -> None:
+        kind = HEALTH_CHECK if watch.nudged_at is None else STALL_WARNING
+        since = text_of(hook.last_activity) if hook.last_activity else "ever"
+        message = f"No activity on {line_in(hook.item.bead_id)} since {since}."
+        self._chipset.nudges.send(self._name, hook.agent_id, kind, message, requires_response=True)
+        self._chipset.watches.keep(replace(watch, asked_at=watch.asked_at or now, nudged_at=now, by=self._name))
+
+
+def _unless_ahead(watch: Watch | None, now: datetime) -> Watch | None:
+    """A watch from a time that is still to come: the clock was set back, and it begins anew."""
+    if watch is None or max(watch.seen_at, watch.nudged_at or watch.seen_at) > now:
+        return None
+    return watch

@@ -1,0 +1,211 @@
+"""An agent's entry in the nanobot registry ⇄ its card and its last sign of life. Does no I/O, reads no clock.
+
+The design's nine fields stand in the entry. What it has no word for goes under one key of ours, only when needed;
+what a stranger wrote besides is kept in the card (`extra`) and shown again, as it was.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ...errors import PostroomError
+from ...model.card import EVERYONE, Beat, Card, Status
+from ...model.codec import convert, to_plain
+from ...model.names import check_agent
+from ...model.values import check_label, check_text
+from .layouts.base import OWN, text_of, time_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...model.query import Moment
+    from .layouts.base import Plain
+
+FIELDS = (
+    "agent_id",
+    "description",
+    "capabilities",
+    "status",
+    "allow_from",
+    "max_concurrent_tasks",
+    "current_tasks",
+    "registered_at",
+    "last_heartbeat",
+)
+RUNTIME = ("status", "current_tasks", "last_heartbeat")
+OFFLINE_AFTER = 60.0  # seconds, or three polls: so the design's readers see who is silent
+OURS = ("display_name", "program", "model", "scopes", "metadata", "principal")  # no words of the design
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_WORD = 128
+_MOST_TASKS = 1_000_000
+
+
+# -- showing
+
+
+def entry_of(card: Card, status: str, tasks: Sequence[str], heartbeat: datetime | None) -> Plain:
+    plain = to_plain(card)
+    entry: Plain = {
+        "agent_id": card.id,
+        "description": card.description,
+        "capabilities": list(card.capabilities),
+        "status": status,
+        "allow_from": list(card.allow_from),
+        "max_concurrent_tasks": card.max_concurrent_tasks,
+        "current_tasks": list(tasks),
+        "registered_at": text_of(card.registered_at),
+        "last_heartbeat": text_of(heartbeat or card.registered_at),
+    }
+    own = {name: plain[name] for name in OURS if name in plain}
+    return entry | card.extra | ({OWN: own} if own else {})
+
+
+def shown(card: Card, beat: Beat | None, active: Sequence[str], moment: Moment) -> Plain:
+    """The entry as it stands in the file at this moment."""
+    if beat is None:
+        return entry_of(card, Status.OFFLINE, active, None)
+    tasks = tasks_of(beat, active)
+    return entry_of(card, word(beat, tasks, is_online=not _is_silent(beat, moment)), tasks, beat.at)
+
+
+def tasks_of(beat: Beat, active: Sequence[str]) -> list[str]:
+    """What it took on, and what it says it is busy with."""
+    return list(dict.fromkeys((*active, *beat.current_tasks)))
+
+
+def word(beat: Beat, tasks: Sequence[str], *, is_online: bool) -> str:
+    """Its status, in its own word where it has one."""
+    if beat.left or not is_online:
+        return Status.OFFLINE
+    return beat.says or (Status.BUSY if tasks else Status.IDLE)
+
+
+def own_word(status: str, tasks: Sequence[str]) -> str:
+    """What of a status must be remembered: not what follows from tasks, nor that it left."""
+    follows = Status.BUSY if tasks else Status.IDLE
+    return "" if status in {follows, Status.IDLE, Status.OFFLINE} else status
+
+
+def silent_from(beat: Beat) -> float:
+    """The uptime from which it counts as silent."""
+    return beat.steady + max(OFFLINE_AFTER, 3 * beat.poll_interval)
+
+
+def _is_silent(beat: Beat, moment: Moment) -> bool:
+    return beat.boot != moment.boot or moment.steady > silent_from(beat)
+
+
+# -- reading what strangers wrote
+
+
+def merged(current: Plain, base: Plain, found: Plain) -> Plain:
+    """What a stranger changed since `base` stood there, on top of what is true by now."""
+    changed = {name: value for name, value in found.items() if name not in base or base[name] != value}
+    gone = [name for name in base if name not in found and name not in FIELDS]
+    return {name: value for name, value in (current | changed).items() if name not in gone}
+
+
+def normal(name: str, entry: Plain) -> Plain:
+    """An entry as we would write it: so it is seen whether two say the same."""
+    status, tasks = entry.get("status"), _texts(entry.get("current_tasks"))
+    status = status if isinstance(status, str) else Status.IDLE
+    card = card_in(name, entry, _BEGINNING)
+    return entry_of(card, status, tasks, time_or_none(entry.get("last_heartbeat")))
+
+
+def card_in(name: str, entry: Plain, written: datetime) -> Card:
+    """The card in an entry. What is not as the design has it counts as not said, and is kept as it stands."""
+    extra = {field: value for field, value in entry.items() if field not in FIELDS and field != OWN}
+    told: dict[str, Any] = {}
+    for field, read in _READ.items():
+        if field in entry:
+            told[field], is_sound = read(entry[field])
+            if not is_sound:
+                extra[field] = entry[field]
+    registered = time_or_none(entry.get("registered_at")) or written
+    return Card(id=name, registered_at=registered, extra=extra, **(told | _own(name, entry.get(OWN))))
+
+
+def beat_in(entry: Plain, base: Plain, held: Beat | None, active: Sequence[str], moment: Moment) -> Beat:
+    """The sign of life in an entry. What a stranger left as it was tells nothing new."""
+    beat = held or _beat_at(time_or_none(entry.get("registered_at")) or moment.wall, moment)
+    if entry.get("last_heartbeat") != base.get("last_heartbeat"):
+        at = time_or_none(entry.get("last_heartbeat"))
+        if at is not None:
+            fresh = _beat_at(min(at, moment.wall), moment)
+            beat = replace(beat, at=fresh.at, steady=fresh.steady, boot=fresh.boot)
+    if entry.get("current_tasks") != base.get("current_tasks"):
+        told = [task for task in _texts(entry.get("current_tasks")) if task not in active]
+        beat = replace(beat, current_tasks=tuple(dict.fromkeys(told)))
+    status = entry.get("status")
+    if status != base.get("status") and isinstance(status, str) and status:
+        says = own_word(status[:_LONGEST_WORD], tasks_of(beat, active))
+        beat = replace(beat, left=status == Status.OFFLINE, says=says)
+    return beat
+
+
+def _beat_at(at: datetime, moment: Moment) -> Beat:
+    silent = max((moment.wall - at) / timedelta(seconds=1), 0.0)
+    return Beat(at=at, steady=moment.steady - silent, boot=moment.boot, active_at=at)
+
+
+def _own(name: str, value: Any) -> Plain:
+    """What stands under our key, if it can be true."""
+    if not isinstance(value, dict):
+        return {}
+    told = {field: value[field] for field in OURS if field in value}
+    try:
+        card = convert({"id": name, "registered_at": text_of(_BEGINNING)} | told, Card)
+    except (msgspec.ValidationError, TypeError, ValueError):
+        return {}
+    return {field: getattr(card, field) for field in told}
+
+
+def _description(value: Any) -> tuple[str, bool]:
+    try:
+        return check_text(value, "description", 10_000), True
+    except PostroomError:
+        return "", False
+
+
+def _capabilities(value: Any) -> tuple[tuple[str, ...], bool]:
+    return _all(value, lambda one: check_label(one, "capabilities"))
+
+
+def _allow_from(value: Any) -> tuple[tuple[str, ...], bool]:
+    """Names that nobody can have let nobody in."""
+    if isinstance(value, str):
+        value = [value]
+    return _all(value, lambda one: one if one == EVERYONE else check_agent(one, "allow_from"))
+
+
+def _all(value: Any, check: Callable[[Any], str]) -> tuple[tuple[str, ...], bool]:
+    sound = []
+    for one in value if isinstance(value, list) else ():
+        try:
+            sound.append(check(one))
+        except PostroomError:
+            continue
+    kept = tuple(dict.fromkeys(sound))
+    return kept, list(kept) == value
+
+
+def _most(value: Any) -> tuple[int, bool]:
+    is_sound = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TASKS
+    return (value, True) if is_sound else (3, False)
+
+
+def _texts(value: Any) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+_READ: dict[str, Callable[[Any], tuple[Any, bool]]] = {
+    "description": _description,
+    "capabilities": _capabilities,
+    "allow_from": _allow_from,
+    "max_concurrent_tasks": _most,
+}

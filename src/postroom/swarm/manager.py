@@ -1,0 +1,183 @@
+"""MailboxManager: the design's verbs, with its names, defaults and results. Decides nothing itself.
+
+Nothing is kept in memory but the leases of what is being worked on, so any number of managers, in any number of
+processes, see the same mail at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..room import open as open_room
+from . import looking, posting
+from .handoff import handoff_body
+from .message import MessagePriority, MessageType
+from .posting import Said
+from .progress import LEASE, Progress
+from .translating import message_of
+
+if TYPE_CHECKING:
+    import os
+    from datetime import datetime
+
+    from ..model.query import Found
+    from ..room import Room
+    from .handoff import HandoffContext
+    from .message import Message
+
+DEFAULT_FOLDER = "./workspace/mailboxes"
+
+
+class MailboxManager:
+    """The mailboxes of all agents below one folder. Any number of threads may use one."""
+
+    def __init__(
+        self,
+        mailboxes_dir: str | os.PathLike[str] | None = None,
+        *,
+        room: Room | None = None,
+        lease: float = LEASE,
+    ) -> None:
+        """`room`: mail that is kept elsewhere, such as in SQLite. `lease`: seconds `mark_processing` lasts."""
+        self.mailboxes_dir = Path(mailboxes_dir or DEFAULT_FOLDER)
+        self.room = open_room(_address(self.mailboxes_dir)) if room is None else room
+        self._progress = Progress(self.room, lease)
+
+    # -- sending
+
+    def send(
+        self,
+        from_agent: str,
+        to_agent: str,
+        subject: str,
+        body: str,
+        message_type: MessageType = MessageType.REQUEST,
+        priority: MessagePriority = MessagePriority.NORMAL,
+        payload: dict[str, Any] | None = None,
+        context: dict[str, Any] | None = None,
+        swarm_name: str | None = None,
+        reply_to: str | None = None,
+        thread_id: str | None = None,
+        expires_at: datetime | None = None,
+        attachments: list[str] | None = None,
+        tags: list[str] | None = None,
+    ) -> Message:
+        """One letter, or with `broadcast:<swarm>` one to each member. When this returns, it is on the disk."""
+        said = Said(
+            from_agent,
+            to_agent,
+            subject,
+            body,
+            message_type,
+            priority,
+            payload,
+            context,
+            swarm_name,
+            reply_to,
+            thread_id,
+            expires_at,
+            attachments,
+            tags,
+        )
+        return posting.send(self.room, said)
+
+    def handoff(
+        self,
+        from_agent: str,
+        to_agent: str,
+        subject: str,
+        handoff_context: HandoffContext,
+        priority: MessagePriority = MessagePriority.NORMAL,
+        swarm_name: str | None = None,
+        additional_notes: str = "",
+    ) -> Message:
+        """Work changes hands: the context as data and as text, the files it names attached."""
+        return self.send(
+            from_agent=from_agent,
+            to_agent=to_agent,
+            subject=subject,
+            body=handoff_body(from_agent, to_agent, handoff_context, additional_notes),
+            message_type=MessageType.HANDOFF,
+            priority=priority,
+            context=handoff_context.to_dict(),
+            swarm_name=swarm_name,
+            attachments=handoff_context.files,
+            tags=["handoff"],
+        )
+
+    def broadcast(
+        self,
+        from_agent: str,
+        swarm_name: str,
+        subject: str,
+        body: str,
+        message_type: MessageType = MessageType.NOTIFICATION,
+        priority: MessagePriority = MessagePriority.NORMAL,
+        exclude: list[str] | None = None,
+        **kwargs: Any,
+    ) -> list[Message]:
+        """A letter to each member but the sender, all in one commit. `kwargs`: what else `send` takes."""
+        said = Said(from_agent, "", subject, body, message_type, priority, swarm_name=swarm_name, **kwargs)
+        return posting.broadcast(self.room, said, exclude or ())
+
+    def reply(
+        self, original_message_id: str, from_agent: str, body: str, payload: dict[str, Any] | None = None
+    ) -> Message | None:
+        """An answer in the letter's thread, with its priority; None if there is no such letter."""
+        return posting.reply(self.room, original_message_id, from_agent, body, payload)
+
+    # -- looking
+
+    def check_mailbox(
+        self,
+        agent_name: str,
+        unread_only: bool = True,
+        message_types: list[MessageType] | None = None,
+        min_priority: MessagePriority | None = None,
+    ) -> list[Message]:
+        """An agent's mail, the most urgent first, then the oldest. Marks nothing."""
+        found = looking.waiting(
+            self.room,
+            agent_name,
+            unread_only=unread_only,
+            message_types=message_types,
+            min_priority=min_priority,
+        )
+        return [message_of(one) for one in found]
+
+    def get_pending_count(self, agent_name: str) -> dict[str, int]:
+        """How much is unread: urgent, high, normal, low, total."""
+        pending = [message.priority for message in self.check_mailbox(agent_name)]
+        counts = {each.name.lower(): pending.count(each) for each in reversed(MessagePriority)}
+        return counts | {"total": len(pending)}
+
+    def get_thread(self, thread_id: str) -> list[Message]:
+        """All letters of a thread, its first one too, the oldest first."""
+        return [message_of(one) for one in looking.thread(self.room, thread_id)]
+
+    # -- working; each gives the letter as it is now, or None
+
+    def read_message(self, message_id: str) -> Message | None:
+        """The letter, marked as read; None if there is no such letter."""
+        return _message(self._progress.read(message_id))
+
+    def mark_processing(self, message_id: str) -> Message | None:
+        """Claim it, and nobody else gets it while the lease lasts; None if somebody has it, or it is done."""
+        return _message(self._progress.start(message_id))
+
+    def mark_completed(self, message_id: str, archive: bool = True) -> Message | None:
+        """Done with it; None if there is no such letter, or if it was claimed here and lost to somebody else."""
+        return _message(self._progress.complete(message_id, archive=archive))
+
+    def mark_failed(self, message_id: str, retry: bool = True, reason: str = "failed") -> Message | None:
+        """This try failed. It is unread again, until its tries are spent; without retry, it has failed at once."""
+        return _message(self._progress.fail(message_id, reason, retry=retry))
+
+
+def _message(found: Found | None) -> Message | None:
+    return None if found is None else message_of(found)
+
+
+def _address(folder: Path) -> str:
+    return f"files:{folder.absolute()}?layout=swarm"

@@ -1,0 +1,1 @@
+"""The chipset's channels and flows, over a state folder of files."""

@@ -1,0 +1,100 @@
+"""`postroom witness`, as it is typed."""
+
+from __future__ import annotations
+
+import json
+import signal
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from postroom.chipset import Chipset
+from tests.cli.shell import PATIENCE, Desk
+from tests.rooms import FakeClock
+
+ALPHA = "polecat-alpha"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path, measured=True, durable=False)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """An item that was put on a hook long ago."""
+    state, clock = tmp_path / ".chipset" / "state", FakeClock()
+    clock.jump(-timedelta(days=5000).total_seconds())
+    with Chipset(state, clock=clock) as chipset:
+        chipset.mayor().dispatch(ALPHA, "gt-1")
+    return state
+
+
+def test_one_look_nudges_and_says_so(desk: Desk, state: Path) -> None:
+    told = desk.json("witness", "--once")
+    assert (told["watched"], told["stalled"], told["nudged"], told["escalated"]) == ([ALPHA], [ALPHA], [ALPHA], [])
+    assert json.loads((state / "nudge" / ALPHA / "latest.json").read_text())["from"] == "witness"
+    shown = desk.run("witness", "--once")
+    assert (shown.code, shown.out, shown.err) == (0, "1 at work, 1 stalled.\n", "")
+
+
+def test_it_goes_on_until_it_is_stopped_and_tells_the_mayor(desk: Desk, state: Path) -> None:
+    watching = desk.start("witness", "--json", "--every", "0.1", "--answer-within", "1s", "--mayor", "boss")
+    assert watching.stdout
+    first, second = (json.loads(watching.stdout.readline()) for _ in range(2))
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(PATIENCE) == 130
+    watching.communicate()
+    assert (first["nudged"], second["escalated"]) == ([ALPHA], [ALPHA])
+    with Chipset(state) as chipset:
+        assert [mail.sender for mail in chipset.mail.check_mail("boss")] == ["witness"]
+
+
+def test_the_state_folder_is_named_by_the_room_or_by_itself(desk: Desk, state: Path, tmp_path: Path) -> None:
+    state.rename(tmp_path / "elsewhere")
+    assert desk.json("witness", "--once")["watched"] == []
+    assert desk.json("witness", "--once", "--state", "elsewhere")["watched"] == [ALPHA]
+    address = f"files:{tmp_path / 'elsewhere'}?layout=chipset"
+    assert desk.json("witness", "--once", "--room", address, "--as", "argus")["watched"] == [ALPHA]
+    refused = desk.run("witness", "--once", "--state", "nowhere", "--json")
+    assert (refused.code, refused.error["field"]) == (66, "--state")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_its_letters_go_into_the_room_that_is_named(desk: Desk, state: Path, tmp_path: Path) -> None:
+    desk.json("register", "--as", "mayor")
+    room = str(tmp_path / "room.db")
+    said = ("--answer-within", "1s", "--every", "0.1", "--room", room)
+    watching = desk.start("witness", "--json", *said)
+    assert watching.stdout
+    seen = [json.loads(watching.stdout.readline()) for _ in range(2)]
+    watching.terminate()
+    watching.communicate()
+    assert seen[1]["escalated"] == [ALPHA]
+    assert [letter["kind"] for letter in desk.json("check", "--as", "mayor")["letters"]] == ["health_escalation"]
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (("--stall-after", "59s"), "--stall-after"),
+        (("--nudge-every", "11m"), "--nudge-every"),
+        (("--answer-within", "0"), "--answer-within"),
+        (("--answer-of", "polecat-alpha=11m"), "--answer-within"),
+        (("--answer-of", "../x=1m"), "--answer-of"),
+        (("--answer-of", "polecat-alpha=soon"), "--answer-of"),
+        (("--every", "11m"), "--every"),
+        (("--mayor", "../x"), "mayor"),
+    ],
+)
+def test_what_is_out_of_range_is_refused(desk: Desk, words: tuple[str, str], field: str) -> None:
+    refused = desk.run("witness", "--once", "--json", *words)
+    assert (refused.code, refused.error["field"]) == (65, field)
+    assert not (desk.home / ".chipset").exists()
+
+
+def test_a_hook_that_cannot_be_read_is_told_harmlessly(desk: Desk, state: Path) -> None:
+    (state / "hooks" / "evil\x1b[31m.json").write_text("{")
+    shown = desk.run("witness", "--once")
+    assert "Cannot be read" in shown.out and "\x1b" not in shown.out

@@ -1,0 +1,239 @@
+"""Mail by the design's verbs: written as it says, read ones too, never lost, never in two places."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom import chipset as verbs
+from postroom.chipset import Chipset
+from postroom.chipset.mail import TYPES
+from postroom.errors import Invalid, StoreFailing
+from tests.chipset.people import finish, start
+from tests.rooms import FakeClock
+
+ALPHA = "polecat-alpha"
+NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{9}Z-mayor\.json")
+
+
+def letter(**said: Any) -> dict[str, Any]:
+    usual = {
+        "from": "mayor",
+        "to": ALPHA,
+        "type": "work_assignment",
+        "subject": "gt-1 is yours",
+        "body": "Build it.",
+    }
+    return usual | said
+
+
+def drop(state: Path, name: str, place: str = "", **said: Any) -> Path:
+    """As a stranger writes one."""
+    folder = state / "mail" / ALPHA / place
+    folder.mkdir(parents=True, exist_ok=True)
+    usual = letter(**{"timestamp": "2026-03-05T10:30:00Z", "read": False, "priority": "normal"} | said)
+    (folder / name).write_text(json.dumps(usual))
+    return folder / name
+
+
+def test_a_letter_lies_in_its_file_as_the_design_says(chipset: Chipset, state: Path) -> None:
+    sent = chipset.mail.send_mail(letter(priority="urgent"))
+    (path,) = (state / "mail" / ALPHA).glob("*.json")
+    assert NAME.fullmatch(path.name) and path.name == sent.filename
+    fields = json.loads(path.read_text())
+    assert fields == letter(priority="urgent", timestamp="2030-01-01T12:00:00Z", read=False)
+    assert fields == sent.to_dict()
+    assert list(fields) == sorted(fields)
+    assert chipset.mail.check_mail(ALPHA) == [sent]
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_each_of_the_five_types_is_written_as_it_is(chipset: Chipset, type: str) -> None:
+    chipset.mail.send_mail(letter(type=type))
+    assert [mail.type for mail in chipset.mail.check_mail(ALPHA)] == [type]
+
+
+def test_another_type_is_coordination_for_the_design_and_comes_back_whole(chipset: Chipset) -> None:
+    sent = chipset.mail.send_mail(letter(type="question"))
+    assert sent.type == chipset.mail.check_mail(ALPHA)[0].type == "coordination"
+    assert chipset.room.mailbox(ALPHA).check(peek=True)[0].kind == "question"
+
+
+def test_looking_marks_nothing_and_marking_twice_is_the_same_as_once(chipset: Chipset, state: Path) -> None:
+    first, second = (chipset.mail.send_mail(letter(body=body)) for body in "12")
+    chipset.mail.check_mail(ALPHA)
+    assert len(chipset.mail.unread(ALPHA)) == 2
+    for _ in range(2):
+        chipset.mail.mark_read(ALPHA, first.filename)
+    assert [(mail.body, mail.read) for mail in chipset.mail.check_mail(ALPHA)] == [("1", True), ("2", False)]
+    assert chipset.mail.unread(ALPHA) == [second]
+    assert json.loads((state / "mail" / ALPHA / first.filename).read_text())["read"] is True
+    chipset.mail.mark_read(ALPHA, "2020-01-01T00-00-00Z-nobody.json")
+    chipset.mail.mark_read("polecat-beta", first.filename)
+
+
+def test_only_read_letters_of_a_day_ago_are_archived_and_counted(
+    chipset: Chipset, state: Path, clock: FakeClock
+) -> None:
+    old, unread = (chipset.mail.send_mail(letter(body=body)) for body in ("old", "unread"))
+    clock.advance(23 * 3600)
+    young = chipset.mail.send_mail(letter(body="young"))
+    for mail in (old, young):
+        chipset.mail.mark_read(ALPHA, mail.filename)
+    assert chipset.mail.archive_old_mail(ALPHA) == 0
+    clock.advance(3600)
+    assert chipset.mail.archive_old_mail(ALPHA) == 1
+    assert chipset.mail.archive_old_mail(ALPHA) == 0
+    assert [path.name for path in (state / "mail" / ALPHA / "archive").iterdir()] == [old.filename]
+    assert [mail.body for mail in chipset.mail.check_mail(ALPHA)] == ["unread", "young"]
+    assert chipset.mail.archive_old_mail(ALPHA, timedelta(minutes=1)) == 1
+    chipset.mail.mark_read(ALPHA, unread.filename)
+    assert chipset.mail.archive_old_mail(ALPHA, 0) == 1
+    assert chipset.mail.archive_old_mail("nobody") == 0
+
+
+def test_a_strangers_letters_are_read_in_the_order_of_time(chipset: Chipset, state: Path) -> None:
+    ours = chipset.mail.send_mail(letter(body="ours"))
+    drop(state, "2031-01-01T00-00-00Z-witness.json", timestamp="2031-01-01T00:00:00Z", body="late", extra=1)
+    drop(state, "2026-03-05T10-30-00Z-mayor.json", body="early", read=True)
+    assert [(mail.body, mail.read) for mail in chipset.mail.check_mail(ALPHA)] == [
+        ("early", True), ("ours", False), ("late", False),
+    ]  # fmt: skip
+    chipset.mail.mark_read(ALPHA, "2031-01-01T00-00-00Z-witness.json")
+    told = json.loads((state / "mail" / ALPHA / "2031-01-01T00-00-00Z-witness.json").read_text())
+    assert (told["read"], told["extra"]) == (True, 1)
+    assert chipset.mail.unread(ALPHA) == [ours]
+    assert chipset.mail.archive_old_mail(ALPHA) == 1
+
+
+def test_an_unread_letter_that_a_stranger_archived_stays_deliverable(chipset: Chipset, state: Path) -> None:
+    drop(state, "2026-03-05T10-30-00Z-mayor.json", "archive")
+    drop(state, "2026-03-05T10-31-00Z-mayor.json", "archive", read=True)
+    assert [mail.filename for mail in chipset.mail.unread(ALPHA)] == ["2026-03-05T10-30-00Z-mayor.json"]
+    chipset.mail.mark_read(ALPHA, "2026-03-05T10-30-00Z-mayor.json")
+    assert [(mail.filename, mail.read) for mail in chipset.mail.check_mail(ALPHA)] == [
+        ("2026-03-05T10-30-00Z-mayor.json", True),
+    ]  # fmt: skip
+    assert chipset.mail.archive_old_mail(ALPHA) == 1
+    assert len(list((state / "mail" / ALPHA / "archive").iterdir())) == 2
+
+
+def test_what_lies_in_the_archive_is_not_archived_again_when_the_index_is_made_anew(
+    chipset: Chipset, state: Path
+) -> None:
+    drop(state, "2026-03-05T10-30-00Z-mayor.json", "archive", read=True)
+    assert chipset.mail.archive_old_mail(ALPHA) == 0
+    chipset.room.close()
+    for path in (state / ".postroom").glob("index.db*"):
+        path.unlink()
+    drop(state, "2026-03-05T10-31-00Z-mayor.json", read=True)
+    assert chipset.mail.archive_old_mail(ALPHA) == 1
+
+
+def test_copies_that_a_stranger_makes_of_our_letters_are_marked_one_by_one(chipset: Chipset, state: Path) -> None:
+    ours = chipset.mail.send_mail(letter())
+    for agent, body in (("polecat-beta", "Build it."), ("polecat-gamma", "Build another.")):
+        (state / "mail" / agent).mkdir()
+        said = letter(to=agent, body=body, timestamp=ours.timestamp, read=False, priority="normal")
+        (state / "mail" / agent / ours.filename).write_text(json.dumps(said))
+    for marked in ("polecat-gamma", "polecat-beta", ALPHA):
+        assert len(chipset.mail.unread(marked)) == 1
+        chipset.mail.mark_read(marked, ours.filename)
+        assert chipset.mail.unread(marked) == []
+
+
+def test_a_file_that_is_no_letter_is_set_aside_with_a_warning_and_blocks_nobody(
+    chipset: Chipset, state: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, content in (("2026-01-01T00-00-00Z-x.json", "{"), ("2026-01-02T00-00-00Z-x.json", '{"from": 7}')):
+        path = drop(state, name)
+        path.write_text(content)
+        os.utime(path, (0, 0))
+    fresh = drop(state, "2026-01-03T00-00-00Z-x.json")
+    fresh.write_text("{")  # its writer may not be through yet
+    chipset.mail.send_mail(letter())
+    with caplog.at_level(logging.WARNING, "postroom"):
+        assert len(chipset.mail.check_mail(ALPHA)) == 1
+    there = {path.name for path in (state / "mail" / ALPHA).glob("*.json")}
+    assert "2026-01-03T00-00-00Z-x.json" in there
+    assert len(there) == 2
+
+
+def test_links_in_a_mailbox_are_not_followed(chipset: Chipset, state: Path, tmp_path: Path) -> None:
+    path = drop(state, "2026-03-05T10-30-00Z-mayor.json")
+    path.rename(tmp_path / "elsewhere.json")
+    path.symlink_to(tmp_path / "elsewhere.json")
+    assert chipset.mail.check_mail(ALPHA) == []
+    (state / "mail" / "polecat-linked").symlink_to(state / "mail" / ALPHA)
+    assert chipset.mail.check_mail("polecat-linked") == []
+
+
+def test_many_processes_send_at_once_and_nothing_collides(state: Path) -> None:
+    finish([start("sender", state, name, "30") for name in ("polecat-a", "polecat-b", "polecat-a")])
+    with Chipset(state) as chipset:
+        found = chipset.mail.check_mail("mayor")
+    assert len({mail.filename for mail in found}) == len(found) == 90
+
+
+def test_one_key_sends_once(chipset: Chipset) -> None:
+    names = {chipset.mail.send_mail(letter(), key="k").filename for _ in range(2)}
+    assert len(names) == len(chipset.mail.check_mail(ALPHA)) == 1
+
+
+def test_a_full_disk_reaches_the_sender_and_leaves_nothing_behind(
+    chipset: Chipset, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = chipset.mail.send_mail(letter())
+
+    def full(descriptor: int, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    for _ in range(3):
+        with pytest.raises(StoreFailing):
+            chipset.mail.send_mail(letter(body="more"))
+    monkeypatch.undo()
+    assert [path.name for path in (state / "mail" / ALPHA).iterdir()] == [first.filename]
+    chipset.mail.send_mail(letter(body="and more"))
+    assert [mail.body for mail in chipset.mail.unread(ALPHA)] == ["Build it.", "and more"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"to": "../x"}, {"from": ""}, {"subject": None}, {"body": 7}, {"priority": "high"}, {"colour": "red"},
+        {"type": "two words"}, {"subject": "a\nb"},
+    ],
+)  # fmt: skip
+def test_a_letter_that_the_design_cannot_say_is_refused(chipset: Chipset, wrong: dict[str, Any]) -> None:
+    with pytest.raises(Invalid):
+        chipset.mail.send_mail(letter(**wrong))
+    assert chipset.mail.check_mail(ALPHA) == []
+
+
+@pytest.mark.parametrize("name", ["../x.json", "a/b.json", ".hidden.json", "x.txt", "", 7])
+def test_a_name_that_is_no_letters_is_refused(chipset: Chipset, name: Any) -> None:
+    with pytest.raises(Invalid):
+        chipset.mail.mark_read(ALPHA, name)
+    with pytest.raises(Invalid):
+        chipset.mail.send_mail(name)
+
+
+def test_the_verbs_of_the_design_work_without_ceremony(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sent = verbs.send_mail(letter())
+    assert (tmp_path / ".chipset" / "state" / "mail" / ALPHA / sent.filename).exists()
+    assert verbs.check_mail(ALPHA) == verbs.unread(ALPHA) == [sent]
+    verbs.mark_read(ALPHA, sent.filename)
+    assert verbs.unread(ALPHA) == []
+    assert verbs.archive_old_mail(ALPHA) == 0
+    assert verbs.archive_old_mail(ALPHA, 0, state=tmp_path / ".chipset" / "state") == 1
+    assert verbs.check_mail(ALPHA) == []

@@ -1,0 +1,176 @@
+"""unread → read → processing → completed → archived; failed, retried, expired; one worker at a time."""
+
+from __future__ import annotations
+
+import time
+from threading import Barrier, Thread
+
+import pytest
+
+from postroom.swarm import MailboxManager, Message, MessageStatus, looking
+from tests.swarm.project import Project, told
+
+
+def status(message: Message | None) -> str | None:
+    return None if message is None else message.status.value
+
+
+def unread(manager: MailboxManager) -> list[str]:
+    return [each.id for each in manager.check_mailbox("b")]
+
+
+@pytest.fixture
+def letter(manager: MailboxManager) -> str:
+    return manager.send("a", "b", "s", "x").id
+
+
+def test_the_whole_life(project: Project, manager: MailboxManager, letter: str) -> None:
+    assert [letter] == unread(manager)
+    assert "read" == status(manager.read_message(letter))
+    assert [] == unread(manager) and [letter] == [
+        each.id for each in manager.check_mailbox("b", unread_only=False)
+    ]
+    assert "processing" == status(manager.mark_processing(letter))
+    done = manager.mark_completed(letter, archive=False)
+    assert done is not None and done.status is MessageStatus.COMPLETED and done.completed_at is not None
+    assert [f"{letter}.json"] == project.files("b/inbox")
+    assert "archived" == status(manager.mark_completed(letter))
+    assert [f"{letter}.json"] == project.files("b/archive") and [] == project.files("b/inbox")
+    assert [] == manager.check_mailbox("b", unread_only=False)
+    assert "archived" == status(manager.read_message(letter)) == status(manager.mark_completed(letter))
+
+
+def test_there_is_always_a_copy_while_letters_are_archived(project: Project, manager: MailboxManager) -> None:
+    ids = [manager.send("a", "b", "s", "x").id for _ in range(15)]
+    archiving = Thread(target=lambda: [manager.mark_completed(id) for id in ids])
+    archiving.start()
+    while archiving.is_alive():
+        for id in ids:  # what is not in the one is in the other by now
+            inbox, archive = (project.mail / "b" / place / f"{id}.json" for place in ("inbox", "archive"))
+            assert inbox.exists() or archive.exists()
+    archiving.join()
+    assert sorted(f"{id}.json" for id in ids) == project.files("b/archive")
+
+
+def test_reading_twice_keeps_the_first_time(manager: MailboxManager, letter: str) -> None:
+    first = manager.read_message(letter)
+    assert first is not None and first == manager.read_message(letter)
+
+
+def test_a_letter_may_be_completed_without_more_ado(manager: MailboxManager, letter: str) -> None:
+    assert "archived" == status(manager.mark_completed(letter))
+
+
+def test_what_is_done_is_not_worked_on_again(manager: MailboxManager, letter: str) -> None:
+    manager.mark_completed(letter)
+    assert manager.mark_processing(letter) is None is manager.mark_failed(letter)
+    assert "archived" == status(manager.read_message(letter))
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own managers", "one manager"])
+def test_one_of_many_gets_a_letter(project: Project, manager: MailboxManager, letter: str, shared: bool) -> None:
+    others = [manager if shared else project.manager() for _ in range(4)]
+    start, got = Barrier(4), []
+
+    def work(other: MailboxManager) -> None:
+        start.wait()
+        got.append(other.mark_processing(letter))
+
+    threads = [Thread(target=work, args=(other,)) for other in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 1 == sum(each is not None for each in got)
+    assert manager.mark_processing(letter) is None
+
+
+def test_who_looks_before_another_moves_looks_again(
+    project: Project, manager: MailboxManager, letter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = looking.find(manager.room, letter)
+    project.manager().mark_completed(letter)
+    seen = [before, looking.find(manager.room, letter)]
+    monkeypatch.setattr(looking, "find", lambda *_: seen.pop(0))
+    assert "archived" == status(manager.read_message(letter)) and [] == seen
+
+
+def test_who_always_comes_second_gives_up(
+    project: Project, manager: MailboxManager, letter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = looking.find(manager.room, letter)
+    project.manager().mark_processing(letter)
+    monkeypatch.setattr(looking, "find", lambda *_: before)
+    assert manager.mark_processing(letter) is None
+
+
+def test_who_holds_a_letter_may_say_so_again(manager: MailboxManager, letter: str) -> None:
+    assert "processing" == status(manager.mark_processing(letter)) == status(manager.mark_processing(letter))
+
+
+def test_another_process_may_complete_what_one_began(
+    project: Project, manager: MailboxManager, letter: str
+) -> None:
+    code = "from postroom.swarm import *; print(get_mailbox_manager().{}({!r}).status.value)"
+    assert "processing" == told(project.python(code.format("mark_processing", letter))).strip()
+    assert manager.mark_processing(letter) is None
+    assert "archived" == told(project.python(code.format("mark_completed", letter))).strip()
+    assert "archived" == status(manager.read_message(letter))
+
+
+def test_what_nobody_finished_in_time_is_unread_again(project: Project, letter: str) -> None:
+    slow, other = project.manager(lease=0.2), project.manager()
+    slow.read_message(letter)
+    slow.mark_processing(letter)
+    assert [] == unread(other)
+    time.sleep(0.3)
+    assert [letter] == unread(other)
+    assert "unread" == project.fields("b/inbox", letter)["status"]
+    assert "read" == status(other.read_message(letter)) and [] == unread(other)
+    assert "read" == project.fields("b/inbox", letter)["status"]
+
+
+def test_who_came_too_late_is_refused_where_another_has_begun(project: Project, letter: str) -> None:
+    slow, quick = project.manager(lease=0.2), project.manager()
+    slow.mark_processing(letter)
+    time.sleep(0.3)
+    assert "processing" == status(quick.mark_processing(letter))
+    assert slow.mark_completed(letter) is None is slow.mark_failed(letter) and slow.mark_processing(letter) is None
+    assert "archived" == status(quick.mark_completed(letter))
+    assert "archived" == status(slow.mark_completed(letter))
+
+
+def test_who_came_too_late_may_still_complete_what_nobody_took(project: Project, letter: str) -> None:
+    slow = project.manager(lease=0.2)
+    slow.mark_processing(letter)
+    time.sleep(0.3)
+    assert "archived" == status(slow.mark_completed(letter))
+
+
+def test_a_failed_try_is_unread_again_until_the_tries_are_spent(manager: MailboxManager, letter: str) -> None:
+    for _ in range(4):
+        assert "processing" == status(manager.mark_processing(letter))
+        assert "unread" == status(manager.mark_failed(letter)) and [letter] == unread(manager)
+    assert "failed" == status(manager.mark_failed(letter)) and [] == unread(manager)
+    (left,) = manager.check_mailbox("b", unread_only=False)
+    assert left.id == letter
+
+
+def test_without_retry_it_has_failed_and_its_sender_is_told(manager: MailboxManager, letter: str) -> None:
+    manager.mark_processing(letter)
+    assert "failed" == status(manager.mark_failed(letter, retry=False, reason="no such file"))
+    (notice,) = manager.check_mailbox("a")
+    assert "no such file" in notice.body
+    assert "failed" == status(manager.mark_failed(letter))
+
+
+def test_what_failed_may_be_tried_again_or_called_done(manager: MailboxManager, letter: str) -> None:
+    manager.mark_failed(letter, retry=False)
+    assert "processing" == status(manager.mark_processing(letter))
+    manager.mark_failed(letter, retry=False)
+    assert "archived" == status(manager.mark_completed(letter))
+
+
+def test_what_its_sender_took_back_is_unknown(manager: MailboxManager, letter: str) -> None:
+    manager.room.mailbox("a").unsend(letter)
+    assert manager.read_message(letter) is None is manager.mark_completed(letter)
