@@ -116,9 +116,9 @@ def copy_room(
 
     With `move`, what is open is worked on in the other room from then on: at the source it is done and archived.
     """
-    here, there, label = _both(source, target, settings)
+    here, there, places = _both(source, target, settings)
     try:
-        return service.transfer.copy_room(here, there, OWNER, move=move, room=label, progress=progress)
+        return service.transfer.copy_room(here, there, OWNER, move=move, places=places, progress=progress)
     finally:
         there.store.close()
         here.store.close()
@@ -133,9 +133,9 @@ def follow_room(
     **settings: Any,
 ) -> Iterator[Copied]:
     """The same, and then whatever comes, for as long as one asks for more."""
-    here, there, label = _both(source, target, settings)
+    here, there, places = _both(source, target, settings)
     try:
-        yield from service.transfer.follow(here, there, OWNER, move=move, room=label, progress=progress)
+        yield from service.transfer.follow(here, there, OWNER, move=move, places=places, progress=progress)
     finally:
         there.store.close()
         here.store.close()
@@ -143,17 +143,20 @@ def follow_room(
 
 def _both(
     source: str | os.PathLike[str], target: str | os.PathLike[str], settings: dict[str, Any]
-) -> tuple[Office, Office, str]:
-    """Both rooms, open, and what the second is called. Everything is refused before anything is made."""
+) -> tuple[Office, Office, tuple[str, str]]:
+    """Both rooms, open, and where they lie. Everything is refused before anything is made."""
     chosen = [_named(address, field, settings) for address, field in ((source, "source"), (target, "target"))]
-    places = [os.path.realpath(place_of(each.store) or "") for each in chosen]
-    if places[0] == places[1]:
-        raise BadStore(f"{places[0]} is the room that it is copied from", field="target", hint="name another")
-    if not os.path.lexists(places[0]):
-        raise Missing(
-            f"there is no room at {places[0]}", field="source", hint="nothing was copied, and none is made"
-        )
-    return _office(chosen[0]), _office(chosen[1]), places[1]
+    here, there = (os.path.realpath(place_of(each.store) or "") for each in chosen)
+    if here == there:
+        raise BadStore(f"{here} is the room that it is copied from", field="target", hint="name another")
+    if not os.path.lexists(here):
+        raise Missing(f"there is no room at {here}", field="source", hint="nothing was copied, and none is made")
+    source_office = _office(chosen[0])
+    try:
+        return source_office, _office(chosen[1]), (here, there)
+    except BaseException:
+        source_office.store.close()
+        raise
 
 
 def _named(address: str | os.PathLike[str], field: str, settings: dict[str, Any]) -> Settings:

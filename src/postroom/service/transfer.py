@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .office import Office
     from .transfer_fence import Fenced
 
-SLICE = 200  # letters in one commit
+SLICE = 100  # letters in one commit: others wait for it, and in folders each is synced
 PACE = 0.2  # seconds between two looks at a room that is followed
 TRIES = 5  # for a letter that somebody else moves at the same time
 
@@ -77,13 +77,13 @@ def copy_room(
     caller: Principal,
     *,
     move: bool = False,
-    room: str = "",
+    places: tuple[str, str] = ("", ""),
     progress: Progress | None = None,
 ) -> Copied:
-    """Copy all that `target` does not know yet; `room` is what it is called in the marks of moved letters."""
+    """Copy all that `target` does not know yet. `places` says where the two lie: moved letters bear the second."""
     authorize(caller, "export")
     authorize(caller, "import")
-    return _Passage(source, target, move=move, room=room).run(told(progress))
+    return _Passage(source, target, move=move, places=places).run(told(progress))
 
 
 def follow(
@@ -92,14 +92,14 @@ def follow(
     caller: Principal,
     *,
     move: bool = False,
-    room: str = "",
+    places: tuple[str, str] = ("", ""),
     progress: Progress | None = None,
 ) -> Iterator[Copied]:
     """Copy, then whatever comes, for as long as one asks. Yields after the first run, and when something came."""
     first = True
     while True:
         seen = source.store.cursor()
-        done = copy_room(source, target, caller, move=move, room=room, progress=progress)
+        done = copy_room(source, target, caller, move=move, places=places, progress=progress)
         if first or done.did_something:
             yield done
         first = False
@@ -110,13 +110,13 @@ def follow(
 class _Passage:
     """One run."""
 
-    def __init__(self, source: Office, target: Office, *, move: bool, room: str) -> None:
+    def __init__(self, source: Office, target: Office, *, move: bool, places: tuple[str, str]) -> None:
         self._source, self._target, self._move = source.store, target.store, move
         self._papers = Papers(source, target)
         self._fence = Fence(source)
         self._moment = source.now()
         self._began = self._source.cursor()  # what happens from now on is seen by the next run
-        self._room = room or self._target.cursor().store
+        self._origin, self._room = places[0], places[1] or self._target.cursor().store
         self._came = set(self._target.keys(MOVED_HERE))
         self._stayed = set(self._source.keys(MOVED_HERE))
         self._counts = dict.fromkeys(("letters", "states", "names", "records", "moved"), 0)
@@ -148,7 +148,9 @@ class _Passage:
     def _remembered(self) -> Cursor | None:
         """Up to where the last run saw everything, if that can still be told."""
         found = self._target.records(COPIED_UP_TO, self._began.store)
-        if not found or (self._move and not found[0].value["moved"]):
+        if not found or found[0].value["from"] != self._origin:  # a twin, made by copying files, counts for itself
+            return None
+        if self._move and not found[0].value["moved"]:
             return None
         since = Cursor.parse(found[0].value["cursor"])
         try:
@@ -159,7 +161,7 @@ class _Passage:
 
     def _remember(self) -> None:
         held = self._target.records(COPIED_UP_TO, self._began.store)
-        value = {"cursor": str(self._began), "moved": self._move}
+        value = {"cursor": str(self._began), "moved": self._move, "from": self._origin}
         if held and held[0].value == value:
             return
         record = Record(
@@ -196,21 +198,22 @@ class _Passage:
     # -- names
 
     def _names(self) -> int:
-        known, there, known_there = (
-            set(self._source.known()),
-            set(self._target.mailboxes()),
-            set(self._target.known()),
-        )
-        new = [
-            Introduce(name, name in known)
-            for name in self._source.mailboxes()
-            if name not in there or (name in known and name not in known_there)
-        ]
+        new = self._new_names()
         try:
             self._target.commit(new)
         except (Conflict, Invalid):
             new = [one for one in new if self._introduce(one)]
         return len(new)
+
+    def _new_names(self) -> list[Introduce]:
+        """Those that nobody has over there, or nobody has heard from. A former name is one, too."""
+        known, known_there = set(self._source.known()), set(self._target.known())
+        there = {name: self._target.spelling(name) for name in self._source.mailboxes()}
+        return [
+            Introduce(name, name in known)
+            for name, spelt in there.items()
+            if spelt is None or (name in known and spelt not in known_there)
+        ]
 
     def _introduce(self, name: Introduce) -> bool:
         try:
