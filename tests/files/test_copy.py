@@ -324,6 +324,29 @@ def test_a_move_that_was_cut_off_is_finished_by_the_next(tmp_path: Path, monkeyp
         assert {d.state for _, ds in content(there).values() for d in ds.values()} == {State.UNREAD}
 
 
+def test_what_a_stranger_is_done_with_meanwhile_is_done_over_there_after_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = address(tmp_path, "nanobot"), address(tmp_path, "sqlite", "other")
+    with opened(source) as here, opened(target) as there:
+        here.commit([post(letter("m1"))])
+        leave = transfer._Passage._leave
+
+        def after_the_stranger(passage: Any, fenced: Any) -> None:
+            (path,) = letters_in(tmp_path / "room")
+            processed = tmp_path / "room" / "bob" / "processed"
+            processed.mkdir(exist_ok=True)
+            (tmp_path / "room" / path).rename(processed / Path(path).name)
+            leave(passage, fenced)
+
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(transfer._Passage, "_leave", after_the_stranger)
+            done = transfer.copy_room(office(here), office(there), OWNER, move=True)
+        assert (done.moved, done.held) == (0, 1)
+        transfer.copy_room(office(here), office(there), OWNER, move=True)
+    assert (state(source), state(target)) == (State.DONE, State.DONE)
+
+
 def test_a_copy_that_was_killed_holds_nothing_back(tmp_path: Path) -> None:
     source, target = address(tmp_path, "nanobot"), address(tmp_path, "swarm", "other")
     with opened(source) as store:

@@ -33,7 +33,7 @@ from .transfer_fence import HOLDER, Fence, deliveries_of
 from .transfer_records import Papers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ..errors import PostroomError
     from ..model.delivery import Delivery
@@ -316,11 +316,18 @@ class _Passage:
         return [Put(record=Record(kind=MOVED_HERE, key=key, value=value)) for key in keys if key not in self._came]
 
     def _leave(self, fenced: Sequence[Delivery]) -> None:
-        """They are safe over there."""
-        moved = self._fence.leave(fenced, self._room)
-        self._counts["moved"] += moved
-        keys = {moved_key(each.message_id, each.mailbox) for each in fenced} & self._stayed
-        self._papers.forget(MOVED_HERE, keys)
+        """They are safe over there. What a stranger took here meanwhile did not come to stay, after all: the next
+        run tells over there what became of it.
+        """
+        lost = _keys(self._fence.leave(fenced, self._room))
+        self._counts["moved"] += len(fenced) - len(lost)
+        self._papers.forget(MOVED_HERE, (_keys(fenced) - lost) & self._stayed)
+        self._papers.take_back(MOVED_HERE, lost)
+        self._came -= lost
+
+
+def _keys(deliveries: Iterable[Delivery]) -> set[str]:
+    return {moved_key(each.message_id, each.mailbox) for each in deliveries}
 
 
 def _fit(delivery: Delivery, boot: str) -> Delivery:

@@ -67,12 +67,12 @@ class Fence:
             for id, found in held.items()
         }
 
-    def leave(self, fenced: Sequence[Delivery], room: str) -> int:
-        """Put them away: they go on in that room. How many were still ours."""
+    def leave(self, fenced: Sequence[Delivery], room: str) -> list[Delivery]:
+        """Put them away: they go on in that room. Those that were not ours any more: a stranger heeds no claim."""
         now = self._office.now().wall
         lost = self._commit([Move(each, moves.move_away(each, now, room), COPIED) for each in fenced])
         self.held += len(lost)
-        return len(fenced) - len(lost)
+        return lost
 
     def release(self, fenced: Iterable[Delivery]) -> None:
         claimed = [each for each in fenced if each.state is State.CLAIMED]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from ..errors import PostroomError
     from ..model.record import Record
-    from ..store.base import Write
+    from ..store.base import Store, Write
     from .office import Office
 
 STAYS = frozenset({BEAT, MOVED_HERE})  # says something of its own room alone
@@ -113,14 +113,22 @@ class Papers:
 
     def forget(self, kind: str, keys: Iterable[str]) -> None:
         """At the source."""
-        gone = [record for key in keys for record in self._source.records(kind, key)]
-        for start in range(0, len(gone), _SLICE):
-            self._source.commit(list(_removals(gone[start : start + _SLICE])))
+        _remove(self._source, kind, keys)
+
+    def take_back(self, kind: str, keys: Iterable[str]) -> None:
+        """At the target."""
+        _remove(self._target, kind, keys)
 
     def end_duties(self) -> None:
         """The source does nothing more about what moved: the janitor of the other room has it now."""
         for kind in DUTIES:
             self.forget(kind, set(self._source.keys(kind)) & set(self._target.keys(kind)))
+
+
+def _remove(store: Store, kind: str, keys: Iterable[str]) -> None:
+    gone = [record for key in keys for record in store.records(kind, key)]
+    for start in range(0, len(gone), _SLICE):
+        store.commit(list(_removals(gone[start : start + _SLICE])))
 
 
 def _removals(records: Iterable[Record]) -> Iterator[Put]:
