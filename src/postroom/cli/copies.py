@@ -49,9 +49,12 @@ def run_copy(context: Context) -> Iterator[Answer]:
         source, target = context.get("src"), context.get("dst")
         _check_parent(target)
         if not context.get("watch"):
-            yield _told(context, copy_room(source, target, progress=progress.tell, **how))
+            done = copy_room(source, target, progress=progress.tell, **how)
+            progress.wipe()
+            yield _told(context, done)
             return
         for done in follow_room(source, target, progress=progress.tell, **how):
+            progress.wipe()
             yield _told(context, done)
 
 

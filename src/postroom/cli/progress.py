@@ -53,6 +53,11 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *how: object) -> None:
+    def wipe(self) -> None:
+        """Nothing of it is left on the line, where an answer is to be written."""
         if self._shown and self._next:
             self._write("\r\033[K")
+            self._next = 0.0
+
+    def __exit__(self, *how: object) -> None:
+        self.wipe()
