@@ -14,7 +14,7 @@ from tests.cli.shell import Desk
 MAKERS = {
     "send", "broadcast", "handoff", "escalate", "tasks give", "register", "templates save", "block",
     "wait", "claim", "work",
-    "init", "import", "restore",
+    "init", "import", "restore", "copy",
 }  # fmt: skip
 ABOUT_THE_PROGRAM = {"help", "completion", "version"}
 NO_ROOM = {"swarm install"}  # they write other files (tests/cli/test_swarm.py)

@@ -122,8 +122,10 @@ REACH: dict[str, str] = {
     "Task.reject": "tasks reject",
     "Task.start": "tasks start",
     # -- without a room
+    "postroom.copy_room": "copy",
     "postroom.doctor": "doctor",
     "postroom.draft": "send",
+    "postroom.follow_room": "copy",
     "postroom.open": "[--room names the room]",
     "postroom.restore": "restore",
 }

@@ -48,9 +48,9 @@ NEVER = {
 }  # fmt: skip
 _SERVICE = {
     "addressing", "bouncing", "climbing", "compose", "copying", "counting", "dead", "directory", "doctor", "escalating",
-    "files", "guarding", "holding", "janitor", "moving", "naming", "notices", "overdue", "portable", "present",
+    "files", "guarding", "holders", "holding", "janitor", "moving", "naming", "notices", "overdue", "portable", "present",
     "reading", "renaming", "search", "sending", "standing_down", "task_moves", "taskbook", "tasks", "templates", "threads", "tracing",
-    "unsending", "waiting",
+    "transfer", "transfer_fence", "transfer_records", "unsending", "waiting",
 }  # fmt: skip
 _STORE = {
     "asking", "backup", "counting", "examining", "holders", "identity", "index", "index_words", "patience", "place",
