@@ -23,6 +23,7 @@ from postroom.model import delivery as moves
 from postroom.model.delivery import Delivery, Lease, State
 from postroom.model.message import Message
 from postroom.model.query import LetterQuery, Query
+from postroom.policy import agreeing
 from postroom.service import transfer
 from postroom.service.authorize import OWNER
 from postroom.service.office import Office
@@ -104,6 +105,7 @@ STEPS: dict[str, Callable[[Delivery], Delivery]] = {
     "bury": lambda d: moves.bury(d, attempt()),
     "revive": moves.revive,
     "expire": lambda d: moves.expire(d, NOW),
+    "move": lambda d: moves.move_away(d, NOW, "elsewhere"),
 }
 LIVES = [
     (),
@@ -114,6 +116,7 @@ LIVES = [
     ("expire",),
     ("read", "claim", "ack"),
     ("bury", "revive", "read"),
+    ("move",),
 ]
 
 
@@ -144,6 +147,21 @@ def test_a_letter_comes_back_from_a_journey_through_all_designs(
         for here, there in pairwise(stops):
             copy(here, there)
         assert content_of(stops[-1]) == before
+
+
+@given(ours=some.sampled_from(LIVES), theirs=some.sampled_from(LIVES), stays=some.booleans())
+def test_two_rooms_agree_at_once_and_done_is_never_undone(
+    ours: tuple[str, ...], theirs: tuple[str, ...], stays: bool
+) -> None:
+    expires: dict[str, Any] = {"expires_at": after(60)} if "expire" in (*ours, *theirs) else {}
+    here, there = (lived(letter("m1", **expires), [life]).deliveries[0] for life in (ours, theirs))
+    agreed = agreeing.agreed(here, there, stays=stays)
+    now = here if agreed is None else agreed
+    assert agreeing.agreed(now, there, stays=stays) is None
+    if State.DONE in {here.state, there.state} and not (here.has_left or there.has_left):
+        assert now.state is State.DONE
+    if agreed is not None:
+        assert agreed.revision > here.revision
 
 
 @pytest.mark.parametrize("kind", KINDS)
