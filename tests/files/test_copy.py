@@ -250,6 +250,23 @@ def test_names_cards_templates_and_tasks_come_along_and_the_later_one_counts(tmp
             other.mailbox("eve").send("ann", "no")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_gets_another_name_gets_it_in_both_rooms(tmp_path: Path, kind: str) -> None:
+    source, target = address(tmp_path, "sqlite"), address(tmp_path, kind, "other")
+    with open_room(source, **QUICK) as room:
+        room.mailbox("bob").register(description="sorts")
+        room.mailbox("ann").send("bob", "one")
+        copy(source, target)
+        room.rename("bob", "robert")
+        room.mailbox("ann").send("bob", "two")
+    assert copy(source, target).refused == ()
+    with open_room(target, **QUICK) as other:
+        assert other.mailboxes() == ["ann", "robert"]
+        assert [letter.text for letter in other.mailbox("robert").check()] == ["one", "two"]
+        assert [agent.card.id for agent in other.agents(gone=True)] == ["robert"]
+    assert copy(target, source).refused == ()
+
+
 def test_what_cannot_come_is_named_and_the_rest_comes(tmp_path: Path) -> None:
     source, target = address(tmp_path, "sqlite"), address(tmp_path, "nanobot", "other")
     with opened(source) as store:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import Invalid, TooLarge
+from postroom.model.codec import decode_message, digest, encode, with_defaults
 from postroom.model.values import (
     check_json,
     check_label,
@@ -197,3 +198,11 @@ def test_deep_json_is_refused_however_deep(levels: int) -> None:
         parsed(b"[" * levels + b"]" * levels, largest=1_000_000)
     with pytest.raises(TooLarge, match="deep"):
         parsed(b'{"a":' * levels + b"1" + b"}" * levels, largest=2_000_000)
+
+
+def test_a_letter_that_says_its_default_says_the_same() -> None:
+    """What a file spells out and what a caller leaves out is one letter, also inside a task's note."""
+    said = b'{"id":"m1","sender":"ann","recipients":[],"created_at":"2030-01-01T00:00:00Z","task":{"id":"t"%b}}'
+    short, long = (decode_message(said % more) for more in (b"", b',"state":"pending"'))
+    assert digest(short) == digest(long)
+    assert encode(with_defaults(short)) == encode(with_defaults(long))

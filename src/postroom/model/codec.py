@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..errors import Unreadable
 from .hashing import blake2b
-from .message import Message
+from .message import Message, TaskNote
 from .parts import Part, part_from_json
 
 T = TypeVar("T")
@@ -21,6 +21,7 @@ _DEFAULTS = {
     )
     if default is None or isinstance(default, (str, int, tuple))
 }
+_PENDING: str = TaskNote(id="").state
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -66,7 +67,12 @@ def to_plain(value: Any) -> Any:
 
 def with_defaults(message: Message) -> Message:
     """The same letter. What equals its default is the default itself: only that is left out when it is encoded."""
-    usual = {name: default for name, default in _DEFAULTS.items() if getattr(message, name) == default}
+    usual: dict[str, Any] = {
+        name: default for name, default in _DEFAULTS.items() if getattr(message, name) == default
+    }
+    task = message.task
+    if task is not None and task.state == _PENDING:
+        usual["task"] = replace(task, state=_PENDING)
     return replace(message, **usual)
 
 

@@ -7,11 +7,11 @@ still there. Signs of life stay where they were given. Nothing is deleted becaus
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from ..errors import Conflict, Invalid
+from ..errors import Conflict, Invalid, Missing
 from ..model.codec import convert
 from ..model.guard import OPEN_DOOR, guard_from
 from ..model.names import fold
@@ -30,6 +30,8 @@ from ..model.record import (
 )
 from ..model.task import Standing
 from ..store.base import Put, Rename
+from . import renaming
+from .authorize import OWNER
 from .portable_records import record_kinds
 
 if TYPE_CHECKING:
@@ -44,16 +46,20 @@ STAYS = frozenset({BEAT, MOVED_HERE})  # says something of its own room alone
 DUTIES = (DUE, OPEN_ESCALATION)  # what the janitor of a room will do one day
 _SLICE = 500
 
+Refuse: TypeAlias = "Callable[[str, PostroomError], None]"
+
 
 class Papers:
     """The records of two rooms."""
 
     def __init__(self, source: Office, target: Office) -> None:
-        self._office = source
+        self._office, self._other = source, target
         self._source, self._target = source.store, target.store
 
-    def carry(self, kinds: set[str] | None, refuse: Callable[[str, PostroomError], None]) -> int:
+    def carry(self, kinds: set[str] | None, refuse: Refuse) -> int:
         """Those of these kinds (None: of all) that are new or later; how many they were."""
+        if kinds is None or GUARD in kinds:
+            self._rename(refuse)
         count = 0
         for kind in record_kinds(self._office):
             if kind in STAYS or (kinds is not None and kind not in kinds):
@@ -64,7 +70,17 @@ class Papers:
                 count += bool(writes) and self._commit(record, writes, refuse)
         return count
 
-    def _commit(self, record: Record, writes: list[Write], refuse: Callable[[str, PostroomError], None]) -> bool:
+    def _rename(self, refuse: Refuse) -> None:
+        """Whoever got another name at the source gets it over there, before anything comes under the new one."""
+        for record in self._source.records(GUARD):
+            new = guard_from(record.value).moved_to
+            if new is not None and self._target.spelling(record.key) == record.key != new:
+                try:
+                    renaming.rename(self._other, OWNER, record.key, new)
+                except (Conflict, Invalid, Missing) as refused:
+                    refuse(record.key, refused)
+
+    def _commit(self, record: Record, writes: list[Write], refuse: Refuse) -> bool:
         try:
             self._target.commit(writes)
         except (Conflict, Invalid) as refused:
