@@ -5,6 +5,7 @@ The first in after a boot, or after somebody died in the middle, brings index an
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -71,6 +72,13 @@ class FileConnection(Connection):
             files.recovering.recover(self)
             self.lock.clear_warning()
             self.lock.warned = False
+
+    def is_current(self) -> bool:
+        """Is this still the index that stands there?"""
+        try:
+            return os.stat(self._path).st_ino == self._inode
+        except OSError:
+            return False
 
     def mend(self) -> None:
         if self.lock.warned:

@@ -101,6 +101,7 @@ class Reconciling:
     def _listed(self, folder: str, names: set[str] | None) -> dict[str, Stamp]:
         path, there = self._places.path(folder), {}
         try:
+            paper.check_folder(path)
             candidates = os.listdir(path) if names is None else names
         except (FileNotFoundError, NotADirectoryError):
             return {}

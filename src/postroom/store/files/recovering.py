@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,7 +14,7 @@ from ..base import Rename
 from ..sqlite.ground import sync_path
 from ..sqlite.renaming import rename
 from ..sqlite.writing import Writing
-from . import steps
+from . import paper, steps
 from .reconciling import reconcile
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ def recover(here: FileConnection) -> None:
     here.journal.mend()
     entries = list(here.journal.entries())
     _finish(here, entries)
+    _clean(here)
     with here.database:
         _remember(here, entries)
         here.ledger.forget_notes()
@@ -47,6 +50,16 @@ def _finish(here: FileConnection, entries: list[dict[str, Any]]) -> None:
         sync_path(folder)
     if begun:
         here.journal.append({"done": True}, durable=True)
+
+
+def _clean(here: FileConnection) -> None:
+    """What was not finished. Letters are written under the lock, so nobody is at it now."""
+    for folder in here.places.folders():
+        path = here.places.path(folder)
+        with suppress(OSError):
+            paper.check_folder(path)
+            for name in filter(paper.is_unfinished, os.listdir(path)):
+                paper.remove(f"{path}/{name}")
 
 
 def _remember(here: FileConnection, entries: list[dict[str, Any]]) -> None:

@@ -74,6 +74,7 @@ class Shift(Struct, tag=True, kw_only=True):
     def do(self, *, durable: bool) -> Stamp:  # noqa: ARG002 - there is no content to sync
         source, target = f"{self.former}/{self.name}", f"{self.folder}/{self.name}"
         try:
+            paper.check_folder(self.folder)
             paper.rename_new(source, target)
         except FileNotFoundError:
             if not os.path.lexists(target):

@@ -90,6 +90,9 @@ class FileStore(SqliteStore):
         here = self._here()
         if here.database.in_transaction:
             return
+        if not here.is_current():  # the index was deleted: another is made from the files
+            self._drop(here)
+            here = self._here()
         if here.registry is not None and here.registry.is_news():
             self._hear(here, here.registry)
         news = self._eyes.look()
