@@ -20,6 +20,7 @@ CALLS = {  # as users of a disk think of them, and as this machine may call them
     "fsync": "fsync",
     "fdatasync": "fdatasync",
     "pwrite64": "pwrite64",
+    "write": "write",
     "rename": "?rename,?renameat,?renameat2",
     "unlink": "?unlink,?unlinkat",
 }
@@ -62,7 +63,7 @@ def run(folder: Path, kind: Kind, fault: str = "", call: str = "", nth: int = 0,
     trace = folder / "trace"
     inject = ["-e", f"inject={CALLS[call]}:{fault}:when={nth}"] if fault else []
     quick = [] if fault == KILL else ["--seccomp-bpf"]  # strace 6.1 injects no signals with it
-    traced = ",".join(["write", "close", "ftruncate", *CALLS.values()])
+    traced = ",".join(["close", "ftruncate", *CALLS.values()])
     watch = ["strace", "-f", *quick, "-qq", "-y", "-s", "300", "-o", str(trace), "-e", f"trace={traced}"]
     bug, pace = how.get("bug", SOUND), how.get("pace", STEADY)
     errand = [sys.executable, "-m", "tests.faults.errand", str(folder), kind.name, bug, pace]

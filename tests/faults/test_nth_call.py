@@ -24,7 +24,7 @@ from tests.faults.kinds import Kind, named
 from tests.faults.ledger import lines, said
 from tests.faults.storm_worker import CROWD, DESK, MEMBERS, room_over, text_of
 
-pytestmark = needs_strace
+pytestmark = [needs_strace, pytest.mark.costly]
 
 KILLED = -9
 
@@ -126,11 +126,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Kind, str], Run
 
 Whole = Callable[[Kind, str], Run]
 # The call, and at how many places it fails in the short form. At a brisk pace the log is emptied on the way.
-KILLS = [("fsync", 4), ("fdatasync", 7), ("pwrite64", 9), ("rename", 1), ("unlink", 4)]
+KILLS = [("fsync", 4), ("fdatasync", 7), ("pwrite64", 9), ("write", 9), ("rename", 4), ("unlink", 4)]
 ERRORS = [
     *[("fsync", EIO, STEADY, 5), ("fdatasync", EIO, STEADY, 8), ("fdatasync", ENOSPC, STEADY, 3)],
     *[("fdatasync", EIO, BRISK, 5), ("pwrite64", EIO, BRISK, 6), ("pwrite64", ENOSPC, BRISK, 6)],
-    *[("rename", EIO, STEADY, 1), ("unlink", EIO, STEADY, 4)],
+    *[("write", EIO, STEADY, 6), ("write", ENOSPC, STEADY, 6)],
+    *[("rename", EIO, STEADY, 4), ("unlink", EIO, STEADY, 4)],
 ]
 if LONG:
     ERRORS = [(call, fault, pace, 0) for call in CALLS for fault in (EIO, ENOSPC) for pace in (STEADY, BRISK)]

@@ -11,8 +11,10 @@
     eyes         noticing what strangers do
     noticing     whether it is really new
     reconciling  taking it in
+    compacting   the journal, when it is long
     recovering   after a boot or a crash
     rebuilding   when the index is thrown away
+    examining    the doctor's look at files and journal
     listening    waking those who wait
     connection   one thread's way in
     store        the protocol, put together
@@ -29,8 +31,8 @@ from ...loading import on_demand
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
-    from . import listening, noticing, rebuilding, reconciling, recovering
+    from . import compacting, examining, listening, noticing, rebuilding, reconciling, recovering
 
-__all__ = ["listening", "noticing", "rebuilding", "reconciling", "recovering"]
+__all__ = ["compacting", "examining", "listening", "noticing", "rebuilding", "reconciling", "recovering"]
 
 __getattr__ = on_demand(__name__, __all__)

@@ -5,6 +5,7 @@ The first in after a boot, or after somebody died in the middle, brings index an
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .eyes import Eyes
     from .places import Places
 
-SHAPE = 0xA94917ED  # CRC-32 of the definitions in an index, as SQLite keeps them
+SHAPE = 0xD643B644  # CRC-32 of the definitions in an index, as SQLite keeps them
 INDEX = 0x506F7369  # "Posi": marks a SQLite file as the index of a room, which is no room by itself
 _MAILBOX = """
 SELECT id, name FROM mailboxes WHERE folded = ?1
@@ -74,6 +75,17 @@ class FileConnection(Connection):
                 self.database.execute("ROLLBACK")
             files.recovering.recover(self)
         super().mend()
+
+    @property
+    def inode(self) -> int:
+        return self._inode
+
+    def is_current(self) -> bool:
+        """Is this the index that stands there now?"""
+        try:
+            return os.stat(self._path).st_ino == self._inode
+        except OSError:
+            return False
 
     def close(self) -> None:
         super().close()

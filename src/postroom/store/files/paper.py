@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import stat
 import sys
 from contextlib import suppress
@@ -19,6 +20,7 @@ from ...errors import Unreadable
 from ..sqlite.ground import sync_file, sync_path
 
 TEMPORARY = ".tmp"  # so ends what is not finished; no design reads it
+_UNFINISHED = re.compile(r"\.[0-9a-f]{18}\.tmp")
 _AT_CWD = -100
 _NOREPLACE = 1
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -77,6 +79,11 @@ def write_aside(folder: str, content: bytes, *, durable: bool) -> tuple[str, Sta
     finally:
         os.close(descriptor)
     return path, stamp
+
+
+def is_temporary(name: str) -> bool:
+    """Is this the name of something that we did not finish?"""
+    return _UNFINISHED.fullmatch(name) is not None
 
 
 def rename_new(source: str, target: str) -> None:

@@ -1,6 +1,7 @@
 """What a commit does to files, step by step. Each can be done again after a crash, and taken back after a failure.
 
-Paths are whole. A step says which folders must be synced once it is done; nothing here syncs a folder.
+What fails leaves nothing behind. Paths are whole. A step says which folders must be synced once it is done;
+nothing here syncs a folder.
 """
 
 from __future__ import annotations
@@ -51,11 +52,16 @@ class Rewrite(Struct, tag=True, kw_only=True):
         paper.make_folder(self.folder)
         stamp = paper.replace(self.folder, self.name, self.content, durable=durable)
         if self.folder != self.former:
-            _unlink(f"{self.former}/{self.name}")
+            try:
+                _unlink(f"{self.former}/{self.name}")
+            except OSError:  # all or nothing
+                _unlink(f"{self.folder}/{self.name}")
+                raise
         return stamp
 
     def undo(self) -> None:
-        paper.replace(self.former, self.name, self.was, durable=False)
+        """It takes the place of the only copy, so it is synced whoever asked."""
+        paper.replace(self.former, self.name, self.was, durable=True)
         if self.folder != self.former:
             _unlink(f"{self.folder}/{self.name}")
 

@@ -49,6 +49,10 @@ class Beside(Protocol):
         """The transaction was rolled back."""
         ...
 
+    def doubt(self) -> None:
+        """Nobody knows which of both."""
+        ...
+
     def settle(self) -> None:
         """It was committed."""
         ...
