@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import LONG
-from tests.faults.kinds import KINDS, param
+from tests.faults.kinds import EVERY_KIND, KINDS, param
 
 MUST_RUN = (
     "POSTROOM_FAULTS_MUST_RUN"  # set by tools/check.py and `make faults`: skipping a whole file is no success
@@ -23,7 +22,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that asks for a kind runs over all; a costly one, in the short form, over one of those alike."""
     if "kind" not in metafunc.fixturenames or _brings_kinds(metafunc):
         return
-    is_short = not LONG and metafunc.definition.get_closest_marker("costly") is not None
+    is_short = not EVERY_KIND and metafunc.definition.get_closest_marker("costly") is not None
     metafunc.parametrize("kind", [param(kind) for kind in KINDS if not (is_short and kind.like)])
 
 

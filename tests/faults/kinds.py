@@ -22,7 +22,8 @@ from postroom.store.base import Store
 from postroom.store.files.layouts import NAMES, layout_named
 from postroom.store.files.store import FileStore
 from postroom.store.sqlite.store import SqliteStore
-from tests.faults import bugs, files_bugs, sqlite_bugs, sqlite_room
+from tests.conftest import LONG
+from tests.faults import bugs, files_bugs, files_room, sqlite_bugs, sqlite_room
 from tests.faults.planting import BOOT, Opener, planted
 
 SOUND = "sound"  # the name of no bug
@@ -30,6 +31,7 @@ GUEST = "POSTROOM_FAULTS_GUEST"
 OWN_BUGS = frozenset(  # where it writes and syncs only the store itself can go wrong
     {"unsynced", "shrugging", "swallowing", "retrying", "loose", "careless", "trusting"}
 )
+EVERY_KIND = LONG or os.environ.get("POSTROOM_FAULTS_EVERY_KIND") == "1"  # no kind stands for another
 CALLS = ("fsync", "fdatasync", "pwrite64", "rename", "unlink")
 
 
@@ -63,6 +65,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     derived: tuple[str, ...] = ()  # how files end that hold nothing to remember
     open_ended: tuple[str, ...] = ()  # how files end that, cut short, look as if they had never been longer
     steps: Callable[[Store, Callable[[], object]], int] | None = None  # what some work costs, if that can be told
+    slack: Mapping[str, int] = {}  # by how many calls of a kind two errands may differ: some look at the clock
     kills: int = 100  # in the short form of the storm
     like: str = ""  # another kind that stands for it where the short form would be too long
     mark: str = ""  # by which its tests can be chosen
@@ -115,7 +118,7 @@ SQLITE = Kind(
 
 def files(layout: str) -> Kind:
     def opening(make: type[FileStore]) -> Opener:
-        return lambda folder, boot=BOOT: make(folder / "mail", layout_named(layout), boot=boot)
+        return lambda folder, boot=BOOT: make(folder / files_room.FOLDER, layout_named(layout), boot=boot)
 
     return Kind(
         name=layout,
@@ -123,9 +126,16 @@ def files(layout: str) -> Kind:
         scheme="files",
         more=f"?layout={layout}",
         own_bugs={name: opening(bug) for name, bug in files_bugs.BUGS.items()},
-        file="mail",
+        file=files_room.FOLDER,
+        fill_small=files_room.fill_small,
+        derived=SQLITE.derived,
+        open_ended=SQLITE.open_ended,
+        steps=sqlite_room.steps,
         late=("unsynced", "of no name", "unread"),
-        calls=("fsync", "fdatasync", "pwrite64", "write", "rename", "unlink"),
+        calls=("fsync", "fdatasync", "pwrite64", "write", "rename", "renameat2", "unlink"),
+        slack={"pwrite64": 40},
+        hurry=files_room.hurry,
+        shrink=files_room.shrink,
         write="write",
         kills=40,
         like="" if layout == NAMES[0] else NAMES[0],

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import msgspec
 
 from ...errors import StoreFailing
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ..sqlite.rows import Row
     from .connection import FileConnection
 
-_ALIASES = "SELECT a.name, m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox ORDER BY a.rowid"
+_ALIASES = "SELECT a.name, m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox"
 _NAMES = "SELECT name, known FROM mailboxes ORDER BY id"
 _RECORDS = "SELECT kind, key, revision, value FROM records"
 
@@ -26,7 +27,7 @@ _RECORDS = "SELECT kind, key, revision, value FROM records"
 def compact_if_long(here: FileConnection) -> None:
     """Under the lock, between two commits. Where it cannot be done, the journal stays as it is."""
     if here.journal.is_long():
-        with suppress(OSError, StoreFailing):
+        with suppress(OSError, apsw.Error, StoreFailing):
             compact(here)
 
 

@@ -16,7 +16,7 @@ from .. import files
 from ..sqlite import rows
 from ..sqlite.connection import Connection
 from .journal import Journal
-from .ledger import TABLES, Ledger
+from .ledger import NAMES, TABLES, Ledger
 from .paperwork import Paperwork
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class FileConnection(Connection):
 
     application = INDEX
     more_tables = TABLES
+    names_of_tables = NAMES
     shape = SHAPE
 
     def __init__(

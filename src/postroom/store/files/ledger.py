@@ -38,6 +38,7 @@ CREATE TABLE IF NOT EXISTS latest (
     line INTEGER NOT NULL       -- of the journal that this index knows of
 );
 INSERT OR IGNORE INTO latest VALUES (1, 0, 0);"""
+NAMES = ("files", "homes", "folders", "latest")
 _AT = "SELECT folder, name, inode, size, written FROM files WHERE number = ? AND mailbox = ?"
 _BY_NAME = "SELECT number, mailbox, inode, size, written FROM files WHERE folder = ? AND name = ?"
 _IN = "SELECT name, number, mailbox, inode, size, written FROM files WHERE folder = ?"
