@@ -23,7 +23,7 @@ from ..sqlite.ground import sync_path
 from ..sqlite.reserve import is_full
 from . import letters, paper
 from .journal import DONE
-from .steps import Create, Remove, Resettle, Rewrite, Shift
+from .steps import Create, Remove, Resettle, Rewrite, Shift, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,7 +138,11 @@ class Paperwork:
 
     def _note(self, lasting: list[Step]) -> None:
         """One line with all of it. The index counts the lines, and knows which of them it has."""
-        line = {"n": self._ledger.next_line(), "writes": self._entries, "steps": to_plain(lasting)}
+        line = {
+            "n": self._ledger.next_line(),
+            "writes": self._entries,
+            "steps": to_json(lasting, self._places.home),
+        }
         self._journal_was = self._here.journal.append(line, durable=self._durable)
 
     def _below_home(self, path: str) -> str:

@@ -60,7 +60,7 @@ def _finish(here: FileConnection, entries: list[dict[str, Any]]) -> None:
     """The steps of a commit that was begun and not done."""
     begun: list[steps.Step] = []
     for entry in entries:
-        begun = steps.from_json(entry["steps"]) if entry.get("steps") else []
+        begun = steps.from_json(entry["steps"], here.places.home) if entry.get("steps") else []
         if "done" in entry:
             begun = []
     for step in begun:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ...model.codec import to_plain
 from . import paper
 from .paper import Stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Create(Struct, tag=True, kw_only=True):
@@ -144,10 +148,20 @@ def do_again(step: Step) -> None:
         step.do(durable=True)
 
 
-def from_json(entry: Any) -> list[Step]:
+def to_json(steps: list[Step], home: str) -> list[Any]:
+    """With paths below the home of mailboxes: a room may be carried elsewhere before it is opened again."""
+    plain: list[dict[str, Any]] = to_plain(steps)
+    return [_each_path(step, lambda path: path.removeprefix(f"{home}/")) for step in plain]
+
+
+def from_json(entry: Any, home: str) -> list[Step]:
     import msgspec  # noqa: PLC0415
 
-    return msgspec.convert(entry, list[Step])
+    return msgspec.convert([_each_path(step, lambda path: f"{home}/{path}") for step in entry], list[Step])
+
+
+def _each_path(step: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    return {name: change(value) if name in {"folder", "former"} else value for name, value in step.items()}
 
 
 def _unlink(path: str) -> None:
