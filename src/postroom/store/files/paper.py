@@ -82,8 +82,8 @@ def write_aside(folder: str, content: bytes, *, durable: bool) -> tuple[str, Sta
     return path, stamp
 
 
-def is_unfinished(name: str) -> bool:
-    """Did one of us begin to write this, and die?"""
+def is_temporary(name: str) -> bool:
+    """Is this the name of something that we did not finish?"""
     return _UNFINISHED.fullmatch(name) is not None
 
 

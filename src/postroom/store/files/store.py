@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import time
 from _random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from ...errors import BadStore, Damaged, StoreFailing
+from ...errors import BadStore, Damaged, SchemaTooNew, StoreFailing
 from .. import files
 from ..sqlite import ground
 from ..sqlite.connection import translated
@@ -23,15 +23,19 @@ from .eyes import Eyes
 from .places import Places
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from ...errors import PostroomError, Unreadable
+    from ...model.health import Finding, Progress
     from ...model.query import Found
     from ..base import Plan, Posted, Watch, Write
+    from ..sqlite.asking import Statement
     from ..sqlite.rows import Row
     from .eyes import News
     from .layouts.base import Layout, Plain
     from .registry import Registry
 
+T = TypeVar("T")
 OWN_FOLDER = ".postroom"
 INDEX = "index.db"
 
@@ -53,6 +57,7 @@ class FileStore(SqliteStore):
         self._must_last = durable
         self._chance = Random()
         self._last_id = 0
+        self.made_anew = ""  # why the index was, if it was
         places = Places(self.root, layout)
         ground.make_folder(places.home)
         self._places = places
@@ -74,7 +79,9 @@ class FileStore(SqliteStore):
         except StoreFailing:
             if os.path.lexists(self.path):
                 raise
-        return super().commit(writes)  # the index was deleted: it is made anew from the files
+        except Damaged as broken:
+            self._make_anew(broken)
+        return super().commit(writes)  # the index was deleted or damaged: it is made anew from the files
 
     def sync(self) -> None:
         files.rebuilding.sync_all(self.root)
@@ -83,7 +90,39 @@ class FileStore(SqliteStore):
 
     def _ask(self, sql: str, values: list[Any]) -> list[Row]:
         self._freshen()
+        try:
+            return super()._ask(sql, values)
+        except Damaged as broken:
+            self._make_anew(broken)
         return super()._ask(sql, values)
+
+    def _sound(self, make: Callable[[Row], T], *questions: Statement) -> list[T]:
+        try:
+            return super()._sound(make, *questions)
+        except Damaged as broken:
+            self._make_anew(broken)
+        return super()._sound(make, *questions)
+
+    def _set_aside(self, number: int, damage: Unreadable) -> None:  # noqa: ARG002 - its file has it whole
+        raise self._damaged(damage)
+
+    def _make_anew(self, broken: Damaged) -> None:
+        """A damaged index is no loss: the files have it all."""
+        here = self._here()
+        if here.database.in_transaction:  # a plan is looking: its commit fails, and the next finds it mended
+            raise broken
+        self._drop(here)
+        self._throw_away(broken, here.inode)
+
+    def _throw_away(self, broken: PostroomError, inode: int | None = None) -> None:
+        self.made_anew = str(broken)
+        files.rebuilding.throw_away(self.root, inode)
+
+    def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
+        self._freshen()
+        return files.examining.examine(
+            self, super().examine(repair=repair, full=full, progress=progress), repair=repair, full=full
+        )
 
     def _freshen(self) -> None:
         """Take in what strangers did."""
@@ -136,6 +175,18 @@ class FileStore(SqliteStore):
         self._freshen()
         return files.showing.id_at(self._here(), mailbox, place, name)
 
+    def connection(self) -> FileConnection:
+        """This thread's."""
+        return self._here()
+
+    def set_right(self, news: News) -> None:
+        """Look at these files, whatever their times say."""
+        here = self._here()
+        with here.lock:
+            for folder, names in news.items():
+                here.ledger.doubt(folder, names or set())
+        self._take_in(here, news)
+
     # -- waiting
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:
@@ -155,9 +206,11 @@ class FileStore(SqliteStore):
         try:
             return self._open_index()
         except (Damaged, BadStore) as broken:  # it can be made anew
+            if isinstance(broken, SchemaTooNew):
+                raise
             if isinstance(broken, BadStore) and not isinstance(broken.__cause__, apsw.NotADBError):
                 raise
-        files.rebuilding.throw_away(self.root)
+            self._throw_away(broken)
         return self._open_index()
 
     def _open_index(self) -> FileConnection:
