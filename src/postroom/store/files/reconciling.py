@@ -48,6 +48,7 @@ class Seen(NamedTuple):
     folder: str
     name: str
     stamp: Stamp
+    held: Held | None = None  # the delivery that it held before
 
 
 class Reconciling:
@@ -62,6 +63,9 @@ class Reconciling:
         self._later: News = {}
         self._seats: dict[int, dict[Recipient, int]] = {}  # of the letters that came, as far as files tell
         self._rung: set[str] = set()
+        self._latest = 0  # the place in time of the last letter that came
+        self._owners: dict[str, str] = {}  # whose folder is whose: thousands of files may lie in one
+        self._numbers: dict[tuple[str, str, str], int] = {}  # of mailboxes, by folder, name and who wrote there
 
     def run(self, news: News) -> tuple[set[str], News]:
         """Whose bells to ring, and what is to be looked at again."""
@@ -73,6 +77,7 @@ class Reconciling:
         fresh = [seen for seen in fresh if not self._was_moved(seen, gone)]
         for seen, where, sheet in sorted(self._sheets(fresh), key=lambda each: (each[2].order, each[0].name)):
             self._take_in(seen, where, sheet, gone)
+        self._ledger.reach(self._latest)
         for (folder, name), held in gone.items():
             self._vanished(folder, name, held)
         for folder, names in news.items():
@@ -95,7 +100,7 @@ class Reconciling:
         for name, stamp in there.items():
             held = known.get(name)
             if held is None or held.stamp != stamp:
-                fresh.append(Seen(folder, name, stamp))
+                fresh.append(Seen(folder, name, stamp, held))
         gone |= {(folder, name): held for name, held in known.items() if name not in there}
 
     def _listed(self, folder: str, names: set[str] | None) -> dict[str, Stamp]:
@@ -156,13 +161,18 @@ class Reconciling:
 
     def _where(self, seen: Seen) -> Where | None:
         home, place = self._places.of(seen.folder)
+        name = self._owners.get(home) or self._owner(home)
+        return Where(name, place, seen.name, time_of(seen.stamp)) if name else None
+
+    def _owner(self, home: str) -> str | None:
         owner = self._ledger.owner(home)
         try:
             name = owner[1] if owner else check_agent(self._layout.mailbox(home), "folder")
         except PostroomError as wrong:
             _log.warning("%s is no mailbox: %s", self._places.path(home), wrong)
             return None
-        return Where(name, place, seen.name, time_of(seen.stamp))
+        self._owners[home] = name
+        return name
 
     def _set_aside(self, seen: Seen, why: str) -> None:
         """Where nobody stumbles over it. A stranger that writes slowly is given its time."""
@@ -205,11 +215,11 @@ class Reconciling:
 
     def _take_in(self, seen: Seen, where: Where, sheet: Sheet, gone: dict[tuple[str, str], Held]) -> None:
         message = sheet.message
-        held = self._ledger.held(seen.folder, seen.name)
+        held = seen.held
         if held is not None and not is_as_accepted(self._here.letter(held.number)[0], message):
             self._set_aside(_old(seen), "it does not say what was accepted")
             return
-        self._ledger.reach(sheet.order)
+        self._latest = max(self._latest, sheet.order)
         first = self._letter(message.id)
         if first is not None and not is_as_accepted(first[1], message):
             message = replace(message, id=_another_id(message.id, seen))
@@ -228,7 +238,17 @@ class Reconciling:
                 known = replace(known, extra=message.extra)
                 self._writing.replace_letter(number, known)
             self._merge_recipients(number, known, sheet)
-        self._deliver(seen, where, sheet, number, mailbox, message, gone)
+        if first is None:
+            self._deliver_first(seen, where, sheet._replace(message=message), number, mailbox)
+        else:
+            self._deliver(seen, where, sheet, number, mailbox, message, gone)
+
+    def _deliver_first(self, seen: Seen, where: Where, sheet: Sheet, number: int, mailbox: int) -> None:
+        delivery = self._delivery_of(sheet.message, where, sheet, number)
+        self._writing.insert_delivery(delivery, number, mailbox)
+        self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp)
+        if delivery.state is State.UNREAD:
+            self._rung.add(sheet.mailbox)
 
     def _deliver(
         self,
@@ -241,18 +261,15 @@ class Reconciling:
         gone: dict[tuple[str, str], Held],
     ) -> None:
         if self._delivery(number, mailbox) is None:
-            delivery = self._delivery_of(message, where, sheet, number)
-            self._writing.insert_delivery(delivery, number, mailbox)
-            if delivery.state is State.UNREAD:
-                self._rung.add(sheet.mailbox)
-        else:
-            kept = self._ledger.kept(number, mailbox)
-            if kept is not None and (kept.folder, kept.name) != (seen.folder, seen.name):
-                if (kept.folder, kept.name) not in gone:
-                    self._second_copy(seen, kept.folder, kept.name, number, mailbox, sheet)
-                    return
-                del gone[kept.folder, kept.name]
-            self._retell(number, mailbox, sheet)
+            self._deliver_first(seen, where, sheet._replace(message=message), number, mailbox)
+            return
+        kept = self._ledger.kept(number, mailbox)
+        if kept is not None and (kept.folder, kept.name) != (seen.folder, seen.name):
+            if (kept.folder, kept.name) not in gone:
+                self._second_copy(seen, kept.folder, kept.name, number, mailbox, sheet)
+                return
+            del gone[kept.folder, kept.name]
+        self._retell(number, mailbox, sheet)
         self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp)
 
     def _second_copy(self, seen: Seen, folder: str, name: str, number: int, mailbox: int, sheet: Sheet) -> None:
@@ -291,11 +308,16 @@ class Reconciling:
 
     def _mailbox_of(self, seen: Seen, sheet: Sheet) -> int:
         """The mailbox of the folder a file lies in."""
-        self._writing.mailbox(sheet.message.sender, "sender", known=True)
         home, _ = self._places.of(seen.folder)
+        at = (home, sheet.mailbox, sheet.message.sender)
+        if at in self._numbers:
+            return self._numbers[at]
+        self._writing.mailbox(sheet.message.sender, "sender", known=True)
         number, _ = self._writing.mailbox(sheet.mailbox, "to")
         if self._layout.folder(sheet.mailbox) == home:  # else it is another folder of somebody who has one
             self._ledger.settle(home, number, sheet.mailbox)
+            self._owners[home] = sheet.mailbox
+        self._numbers[at] = number
         return number
 
     # -- states that changed
