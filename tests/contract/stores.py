@@ -20,13 +20,14 @@ class Kind(Struct, frozen=True):
     name: str
     open: Callable[[Path, str], Store]
     lasts: bool  # does it outlive its process?
+    patience: int = 1  # where one look takes so many times as long, so many times fewer are taken
 
 
 def _files(layout: str) -> Kind:
     def open_files(folder: Path, boot: str) -> Store:
         return FileStore(folder / "mail", layout_named(layout), boot=boot, durable=False)
 
-    return Kind(layout, open_files, lasts=True)
+    return Kind(layout, open_files, lasts=True, patience=4)
 
 
 # No power is cut here, so nobody waits for the disk; the tests of the store and of its faults do.

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
@@ -298,4 +299,5 @@ def _place(found: list[Delivery], delivery: Delivery) -> int:
 
 for store_kind in STORES:
     machine: type[Room] = type(f"{store_kind.name.title()}Room", (Room,), {"kind": store_kind})
+    machine.TestCase.settings = settings(max_examples=settings().max_examples // store_kind.patience)
     globals()[f"Test{machine.__name__}"] = machine.TestCase

@@ -21,12 +21,17 @@ from tests.faults.kinds import KINDS, Kind
 from tests.faults.writer import MAILBOXES
 from tests.letters import letter, post
 
+AFTER = "the boot after the crash"
+
 
 def check(kind: Kind, folder: Path, promises: Iterable[str]) -> list[str]:
-    """What is wrong with the room: promises broken, letters halved, and what its doctor finds."""
+    """What is wrong with the room: promises broken, letters halved, and what its doctor finds.
+
+    The machine was started again in between.
+    """
     lines = list(promises)
     try:
-        store = kind.open(folder)
+        store = kind.open(folder, AFTER)
     except PostroomError as refused:
         return [f"does not open: {refused}"]
     try:

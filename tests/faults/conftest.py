@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.kinds import KINDS, Kind
+from tests.faults.kinds import EVERY_KIND, KINDS, param
 
 MUST_RUN = (
     "POSTROOM_FAULTS_MUST_RUN"  # set by tools/check.py and `make faults`: skipping a whole file is no success
@@ -18,10 +18,16 @@ OF_POWER = "test_power_cut.py"  # needs what no package can bring
 LOOPS = Path("/dev/loop-control")
 
 
-@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
-def kind(request: pytest.FixtureRequest) -> Kind:
-    found: Kind = request.param
-    return found
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that asks for a kind runs over all; a costly one, in the short form, over one of those alike."""
+    if "kind" not in metafunc.fixturenames or _brings_kinds(metafunc):
+        return
+    is_short = not EVERY_KIND and metafunc.definition.get_closest_marker("costly") is not None
+    metafunc.parametrize("kind", [param(kind) for kind in KINDS if not (is_short and kind.like)])
+
+
+def _brings_kinds(metafunc: pytest.Metafunc) -> bool:
+    return any("kind" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
 
 
 def excuse(file: str) -> str:

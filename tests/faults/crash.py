@@ -130,6 +130,8 @@ _ON_NAMES: dict[str, Callable[[list[str], str], list[Step]]] = {
     "openat": lambda paths, arguments: [Made(paths[0])] if "O_CREAT" in arguments else [],
     "unlink": lambda paths, _arguments: [Gone(paths[0])],
     "rename": lambda paths, _arguments: [Renamed(*paths)],
+    "renameat2": lambda paths, _arguments: [Renamed(*paths)],
+    "mkdir": lambda _paths, _arguments: [],  # folders are taken to be there
 }
 _UNKNOWN = frozenset(TRACED.split(",")) - {*_ON_FILES, *_ON_NAMES}
 

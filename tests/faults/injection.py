@@ -20,9 +20,12 @@ CALLS = {  # as users of a disk think of them, and as this machine may call them
     "fsync": "fsync",
     "fdatasync": "fdatasync",
     "pwrite64": "pwrite64",
-    "rename": "?rename,?renameat,?renameat2",
+    "write": "write",
+    "rename": "?rename,?renameat",
+    "renameat2": "?renameat2",
     "unlink": "?unlink,?unlinkat",
 }
+TELL = "writev"  # by which the ledger is written
 KILL, EIO, ENOSPC = "signal=SIGKILL", "error=EIO", "error=ENOSPC"
 SYNCS = ("fsync", "fdatasync")
 _LINE = re.compile(r"\d+ +(\w+)\((?:AT_FDCWD[^,]*, |)(\d+)?(?:<([^>]*)>)?")
@@ -39,6 +42,13 @@ class Call(Struct, frozen=True):
     failed: bool  # by our hand
     text: str
 
+    def is_one(self, call: str) -> bool:
+        return self.name in CALLS[call].replace("?", "").split(",")
+
+    def tells(self) -> bool:
+        """Is it a line in the ledger?"""
+        return self.name == TELL and self.path.endswith(f"/{NAME}")
+
 
 class Run(Struct, frozen=True):
     """How an errand ended, and what it asked of the system."""
@@ -48,7 +58,7 @@ class Run(Struct, frozen=True):
     calls: tuple[Call, ...]
 
     def count(self, call: str) -> int:
-        return sum(each.name.startswith(call) for each in self.calls)
+        return sum(each.is_one(call) for each in self.calls)
 
     @property
     def is_untouched(self) -> bool:
@@ -62,7 +72,7 @@ def run(folder: Path, kind: Kind, fault: str = "", call: str = "", nth: int = 0,
     trace = folder / "trace"
     inject = ["-e", f"inject={CALLS[call]}:{fault}:when={nth}"] if fault else []
     quick = [] if fault == KILL else ["--seccomp-bpf"]  # strace 6.1 injects no signals with it
-    traced = ",".join(["write", "close", "ftruncate", *CALLS.values()])
+    traced = ",".join([TELL, "close", "ftruncate", *CALLS.values()])
     watch = ["strace", "-f", *quick, "-qq", "-y", "-s", "300", "-o", str(trace), "-e", f"trace={traced}"]
     bug, pace = how.get("bug", SOUND), how.get("pace", STEADY)
     errand = [sys.executable, "-m", "tests.faults.errand", str(folder), kind.name, bug, pace]
@@ -86,7 +96,7 @@ def believed(calls: tuple[Call, ...]) -> list[str]:
     """Second syncs, after a failed one of the same descriptor, on whose strength something was told.
 
     The system may have dropped what it could not write, so a second sync means nothing. Where the file is written
-    anew, emptied or closed before anything is told, nobody relies on it.
+    anew, emptied or removed before anything is told, nobody relies on it.
     """
     failed: set[str] = set()
     again: dict[str, str] = {}
@@ -94,12 +104,16 @@ def believed(calls: tuple[Call, ...]) -> list[str]:
     for call in calls:
         if call.name in {"close", "pwrite64", "ftruncate"}:
             failed.discard(call.descriptor)
+            if call.name == "close" and call.descriptor in again and "/" in call.path:
+                again[call.path] = again[call.descriptor]  # it may still get its name
             again.pop(call.descriptor, None)
+        elif call.name.startswith("unlink"):
+            again = {path: text for path, text in again.items() if f'"{path}"' not in call.text}
         elif call.name in SYNCS and call.descriptor in failed:
             again[call.descriptor] = f"believed: {call.text}"
         elif call.name in SYNCS and call.failed:
             failed.add(call.descriptor)
-        elif call.name == "write" and call.path.endswith(f"/{NAME}"):
+        elif call.tells():
             wrong += again.values()
             again.clear()
     return wrong
@@ -110,10 +124,10 @@ def places(calls: tuple[Call, ...], call: str, after: str, before: str) -> list[
     found: list[int] = []
     count, is_between = 0, False
     for each in calls:
-        if each.name == "write" and each.path.endswith(f"/{NAME}"):
+        if each.tells():
             said = each.text.replace("\\", "")
             is_between = after in said or (is_between and before not in said)
-        if each.name.startswith(call):
+        if each.is_one(call):
             count += 1
             found += [count] if is_between else []
     return found

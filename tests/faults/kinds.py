@@ -14,11 +14,16 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pytest
+from _pytest.mark import ParameterSet
 from msgspec import Struct
 
 from postroom.store.base import Store
+from postroom.store.files.layouts import NAMES, layout_named
+from postroom.store.files.store import FileStore
 from postroom.store.sqlite.store import SqliteStore
-from tests.faults import bugs, sqlite_bugs, sqlite_room
+from tests.conftest import LONG
+from tests.faults import bugs, files_bugs, files_room, sqlite_bugs, sqlite_room
 from tests.faults.planting import BOOT, Opener, planted
 
 SOUND = "sound"  # the name of no bug
@@ -26,6 +31,7 @@ GUEST = "POSTROOM_FAULTS_GUEST"
 OWN_BUGS = frozenset(  # where it writes and syncs only the store itself can go wrong
     {"unsynced", "shrugging", "swallowing", "retrying", "loose", "careless", "trusting"}
 )
+EVERY_KIND = LONG or os.environ.get("POSTROOM_FAULTS_EVERY_KIND") == "1"  # no kind stands for another
 CALLS = ("fsync", "fdatasync", "pwrite64", "rename", "unlink")
 
 
@@ -44,6 +50,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     name: str
     open: Opener
     scheme: str  # of its address
+    more: str = ""  # what its address ends in
     own_bugs: Mapping[
         str, Opener
     ]  # the same store with a planted bug: OWN_BUGS, and more where it has more to lose
@@ -58,6 +65,11 @@ class Kind(Struct, frozen=True, kw_only=True):
     derived: tuple[str, ...] = ()  # how files end that hold nothing to remember
     open_ended: tuple[str, ...] = ()  # how files end that, cut short, look as if they had never been longer
     steps: Callable[[Store, Callable[[], object]], int] | None = None  # what some work costs, if that can be told
+    slack: Mapping[str, int] = {}  # by how many calls of a kind two errands may differ: some look at the clock
+    kills: int = 100  # in the short form of the storm
+    like: str = ""  # another kind that stands for it where the short form would be too long
+    mark: str = ""  # by which its tests can be chosen
+    copies: str = ""  # the scheme of its copies, where that is another
     carries: bool = False  # does one process write the letters of others?
     on_carrying: Callable[[Callable[[], None]], None] = lambda _told: None  # in this process, tell when it does
 
@@ -66,10 +78,10 @@ class Kind(Struct, frozen=True, kw_only=True):
 
     def address(self, folder: Path) -> str:
         """Where the doctor finds the room of this folder."""
-        return self.address_of(folder / self.file)
+        return f"{self.scheme}:{folder / self.file}{self.more}"
 
     def address_of(self, copy: Path) -> str:
-        return f"{self.scheme}:{copy}"
+        return f"{self.copies or self.scheme}:{copy}"
 
     def salvage(self, folder: Path) -> Path:
         """Where the doctor lays what he could save of it."""
@@ -102,8 +114,44 @@ SQLITE = Kind(
     carries=True,
     on_carrying=sqlite_room.tell_of_answers,
 )
-OURS = (SQLITE,)
+
+
+def files(layout: str) -> Kind:
+    def opening(make: type[FileStore]) -> Opener:
+        return lambda folder, boot=BOOT: make(folder / files_room.FOLDER, layout_named(layout), boot=boot)
+
+    return Kind(
+        name=layout,
+        open=opening(FileStore),
+        scheme="files",
+        more=f"?layout={layout}",
+        own_bugs={name: opening(bug) for name, bug in files_bugs.BUGS.items()},
+        file=files_room.FOLDER,
+        fill_small=files_room.fill_small,
+        derived=SQLITE.derived,
+        open_ended=SQLITE.open_ended,
+        steps=sqlite_room.steps,
+        late=("unsynced", "of no name", "unread"),
+        calls=("fsync", "fdatasync", "pwrite64", "write", "rename", "renameat2", "unlink"),
+        slack={"pwrite64": 40},
+        hurry=files_room.hurry,
+        shrink=files_room.shrink,
+        write="write",
+        kills=40,
+        like="" if layout == NAMES[0] else NAMES[0],
+        mark="files",
+        copies="sqlite",
+    )
+
+
+OURS = (SQLITE, *map(files, NAMES))
 KINDS = (*OURS, *guests())
+
+
+def param(kind: Kind, *more: object) -> ParameterSet:
+    """For tests that run over kinds, with the mark by which they can be chosen."""
+    marks = [getattr(pytest.mark, kind.mark)] if kind.mark else []
+    return pytest.param(kind, *more, marks=marks, id="-".join([kind.name, *map(str, more)]))
 
 
 def named(kind: str) -> Kind:

@@ -55,13 +55,13 @@ def steps(store: Store, work: Callable[[], object]) -> int:
     return count
 
 
-def fill_small(folder: Path, first: Callable[[], None], second: Callable[[], None]) -> None:
+def fill_small(folder: Path, first: Callable[[], None], second: Callable[[], None], file: str = FILE) -> None:
     """Let the room in this folder be filled so that a part lies in its file and a part in its log; in small pages,
     so that few of its bytes mean nothing.
     """
     with mock.patch.object(wal, "STEP", 1024), mock.patch.object(wal, "LARGEST", 4096):
         first()
-        room = apsw.Connection(str(folder / FILE))
+        room = apsw.Connection(str(folder / file))
         room.pragma("journal_mode", "delete")
         room.pragma("page_size", 512)
         room.execute("VACUUM")

@@ -27,6 +27,8 @@ HOUR = 3600.0
 JUMPS = (HOUR, -HOUR, -HOUR, HOUR, HOUR, HOUR, -2 * HOUR, -HOUR, HOUR)
 Open = Callable[[Path, str], Store]
 EVERY: dict[str, Open] = {kind.name: kind.open for kind in STORES} | {kind.name: kind.open for kind in KINDS}
+MARKS = {kind.name: [getattr(pytest.mark, kind.mark)] for kind in KINDS if kind.mark}
+NAMES = [pytest.param(name, marks=MARKS.get(name, ())) for name in EVERY]
 
 
 class OneClock(FakeClock):
@@ -90,7 +92,7 @@ def out_of_order(room: Room, sent: Sequence[str]) -> list[str]:
     return [] if got == list(sent) else [f"claimed {got}, not {list(sent)}"]
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_wall_clock_that_jumps_changes_no_order_ends_no_lease_and_deletes_nothing(
     name: str, tmp_path: Path
 ) -> None:
@@ -141,7 +143,7 @@ def audit_of_expiry(room: Room, clock: FakeClock) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", NAMES)
 def test_only_its_senders_expiry_ends_a_letter(name: str, tmp_path: Path) -> None:
     clock = FakeClock()
     with opened(EVERY[name], tmp_path, clock) as room:

@@ -13,7 +13,15 @@ from tests.faults.kinds import GUEST, KINDS, OURS, OWN_BUGS, Kind
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-OF_ONE_STORE = {"kinds.py", "guest.py", "sqlite_bugs.py", "sqlite_room.py", Path(__file__).name}
+OF_ONE_STORE = {
+    "kinds.py",
+    "guest.py",
+    "files_bugs.py",
+    "files_room.py",
+    "sqlite_bugs.py",
+    "sqlite_room.py",
+    Path(__file__).name,
+}
 A_FEW = (  # in one process and in several, with twins of its own and with those of any store
     "test_audit.py",
     "test_clocks.py",

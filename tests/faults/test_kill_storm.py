@@ -21,7 +21,7 @@ from tests.faults.ledger import NAME, Ledger, lines, said
 from tests.faults.storm_worker import CROWD, DESK, LEASE, MEMBERS, WORK, room_over, text_of
 
 ROOT = Path(__file__).parent.parent.parent
-KILLS = 1000 if LONG else 100
+MANY = 1000
 CREW = {
     "writer1": "writer",
     "writer2": "writer",
@@ -162,7 +162,8 @@ def complaints(folder: Path, store: Store) -> list[str]:
 def test_no_kill_breaks_a_promise(kind: Kind, tmp_path: Path) -> None:
     seed = int(os.environ.get("POSTROOM_TEST_SEED") or time.time_ns() % 1_000_000)
     storm = Storm(tmp_path, kind, seed=seed)
-    storm.rage(KILLS)
+    kills = MANY if LONG else kind.kills
+    storm.rage(kills)
     storm.end()
 
     assert {-signal.SIGKILL: storm.kills} == dict(storm.ends), (seed, storm.complaints.read_text())
@@ -175,7 +176,7 @@ def test_no_kill_breaks_a_promise(kind: Kind, tmp_path: Path) -> None:
         store.close()
     written = lines(tmp_path)
     print({word: len(said(written, word)) for word in ("try", "sent", "got", "done", "dead", "swept")})
-    assert all(len(said(written, word)) >= KILLS / 4 for word in ("sent", "got", "done"))
+    assert all(len(said(written, word)) >= kills / 4 for word in ("sent", "got", "done"))
 
 
 TWINS = [  # the bug, who stumbles over it, once it has written this often, and what the audit says

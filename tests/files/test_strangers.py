@@ -285,3 +285,36 @@ def test_a_folder_that_is_taken_is_refused_naming_the_first(layout: Layout, tmp_
         with pytest.raises(NameTaken, match="team/bob"):
             store.commit([post(letter("m2", ("team_bob",)))])
         assert [found.message.id for found in store.letters(LetterQuery())] == ["m1"]
+
+
+@pytest.mark.parametrize("linked", ["mailbox", "inbox"])
+def test_no_mail_is_led_elsewhere_by_a_link_to_a_folder(layout: Layout, tmp_path: Path, linked: str) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    outside.mkdir()
+    place = inbox(root, layout) if linked == "inbox" and layout.places[0] else home(root, layout) / "bob"
+    place.parent.mkdir(parents=True)
+    place.symlink_to(outside)
+    with opened(root, layout) as store:
+        with pytest.raises(PostroomError):
+            send(store, "m1")
+        send(store, "m2", ("cleo",))
+        assert ids(store, Query()) == ["m2"]
+    assert list(outside.iterdir()) == []
+
+
+def test_what_a_killed_writer_began_is_cleared_away(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as store:
+        send(store, "m1")
+    begun = inbox(tmp_path, layout) / f".{'0a' * 9}.tmp"
+    begun.write_bytes(b"half a let")
+    theirs = inbox(tmp_path, layout) / "theirs.tmp"
+    theirs.write_bytes(b"not ours")
+    with opened(tmp_path, layout, boot="another"):
+        assert (begun.exists(), theirs.exists()) == (False, True)
+
+
+def test_a_question_after_the_index_was_deleted_is_answered_from_the_files(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as store:
+        send(store, "m1")
+        rob(tmp_path)
+        assert ids(store, Query()) == ["m1"]

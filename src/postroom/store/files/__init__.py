@@ -11,14 +11,16 @@
     eyes         noticing what strangers do
     noticing     whether it is really new
     reconciling  taking it in
+    compacting   the journal, when it is long
     recovering   after a boot or a crash
     rebuilding   when the index is thrown away
     entries      an agent's entry in the registry of a design ⇄ its card
     registry     the file that shows all agents, published and listened to
     roll         what stands in it, as far as we know
     adopting     agents that strangers wrote into it
+    examining    the doctor's look at files and journal
+    surroundings the doctor's look at folders, and at what lies beside the letters
     listening    waking those who wait
-    examining    what the doctor looks at
     showing      the files behind letters, as they are
     connection   one thread's way in
     store        the protocol, put together
@@ -35,8 +37,30 @@ from ...loading import on_demand
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
-    from . import examining, listening, noticing, rebuilding, reconciling, recovering, registry, showing
+    from . import (
+        compacting,
+        examining,
+        listening,
+        noticing,
+        rebuilding,
+        reconciling,
+        recovering,
+        registry,
+        showing,
+        surroundings,
+    )
 
-__all__ = ["examining", "listening", "noticing", "rebuilding", "reconciling", "recovering", "registry", "showing"]
+__all__ = [
+    "compacting",
+    "examining",
+    "listening",
+    "noticing",
+    "rebuilding",
+    "reconciling",
+    "recovering",
+    "registry",
+    "showing",
+    "surroundings",
+]
 
 __getattr__ = on_demand(__name__, __all__)

@@ -5,6 +5,7 @@ The first in after a boot, or after somebody died in the middle, brings index an
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,8 +18,9 @@ from .. import files
 from ..sqlite import rows
 from ..sqlite.connection import Connection
 from .journal import Journal
-from .ledger import TABLES, Ledger
+from .ledger import NAMES, TABLES, Ledger
 from .paperwork import Paperwork
+from .roll import NAMES as ROLL_NAMES
 from .roll import TABLES as ROLL
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from .eyes import Eyes
     from .places import Places
 
-SHAPE = 0xD626A148  # CRC-32 of the definitions in an index, as SQLite keeps them
+SHAPE = 0x4B2FA3D3  # CRC-32 of the definitions in an index, as SQLite keeps them
 INDEX = 0x506F7369  # "Posi": marks a SQLite file as the index of a room, which is no room by itself
 _MAILBOX = """
 SELECT id, name FROM mailboxes WHERE folded = ?1
@@ -45,6 +47,7 @@ class FileConnection(Connection):
 
     application = INDEX
     more_tables = TABLES + ROLL
+    names_of_tables = NAMES + ROLL_NAMES
     shape = SHAPE
 
     def __init__(
@@ -79,6 +82,17 @@ class FileConnection(Connection):
                 self.database.execute("ROLLBACK")
             files.recovering.recover(self)
         super().mend()
+
+    @property
+    def inode(self) -> int:
+        return self._inode
+
+    def is_current(self) -> bool:
+        """Is this the index that stands there now?"""
+        try:
+            return os.stat(self._path).st_ino == self._inode
+        except OSError:
+            return False
 
     def close(self) -> None:
         super().close()

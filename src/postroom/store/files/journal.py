@@ -2,11 +2,13 @@
 
 A journal of lines, each with a checksum. A line is synced before anything of it happens; a commit of several steps
 is done again from its line if it was cut off, and marked done before anybody is told. Half a line at the end
-belongs to a commit that never was. From time to time the journal is written anew, with what still counts.
+belongs to a commit that never was; a damaged one in the middle is reported, and those behind it count. From time
+to time the journal is written anew, with what still counts (`compacting`).
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 COMPACT_AT = 4 * 1024 * 1024  # bytes; and twice what it held when it was last written anew
 _APPEND = os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+_log = logging.getLogger("postroom")
 DONE = {"done": True}  # all that was begun before is finished
 
 
@@ -32,10 +35,11 @@ class Journal:
         self._path = f"{folder}/journal"
         self._descriptor = -1
         self._inode = -1
-        self._small = 0  # how large it was when it was last written anew, as far as we know
+        self._small = -1  # how long its first line is: all that counted when it was last written anew
+        self.is_torn = False  # does half a line stand at its end?
 
-    def append(self, entry: dict[str, Any], *, durable: bool) -> None:
-        """One line more; on stable storage when this returns."""
+    def append(self, entry: dict[str, Any], *, durable: bool) -> int:
+        """One line more; on stable storage when this returns. How long it was before."""
         line = _line(entry)
         descriptor = self._opened()
         size = os.lseek(descriptor, 0, os.SEEK_END)
@@ -46,39 +50,66 @@ class Journal:
             if durable:
                 sync_file(descriptor)
         except BaseException:
-            os.ftruncate(descriptor, size)
+            self.cut(size)
             raise
+        return size
+
+    def cut(self, size: int) -> None:
+        """What was written behind this was never promised."""
+        self.is_torn = True
+        os.ftruncate(self._opened(), size)
+        self.is_torn = False
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """All lines that are whole. What follows a torn one was never promised."""
+        """All lines that are whole."""
+        for line in self._lines():
+            entry = _entry(line)
+            if entry is not None:
+                yield entry
+
+    def damaged(self) -> list[int]:
+        """The lines that cannot be read, counted from 1; but for the end, which may be half of one."""
+        lines = self._lines()
+        return [number for number, line in enumerate(lines[:-1], 1) if _entry(line) is None]
+
+    def _lines(self) -> list[bytes]:
         try:
             with open(self._path, "rb") as file:
-                lines = file.read().splitlines()
+                return file.read().removesuffix(b"\n").split(b"\n")
         except FileNotFoundError:
-            return
-        for line in lines:
-            entry = _entry(line)
-            if entry is None:
-                return
-            yield entry
+            return []
 
     def is_long(self) -> bool:
         size = os.lseek(self._opened(), 0, os.SEEK_END)
-        return size > COMPACT_AT and size > 2 * self._small
+        return size > COMPACT_AT and size > 2 * self._first_line()
+
+    def _first_line(self) -> int:
+        if self._small < 0:
+            with open(self._path, "rb") as file:
+                self._small = len(file.readline())
+        return self._small
 
     def write_anew(self, entries: Iterable[dict[str, Any]]) -> None:
         """Only this counts from now on."""
         content = b"".join(_line(entry) for entry in entries)
         paper.replace(self._folder, "journal", content, durable=True)
         sync_path(self._folder)
-        self._small = len(content)
 
     def mend(self) -> None:
-        """Cut off half a line, so that the next one can be read."""
-        whole = sum(len(_line(entry)) for entry in self.entries())
+        """Cut off what is no line at its end, so that the next one can be read. Report what is damaged before."""
+        lines = self._lines()
+        whole = sum(len(line) + 1 for line in lines)
+        if lines and _entry(lines[-1]) is None:
+            whole -= len(lines[-1]) + 1
         descriptor = self._opened()
-        if os.lseek(descriptor, 0, os.SEEK_END) > whole:
-            os.ftruncate(descriptor, whole)
+        size = os.lseek(descriptor, 0, os.SEEK_END)
+        if size > whole:
+            self.cut(whole)
+        elif size < whole:  # all of the last line but its end
+            os.write(descriptor, b"\n")
+        self.is_torn = False
+        for number in self.damaged():
+            _log.warning("line %d of %s is damaged, and was passed over", number, self._path)
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -95,6 +126,7 @@ class Journal:
             self.close()
             self._descriptor = os.open(self._path, _APPEND, 0o600)
             self._inode = os.fstat(self._descriptor).st_ino
+            self._small = -1
             if inode < 0:
                 sync_path(self._folder)
         return self._descriptor
@@ -109,5 +141,8 @@ def _entry(line: bytes) -> dict[str, Any] | None:
     sum, _, text = line.partition(b" ")
     if sum != b"%08x" % crc32(text):
         return None
-    entry: dict[str, Any] = msgspec.json.decode(text)
-    return entry
+    try:
+        entry = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+    return entry if isinstance(entry, dict) else None

@@ -32,8 +32,13 @@ CREATE UNIQUE INDEX IF NOT EXISTS files_by_name ON files (folder, name);
 CREATE TABLE IF NOT EXISTS homes (folder TEXT PRIMARY KEY, mailbox INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS homes_by_mailbox ON homes (mailbox);
 CREATE TABLE IF NOT EXISTS folders (folder TEXT PRIMARY KEY, changed INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS latest (only_one INTEGER PRIMARY KEY CHECK (only_one = 1), place INTEGER NOT NULL);
-INSERT OR IGNORE INTO latest VALUES (1, 0);"""
+CREATE TABLE IF NOT EXISTS latest (
+    only_one INTEGER PRIMARY KEY CHECK (only_one = 1),
+    place INTEGER NOT NULL,     -- of a letter in the order of acceptance
+    line INTEGER NOT NULL       -- of the journal that this index knows of
+);
+INSERT OR IGNORE INTO latest VALUES (1, 0, 0);"""
+NAMES = ("files", "homes", "folders", "latest")
 _AT = "SELECT folder, name, inode, size, written FROM files WHERE number = ? AND mailbox = ?"
 _BY_NAME = "SELECT number, mailbox, inode, size, written FROM files WHERE folder = ? AND name = ?"
 _IN = "SELECT name, number, mailbox, inode, size, written FROM files WHERE folder = ?"
@@ -91,10 +96,18 @@ class Ledger:
     def drop(self, number: int, mailbox: int) -> None:
         self._write("DELETE FROM files WHERE number = ? AND mailbox = ?", (number, mailbox))
 
+    def drop_all(self, number: int) -> None:
+        self._write("DELETE FROM files WHERE number = ?", (number,))
+
     def all_of(self, number: int) -> list[tuple[int, str, str]]:
         """Mailbox, folder and name of every file of a letter."""
         found = self._ask("SELECT mailbox, folder, name FROM files WHERE number = ?", (number,))
         return [(mailbox, folder, name) for mailbox, folder, name in found]
+
+    def doubt(self, folder: str, names: set[str]) -> None:
+        """Look at these again, whatever their stamps say."""
+        for name in names:
+            self._write("UPDATE files SET written = 0 WHERE folder = ? AND name = ?", (folder, name))
 
     # -- folders
 
@@ -157,6 +170,19 @@ class Ledger:
         """Its own time, if that is later than all before; else just after the last."""
         ((place,),) = self._ask("UPDATE latest SET place = max(place + 1, ?) RETURNING place", (microseconds,))
         return int(place)
+
+    # -- the journal
+
+    def lines(self) -> int:
+        """The last line of the journal that the index knows of."""
+        return int(self._ask("SELECT line FROM latest")[0][0])
+
+    def next_line(self) -> int:
+        self._write("UPDATE latest SET line = line + 1")
+        return self.lines()
+
+    def reach_line(self, line: int) -> None:
+        self._write("UPDATE latest SET line = max(line, ?)", (line,))
 
     def reach(self, microseconds: int) -> None:
         self._write("UPDATE latest SET place = max(place, ?)", (microseconds,))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import stat
 import sys
 from contextlib import suppress
@@ -19,6 +20,7 @@ from ...errors import Unreadable
 from ..sqlite.ground import sync_file, sync_path
 
 TEMPORARY = ".tmp"  # so ends what is not finished; no design reads it
+_UNFINISHED = re.compile(r"\.[0-9a-f]{18}\.tmp")
 _AT_CWD = -100
 _NOREPLACE = 1
 _EXCHANGE = 2
@@ -80,6 +82,11 @@ def write_aside(folder: str, content: bytes, *, durable: bool) -> tuple[str, Sta
     return path, stamp
 
 
+def is_temporary(name: str) -> bool:
+    """Is this the name of something that we did not finish?"""
+    return _UNFINISHED.fullmatch(name) is not None
+
+
 def rename_new(source: str, target: str) -> None:
     """Another name, if nobody has it; FileExistsError if somebody does."""
     if sys.platform == "linux":
@@ -125,14 +132,22 @@ def _swap(first: str, second: str) -> None:
 def make_folder(folder: str) -> bool:
     """For its owner alone, and so that it lasts. Was it missing?"""
     try:
+        check_folder(os.path.dirname(folder))
         os.mkdir(folder, mode=0o700)
     except FileExistsError:
+        check_folder(folder)
         return False
     except FileNotFoundError:
         make_folder(os.path.dirname(folder))
         return make_folder(folder)
     sync_path(os.path.dirname(folder))
     return True
+
+
+def check_folder(folder: str) -> None:
+    """A folder, and no link to one: mail must not be led elsewhere."""
+    if not stat.S_ISDIR(os.lstat(folder).st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, "is no folder of its own", folder)
 
 
 def read(path: str, largest: int) -> tuple[bytes, Stamp]:

@@ -17,12 +17,13 @@ from msgspec.structs import replace
 from ...errors import StaleRevision, StoreFailing, Unreadable
 from ...model.codec import to_plain
 from ...model.delivery import State
+from .. import files
 from ..base import Forget, Introduce, Move, Post, Put, Rename, must_last
 from ..sqlite.ground import sync_path
 from ..sqlite.reserve import is_full
 from . import letters, paper
 from .journal import DONE
-from .steps import Create, Remove, Resettle, Rewrite, Shift
+from .steps import Create, Remove, Resettle, Rewrite, Shift, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +51,7 @@ class Paperwork:
         self._entries: list[dict[str, Any]] = []
         self._done: list[Step] = []
         self._unsynced: set[str] = set()
-        self._journaled = False
+        self._journal_was: int | None = None  # its length before this commit's line
         self._writes: Sequence[Write] = ()
 
     # -- inside the transaction
@@ -90,14 +91,18 @@ class Paperwork:
         try:
             for step in reversed(self._done):
                 step.undo()
-            if self._journaled:
-                self._here.journal.append(DONE, durable=self._durable)
-            if self._steps or self._entries:
+            if self._journal_was is not None:
+                self._here.journal.cut(self._journal_was)
+            if (self._steps or self._entries) and not self._here.journal.is_torn:
                 self._here.lock.clear_warning()
         except OSError:
             return  # the warning stands: the next one in looks at everything
         finally:
             self._clear()
+
+    def doubt(self) -> None:
+        """Whether the index has it is not known: the warning stands, and the next one in looks at everything."""
+        self._clear()
 
     def settle(self) -> None:
         """The index has it too."""
@@ -105,13 +110,15 @@ class Paperwork:
             self._here.registry.tell(self._writes)
         if self._steps or self._entries:
             self._here.lock.clear_warning()
+        if self._journal_was is not None:
+            files.compacting.compact_if_long(self._here)
 
     def make_safe(self) -> None:
         """After the room was left: the names last as well."""
         try:
             for folder in self._unsynced:
                 sync_path(folder)
-        except OSError as failed:
+        except OSError as failed:  # the next one in syncs every folder, before anybody is told of this letter
             self._here.lock.warn()
             raise StoreFailing(f"the disk did not take the letter: {failed.strerror}") from None
         finally:
@@ -120,20 +127,29 @@ class Paperwork:
     def _do(self) -> None:
         lasting = [step for step, _, must in self._steps if must]
         if self._entries or len(lasting) > 1:
-            self._here.journal.append({"writes": self._entries, "steps": to_plain(lasting)}, durable=self._durable)
-            self._journaled = bool(lasting)
+            self._note(lasting)
         for step, at, must in sorted(self._steps, key=lambda each: isinstance(each[0], Remove)):
+            # A letter rewritten takes the place of its only copy: that must last, even if the news in it need not.
+            stamp = step.do(durable=self._durable and (must or isinstance(step, Rewrite)))
             self._done.append(step)
-            stamp = step.do(durable=self._durable and must)
             if at is not None and stamp is not None and not isinstance(step, (Remove, Resettle)):
                 self._ledger.keep(*at, self._below_home(step.folder), step.name, stamp)
             if self._durable and must:
                 self._unsynced.update(step.folders)
-        if self._journaled:
+        if self._journal_was is not None and lasting:
             for folder in self._unsynced:
                 sync_path(folder)
             self._unsynced = set()
             self._here.journal.append(DONE, durable=self._durable)
+
+    def _note(self, lasting: list[Step]) -> None:
+        """One line with all of it. The index counts the lines, and knows which of them it has."""
+        line = {
+            "n": self._ledger.next_line(),
+            "writes": self._entries,
+            "steps": to_json(lasting, self._places.home),
+        }
+        self._journal_was = self._here.journal.append(line, durable=self._durable)
 
     def _below_home(self, path: str) -> str:
         return path[len(self._places.home) + 1 :]
@@ -142,11 +158,18 @@ class Paperwork:
 
     def _post(self, write: Post, outcome: Posted) -> None:
         if outcome.repeated:
+            self._make_sure(outcome.message_id)
             return
         message = (outcome.written or write).message
         first = self._ledger.next_place(letters.microseconds(message.created_at))
         for mailbox, name, delivery in self._here.deliveries(message, outcome.number):
             self._create(message, mailbox, name, delivery, first)
+
+    def _make_sure(self, id: str) -> None:
+        """Whoever sent it first may have been killed, or had no luck, before its name was safe."""
+        number = self._here.number_of(id)
+        if number is not None and self._durable:
+            self._unsynced.update(self._places.path(folder) for _, folder, _ in self._ledger.all_of(number))
 
     def _create(self, message: Message, mailbox: int, owner: str, delivery: Delivery, order: int) -> None:
         folder = self._places.folder(self._ledger.home(mailbox, owner), self._layout.place(delivery))

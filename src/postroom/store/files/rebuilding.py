@@ -9,7 +9,11 @@ from contextlib import suppress
 from .store import INDEX, OWN_FOLDER
 
 
-def throw_away(root: str) -> None:
+def throw_away(root: str, inode: int | None = None) -> None:
+    """Unless somebody else was quicker, and another stands there already."""
+    with suppress(FileNotFoundError):
+        if inode not in {None, os.stat(f"{root}/{OWN_FOLDER}/{INDEX}").st_ino}:
+            return
     for end in ("-wal", "-shm", "", ".search", ".search-wal", ".search-shm"):
         with suppress(FileNotFoundError):
             os.unlink(f"{root}/{OWN_FOLDER}/{INDEX}{end}")

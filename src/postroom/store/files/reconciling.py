@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from ...clock import SystemClock
 from ...errors import LookAlike, NameTaken, PostroomError, Unreadable
-from ...model.codec import digest
 from ...model.delivery import OPEN, Lease, State, open_delivery
 from ...model.hashing import blake2b
 from ...model.names import check_agent
 from ..sqlite import rows
+from ..sqlite.ground import sync_path
 from ..sqlite.writing import Writing
 from . import letters, paper
 from .eyes import changed_at, is_settled
@@ -48,6 +48,7 @@ class Seen(NamedTuple):
     folder: str
     name: str
     stamp: Stamp
+    held: Held | None = None  # the delivery that it held before
 
 
 class Reconciling:
@@ -60,8 +61,11 @@ class Reconciling:
         self._after_crash = after_crash
         self._now = SystemClock().now()
         self._later: News = {}
+        self._seats: dict[int, dict[Recipient, int]] = {}  # of the letters that came, as far as files tell
         self._rung: set[str] = set()
-        self._seated: dict[int, dict[int, Recipient]] = {}  # of letters with hidden recipients
+        self._latest = 0  # the place in time of the last letter that came
+        self._owners: dict[str, str] = {}  # whose folder is whose: thousands of files may lie in one
+        self._numbers: dict[tuple[str, str, str], int] = {}  # of mailboxes, by folder, name and who wrote there
 
     def run(self, news: News) -> tuple[set[str], News]:
         """Whose bells to ring, and what is to be looked at again."""
@@ -73,6 +77,7 @@ class Reconciling:
         fresh = [seen for seen in fresh if not self._was_moved(seen, gone)]
         for seen, where, sheet in sorted(self._sheets(fresh), key=lambda each: (each[2].order, each[0].name)):
             self._take_in(seen, where, sheet, gone)
+        self._ledger.reach(self._latest)
         for (folder, name), held in gone.items():
             self._vanished(folder, name, held)
         for folder, names in news.items():
@@ -95,12 +100,13 @@ class Reconciling:
         for name, stamp in there.items():
             held = known.get(name)
             if held is None or held.stamp != stamp:
-                fresh.append(Seen(folder, name, stamp))
+                fresh.append(Seen(folder, name, stamp, held))
         gone |= {(folder, name): held for name, held in known.items() if name not in there}
 
     def _listed(self, folder: str, names: set[str] | None) -> dict[str, Stamp]:
         path, there = self._places.path(folder), {}
         try:
+            paper.check_folder(path)
             candidates = os.listdir(path) if names is None else names
         except (FileNotFoundError, NotADirectoryError):
             return {}
@@ -155,13 +161,18 @@ class Reconciling:
 
     def _where(self, seen: Seen) -> Where | None:
         home, place = self._places.of(seen.folder)
+        name = self._owners.get(home) or self._owner(home)
+        return Where(name, place, seen.name, time_of(seen.stamp)) if name else None
+
+    def _owner(self, home: str) -> str | None:
         owner = self._ledger.owner(home)
         try:
             name = owner[1] if owner else check_agent(self._layout.mailbox(home), "folder")
         except PostroomError as wrong:
             _log.warning("%s is no mailbox: %s", self._places.path(home), wrong)
             return None
-        return Where(name, place, seen.name, _time(seen.stamp.written))
+        self._owners[home] = name
+        return name
 
     def _set_aside(self, seen: Seen, why: str) -> None:
         """Where nobody stumbles over it. A stranger that writes slowly is given its time."""
@@ -184,30 +195,60 @@ class Reconciling:
         number = self._writing.take_number()
         row = (number, f"{home}/{ASIDE}/{name}", why.encode())
         self._here.database.execute("INSERT INTO quarantine VALUES (?, ?, ?)", row)
+        held = self._ledger.held(seen.folder, seen.name)
+        if held is not None:
+            self._write_again(seen, held)
+
+    def _write_again(self, seen: Seen, held: Held) -> None:
+        """Letters never change: a file that is not what was accepted is made anew from the index, which knows."""
+        message, created = self._here.letter(held.number)
+        for mailbox, owner, delivery in self._here.deliveries(message, held.number):
+            if mailbox == held.mailbox:
+                fields = letters.fields_of(self._layout, message, owner, name=seen.name, order=created)
+                self._layout.show(fields, delivery)
+                folder = self._places.path(seen.folder)
+                stamp = paper.write_new(folder, seen.name, self._layout.dump(fields), durable=True)
+                sync_path(folder)
+                self._ledger.keep(held.number, held.mailbox, seen.folder, seen.name, stamp)
 
     # -- letters that came
 
     def _take_in(self, seen: Seen, where: Where, sheet: Sheet, gone: dict[tuple[str, str], Held]) -> None:
-        self._ledger.reach(sheet.order)
         message = sheet.message
-        held = self._ledger.held(seen.folder, seen.name)
+        held = seen.held
+        if held is not None and not is_as_accepted(self._here.letter(held.number)[0], message):
+            self._set_aside(_old(seen), "it does not say what was accepted")
+            return
+        self._latest = max(self._latest, sheet.order)
         first = self._letter(message.id)
-        if first is not None and not _is_same(first[1], message):
-            if held is None or held.number != first[0]:
-                message = replace(message, id=_another_id(message.id, seen))
-                first = self._letter(message.id)
-            else:  # rewritten in place: the file is the truth
-                self._delete(first[0])
-                first = None
+        if first is not None and not is_as_accepted(first[1], message):
+            message = replace(message, id=_another_id(message.id, seen))
+            first = self._letter(message.id)
         try:
             mailbox = self._mailbox_of(seen, sheet)
         except (NameTaken, LookAlike) as taken:
             self._set_aside(seen, str(taken))
             return
-        number = self._writing.insert_letter(message) if first is None else first[0]
-        if sheet.seats or any(recipient.kind == "bcc" for recipient in message.recipients):
-            self._seat(number, sheet)
-        self._deliver(seen, where, sheet, number, mailbox, message, gone)
+        if first is None:
+            number = self._writing.insert_letter(message)
+            self._seats[number] = _seated(sheet)
+        else:
+            number, known = first
+            if known.extra != message.extra:  # what strangers add is theirs
+                known = replace(known, extra=message.extra)
+                self._writing.replace_letter(number, known)
+            self._merge_recipients(number, known, sheet)
+        if first is None:
+            self._deliver_first(seen, where, sheet._replace(message=message), number, mailbox)
+        else:
+            self._deliver(seen, where, sheet, number, mailbox, message, gone)
+
+    def _deliver_first(self, seen: Seen, where: Where, sheet: Sheet, number: int, mailbox: int) -> None:
+        delivery = self._delivery_of(sheet.message, where, sheet, number)
+        self._writing.insert_delivery(delivery, number, mailbox)
+        self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp)
+        if delivery.state is State.UNREAD:
+            self._rung.add(sheet.mailbox)
 
     def _deliver(
         self,
@@ -220,18 +261,15 @@ class Reconciling:
         gone: dict[tuple[str, str], Held],
     ) -> None:
         if self._delivery(number, mailbox) is None:
-            delivery = self._delivery_of(message, where, sheet, number)
-            self._writing.insert_delivery(delivery, number, mailbox)
-            if delivery.state is State.UNREAD:
-                self._rung.add(sheet.mailbox)
-        else:
-            kept = self._ledger.kept(number, mailbox)
-            if kept is not None and (kept.folder, kept.name) != (seen.folder, seen.name):
-                if (kept.folder, kept.name) not in gone:
-                    self._second_copy(seen, kept.folder, kept.name, number, mailbox, sheet)
-                    return
-                del gone[kept.folder, kept.name]
-            self._retell(number, mailbox, sheet)
+            self._deliver_first(seen, where, sheet._replace(message=message), number, mailbox)
+            return
+        kept = self._ledger.kept(number, mailbox)
+        if kept is not None and (kept.folder, kept.name) != (seen.folder, seen.name):
+            if (kept.folder, kept.name) not in gone:
+                self._second_copy(seen, kept.folder, kept.name, number, mailbox, sheet)
+                return
+            del gone[kept.folder, kept.name]
+        self._retell(number, mailbox, sheet)
         self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp)
 
     def _second_copy(self, seen: Seen, folder: str, name: str, number: int, mailbox: int, sheet: Sheet) -> None:
@@ -243,23 +281,25 @@ class Reconciling:
                 self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp)
                 self._retell(number, mailbox, sheet)
             return
-        self._set_aside(seen._replace(stamp=seen.stamp._replace(written=0)), "it is a copy of another file")
+        self._set_aside(_old(seen), "it is a copy of another file")
 
     def _rank(self, folder: str) -> int:
         """How far in its life a letter is that lies there."""
         order = {place: rank for rank, place in enumerate((".queued", *self._layout.places[:2]))}
         return order.get(self._places.of(folder)[1], 0)
 
-    def _seat(self, number: int, sheet: Sheet) -> None:
-        """Recipients that are hidden from each other are known only from all files together, each in its seat."""
-        message, _ = self._here.letter(number)
-        seats = sheet.seats or range(len(sheet.message.recipients))
-        seated = self._seated.setdefault(number, {})
-        seated.update(zip(seats, sheet.message.recipients, strict=False))
-        missing = [recipient for recipient in message.recipients if recipient not in seated.values()]
-        whole = (*(seated[seat] for seat in sorted(seated)), *missing)
-        if whole != message.recipients:
-            self._writing.replace_letter(number, replace(message, recipients=whole))
+    def _merge_recipients(self, number: int, first: Message, sheet: Sheet) -> None:
+        """Recipients that are hidden from each other are known only from all files together."""
+        missing = [recipient for recipient in sheet.message.recipients if recipient not in first.recipients]
+        if not missing:
+            return
+        if not sheet.seats:  # it knows all of them
+            self._writing.replace_letter(number, replace(first, recipients=sheet.message.recipients))
+            return
+        seats = self._seats.get(number, {}) | _seated(sheet)
+        self._seats[number] = seats
+        whole = sorted([*first.recipients, *missing], key=lambda recipient: seats.get(recipient, len(seats)))
+        self._writing.replace_letter(number, replace(first, recipients=tuple(whole)))
 
     def _delivery_of(self, message: Message, where: Where, sheet: Sheet, number: int) -> Delivery:
         kinds = {recipient.address: recipient.kind for recipient in message.recipients}
@@ -268,11 +308,16 @@ class Reconciling:
 
     def _mailbox_of(self, seen: Seen, sheet: Sheet) -> int:
         """The mailbox of the folder a file lies in."""
-        self._writing.mailbox(sheet.message.sender, "sender", known=True)
         home, _ = self._places.of(seen.folder)
+        at = (home, sheet.mailbox, sheet.message.sender)
+        if at in self._numbers:
+            return self._numbers[at]
+        self._writing.mailbox(sheet.message.sender, "sender", known=True)
         number, _ = self._writing.mailbox(sheet.mailbox, "to")
         if self._layout.folder(sheet.mailbox) == home:  # else it is another folder of somebody who has one
             self._ledger.settle(home, number, sheet.mailbox)
+            self._owners[home] = sheet.mailbox
+        self._numbers[at] = number
         return number
 
     # -- states that changed
@@ -351,10 +396,6 @@ class Reconciling:
                 return delivery
         return None
 
-    def _delete(self, number: int) -> None:
-        self._here.database.execute("DELETE FROM files WHERE number = ?", (number,))
-        self._writing.delete_letter(number)
-
 
 def reconcile(here: FileConnection, news: News, *, after_crash: bool = False) -> tuple[set[str], News]:
     """Whose bells to ring, and what is to be looked at again."""
@@ -363,9 +404,18 @@ def reconcile(here: FileConnection, news: News, *, after_crash: bool = False) ->
     return found  # noqa: RET504 - mypy believes that a transaction may swallow errors
 
 
-def _is_same(first: Message, second: Message) -> bool:
-    """The same letter, whoever else got it."""
-    return digest(replace(first, recipients=())) == digest(replace(second, recipients=()))
+def is_as_accepted(first: Message, second: Message) -> bool:
+    """The same letter, whoever else got it, and whatever strangers wrote into it beside what it says."""
+    return replace(first, recipients=(), extra={}) == replace(second, recipients=(), extra={})
+
+
+def _seated(sheet: Sheet) -> dict[Recipient, int]:
+    return dict(zip(sheet.message.recipients, sheet.seats, strict=False))
+
+
+def _old(seen: Seen) -> Seen:
+    """A file that nobody is still writing."""
+    return seen._replace(stamp=seen.stamp._replace(written=0))
 
 
 def _another_id(id: str, seen: Seen) -> str:
@@ -374,8 +424,8 @@ def _another_id(id: str, seen: Seen) -> str:
     return f"{id[:180]}.{blake2b(f'{home}/{seen.name}'.encode(), digest_size=5).hexdigest()}"
 
 
-def _time(nanoseconds: int) -> datetime:
+def time_of(stamp: Stamp) -> datetime:
     try:
-        return datetime.fromtimestamp(nanoseconds // 1000 / 1_000_000, UTC)
+        return datetime.fromtimestamp(stamp.written // 1000 / 1_000_000, UTC)
     except (ValueError, OverflowError):
         return datetime.fromtimestamp(0, UTC)

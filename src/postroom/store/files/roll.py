@@ -32,6 +32,7 @@ CREATE TABLE IF NOT EXISTS registry (
     written INTEGER NOT NULL,
     at REAL NOT NULL        -- the uptime when it was last published
 );"""
+NAMES = ("entries", "registry")
 UNKNOWN = Stamp(0, 0, 0)  # of a file that must be looked at, whatever it looks like
 _REMEMBERED = 16  # former versions of an entry by which a stale copy is known
 _KEEP = """

@@ -1,18 +1,23 @@
 """What a commit does to files, step by step. Each can be done again after a crash, and taken back after a failure.
 
-Paths are whole. A step says which folders must be synced once it is done; nothing here syncs a folder.
+What fails leaves nothing behind. Paths are whole. A step says which folders must be synced once it is done;
+nothing here syncs a folder.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ...model.codec import to_plain
 from . import paper
 from .paper import Stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Create(Struct, tag=True, kw_only=True):
@@ -51,11 +56,16 @@ class Rewrite(Struct, tag=True, kw_only=True):
         paper.make_folder(self.folder)
         stamp = paper.replace(self.folder, self.name, self.content, durable=durable)
         if self.folder != self.former:
-            _unlink(f"{self.former}/{self.name}")
+            try:
+                _unlink(f"{self.former}/{self.name}")
+            except OSError:  # all or nothing
+                _unlink(f"{self.folder}/{self.name}")
+                raise
         return stamp
 
     def undo(self) -> None:
-        paper.replace(self.former, self.name, self.was, durable=False)
+        """It takes the place of the only copy, so it is synced whoever asked."""
+        paper.replace(self.former, self.name, self.was, durable=True)
         if self.folder != self.former:
             _unlink(f"{self.folder}/{self.name}")
 
@@ -74,6 +84,7 @@ class Shift(Struct, tag=True, kw_only=True):
     def do(self, *, durable: bool) -> Stamp:  # noqa: ARG002 - there is no content to sync
         source, target = f"{self.former}/{self.name}", f"{self.folder}/{self.name}"
         try:
+            paper.check_folder(self.folder)
             paper.rename_new(source, target)
         except FileNotFoundError:
             if not os.path.lexists(target):
@@ -138,10 +149,20 @@ def do_again(step: Step) -> None:
         step.do(durable=True)
 
 
-def from_json(entry: Any) -> list[Step]:
+def to_json(steps: list[Step], home: str) -> list[Any]:
+    """With paths below the home of mailboxes: a room may be carried elsewhere before it is opened again."""
+    plain: list[dict[str, Any]] = to_plain(steps)
+    return [_each_path(step, lambda path: path.removeprefix(f"{home}/")) for step in plain]
+
+
+def from_json(entry: Any, home: str) -> list[Step]:
     import msgspec  # noqa: PLC0415
 
-    return msgspec.convert(entry, list[Step])
+    return msgspec.convert([_each_path(step, lambda path: f"{home}/{path}") for step in entry], list[Step])
+
+
+def _each_path(step: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    return {name: change(value) if name in {"folder", "former"} else value for name, value in step.items()}
 
 
 def _unlink(path: str) -> None:

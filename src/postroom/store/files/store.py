@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import time
 from _random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from ...errors import BadStore, Damaged, StoreFailing
+from ...errors import BadStore, Damaged, SchemaTooNew, StoreFailing
 from .. import files
 from ..sqlite import ground
 from ..sqlite.connection import translated
@@ -23,17 +23,20 @@ from .eyes import Eyes
 from .places import Places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from ...errors import PostroomError, Unreadable
     from ...model.health import Finding, Progress
     from ...model.query import Found
     from ..base import Plan, Posted, Watch, Write
+    from ..sqlite.asking import Statement
     from ..sqlite.rows import Row
     from .eyes import News
     from .layouts.base import Layout, Plain
     from .registry import Registry
 
+T = TypeVar("T")
 OWN_FOLDER = ".postroom"
 INDEX = "index.db"
 
@@ -55,6 +58,7 @@ class FileStore(SqliteStore):
         self._must_last = durable
         self._chance = Random()
         self._last_id = 0
+        self.made_anew = ""  # why the index was, if it was
         places = Places(self.root, layout)
         ground.make_folder(places.home)
         self._places = places
@@ -76,7 +80,9 @@ class FileStore(SqliteStore):
         except StoreFailing:
             if os.path.lexists(self.path):
                 raise
-        return super().commit(writes)  # the index was deleted: it is made anew from the files
+        except Damaged as broken:
+            self._make_anew(broken)
+        return super().commit(writes)  # the index was deleted or damaged: it is made anew from the files
 
     def sync(self) -> None:
         files.rebuilding.sync_all(self.root)
@@ -85,13 +91,50 @@ class FileStore(SqliteStore):
 
     def _ask(self, sql: str, values: list[Any]) -> list[Row]:
         self._freshen()
+        try:
+            return super()._ask(sql, values)
+        except Damaged as broken:
+            self._make_anew(broken)
         return super()._ask(sql, values)
+
+    def _sound(self, make: Callable[[Row], T], *questions: Statement) -> list[T]:
+        try:
+            return super()._sound(make, *questions)
+        except Damaged as broken:
+            self._make_anew(broken)
+        return super()._sound(make, *questions)
+
+    def _set_aside(self, number: int, damage: Unreadable) -> None:  # noqa: ARG002 - its file has it whole
+        raise self._damaged(damage)
+
+    def _make_anew(self, broken: Damaged) -> None:
+        """A damaged index is no loss: the files have it all."""
+        here = self._here()
+        if here.database.in_transaction:  # a plan is looking: its commit fails, and the next finds it mended
+            raise broken
+        self._drop(here)
+        self._throw_away(broken, here.inode)
+
+    def _throw_away(self, broken: PostroomError, inode: int | None = None) -> None:
+        self.made_anew = str(broken)
+        files.rebuilding.throw_away(self.root, inode)
+
+    def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
+        self._freshen()
+        index = files.surroundings.examine_index(
+            self._here(), self.path, durable=self._must_last, repair=repair, full=full, progress=progress
+        )
+        yield from files.examining.examine(self, index, repair=repair, full=full)
+        yield from files.surroundings.examine(self, repair=repair, full=full)
 
     def _freshen(self) -> None:
         """Take in what strangers did."""
         here = self._here()
         if here.database.in_transaction:
             return
+        if not here.is_current():  # the index was deleted: another is made from the files
+            self._drop(here)
+            here = self._here()
         if here.registry is not None and here.registry.is_news():
             self._hear(here, here.registry)
         news = self._eyes.look()
@@ -135,6 +178,18 @@ class FileStore(SqliteStore):
         self._freshen()
         return files.showing.id_at(self._here(), mailbox, place, name)
 
+    def connection(self) -> FileConnection:
+        """This thread's."""
+        return self._here()
+
+    def set_right(self, news: News) -> None:
+        """Look at these files, whatever their times say."""
+        here = self._here()
+        with here.lock:
+            for folder, names in news.items():
+                here.ledger.doubt(folder, names or set())
+        self._take_in(here, news)
+
     # -- waiting
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:
@@ -149,12 +204,6 @@ class FileStore(SqliteStore):
 
     # -- care
 
-    def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
-        self._freshen()
-        return files.examining.examine_files(
-            self._here(), self.path, durable=self._must_last, repair=repair, full=full, progress=progress
-        )
-
     def backup(self, path: Path, *, overwrite: bool, progress: Progress) -> int:  # noqa: ARG002
         """A copy of the index would be no copy of the mail."""
         hint = "postroom copy makes a whole copy in a room in one file; so does tar, with all agents stopped"
@@ -167,9 +216,11 @@ class FileStore(SqliteStore):
         try:
             return self._open_index()
         except (Damaged, BadStore) as broken:  # it can be made anew
+            if isinstance(broken, SchemaTooNew):
+                raise
             if isinstance(broken, BadStore) and not isinstance(broken.__cause__, apsw.NotADBError):
                 raise
-        files.rebuilding.throw_away(self.root)
+            self._throw_away(broken)
         return self._open_index()
 
     def _open_index(self) -> FileConnection:

@@ -18,30 +18,35 @@ import apsw
 from ...errors import BadStore, Conflict, StoreFailing
 from .ground import create, sync_path
 from .place import belongs_to
+from .schema import APPLICATION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ...model.health import Progress
 
 PAGES = 2048  # copied between two words about the progress: 8 MB
 
 
-def copy_room(source: apsw.Connection, path: Path, *, overwrite: bool, progress: Progress) -> int:
-    """Copy a room into a new file; how many letters the copy holds."""
+def copy_room(
+    source: apsw.Connection, path: Path, *, overwrite: bool, progress: Progress, more_tables: Sequence[str] = ()
+) -> int:
+    """Copy a room into a new file, without tables that are no part of one; how many letters the copy holds."""
     _check_place(source.filename, path, overwrite=overwrite)
     with made_whole(path, overwrite=overwrite) as growing:
         source.execute("BEGIN")  # one view for the whole copy: without it, each write would start it over
         try:
             letters: int = source.execute("SELECT count(*) FROM letters").get
-            copy_pages(source, growing, progress)
+            copy_pages(source, growing, progress, more_tables)
         finally:
             source.execute("ROLLBACK")
         Path(f"{path}-wal").unlink(missing_ok=True)  # a log must never meet another file than its own
     return letters
 
 
-def copy_pages(source: apsw.Connection, growing: Path, progress: Progress) -> None:
+def copy_pages(
+    source: apsw.Connection, growing: Path, progress: Progress, more_tables: Sequence[str] = ()
+) -> None:
     target = apsw.Connection(str(growing))
     try:
         target.pragma("synchronous", "off")  # synced once, at the end
@@ -49,9 +54,18 @@ def copy_pages(source: apsw.Connection, growing: Path, progress: Progress) -> No
             while not copying.done:
                 copying.step(PAGES)
                 progress(copying.page_count - copying.remaining, copying.page_count)
+        if more_tables:
+            _make_a_room(target, more_tables)
         target.pragma("journal_mode", "delete")  # one file, with no log beside it
     finally:
         target.close()
+
+
+def _make_a_room(copy: apsw.Connection, more_tables: Sequence[str]) -> None:
+    """Of the copy of an index, which is none: what stands beside its letters means nothing elsewhere."""
+    for table in more_tables:
+        copy.execute(f"DROP TABLE {table}")
+    copy.pragma("application_id", APPLICATION)
 
 
 @contextmanager

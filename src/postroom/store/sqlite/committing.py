@@ -111,10 +111,11 @@ def _transact(
             beside.carry_out(planned, posted)
         database.execute("COMMIT")
     except BaseException as error:
+        is_known = database.in_transaction or isinstance(error, apsw.Error)  # else it may have been committed
         if database.in_transaction:
             database.execute("ROLLBACK")
         if beside is not None:
-            beside.undo()
+            (beside.undo if is_known else beside.doubt)()
         is_full = isinstance(error, apsw.FullError) and not in_need and not parcels
         if not is_full or callable(planned) or sends(planned):
             raise

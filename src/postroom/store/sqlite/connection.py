@@ -49,6 +49,10 @@ class Beside(Protocol):
         """The transaction was rolled back."""
         ...
 
+    def doubt(self) -> None:
+        """Nobody knows which of both."""
+        ...
+
     def settle(self) -> None:
         """It was committed."""
         ...
@@ -63,6 +67,7 @@ class Connection:
 
     application = APPLICATION  # marks the file as what it is
     more_tables = ""  # that stand beside the room's
+    names_of_tables: tuple[str, ...] = ()  # and what they are called
     shape = SHAPE  # of all of them
     beside: Beside | None = None
 

@@ -227,7 +227,13 @@ class SqliteStore:
         source = self._connect()
         try:
             with translated(self.path):
-                return sqlite.backup.copy_room(source.database, path, overwrite=overwrite, progress=progress)
+                return sqlite.backup.copy_room(
+                    source.database,
+                    path,
+                    overwrite=overwrite,
+                    progress=progress,
+                    more_tables=source.names_of_tables,
+                )
         finally:
             source.close()
 

@@ -1,0 +1,173 @@
+"""Stores of files with one planted bug each: such as only a store of this kind can have.
+
+Bugs that any store could have are in `bugs.py`. Most are planted in a module: they are for processes of their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from postroom.store.files import journal, paper, paperwork, reconciling, recovering, steps
+from postroom.store.files.connection import FileConnection
+from postroom.store.files.store import FileStore
+from postroom.store.sqlite import ground, wal
+from postroom.store.sqlite.lock import WriterLock
+
+_PATHS = (ground, wal, paper, journal, paperwork, recovering)  # that sync folders
+_FILES = (paper, journal)  # that sync what they wrote
+
+
+# -- syncs
+
+
+class Unsynced(FileStore):
+    """Reports success before the letter is on the disk."""
+
+    def __init__(self, *place: Any, **settings: Any) -> None:
+        super().__init__(*place, durable=False, **settings)
+
+
+class OfNoName(FileStore):
+    """Never syncs a folder: the bytes of a letter are safe, under no name."""
+
+    def __init__(self, *place: Any, **settings: Any) -> None:
+        _plant(_PATHS, "sync_path", lambda _path: None)
+        super().__init__(*place, **settings)
+
+
+class Unread(FileStore):
+    """Gives a letter its name before what it says is on the disk."""
+
+    def __init__(self, *place: Any, **settings: Any) -> None:
+        _plant((paper,), "sync_file", lambda _descriptor: None)
+        super().__init__(*place, **settings)
+
+
+class Shrugging(FileStore):
+    """A folder that cannot be synced is nobody's business."""
+
+    def __init__(self, *place: Any, **settings: Any) -> None:
+        _plant(_PATHS, "sync_path", _sync_or_shrug)
+        super().__init__(*place, **settings)
+
+
+def _sync_or_shrug(path: ground.Place, sync: Callable[[ground.Place], None] = ground.sync_path) -> None:
+    with suppress(OSError):
+        sync(path)
+
+
+class Swallowing(FileStore):
+    """A letter or a line that cannot be synced is nobody's business."""
+
+    def __init__(self, *place: Any, **settings: Any) -> None:
+        _plant(_FILES, "sync_file", _sync_or_swallow)
+        super().__init__(*place, **settings)
+
+
+def _sync_or_swallow(descriptor: int) -> None:
+    with suppress(OSError):
+        os.fdatasync(descriptor)
+
+
+class Retrying(FileStore):
+    """A sync that fails is tried again, on the same descriptor, and then believed."""
+
+    def __init__(self, *place: Any, **settings: Any) -> None:
+        _plant(_FILES, "sync_file", _sync_or_sync)
+        super().__init__(*place, **settings)
+
+
+def _sync_or_sync(descriptor: int) -> None:
+    try:
+        os.fdatasync(descriptor)
+    except OSError:
+        os.fdatasync(descriptor)
+
+
+def _plant(modules: Sequence[Any], name: str, bug: Callable[..., object]) -> None:
+    """In a process of its own."""
+    for module in modules:
+        vars(module)[name] = bug
+
+
+# -- transactions and full disks
+
+
+class Loose(FileStore):
+    """No journal: the steps of a commit are done one after the other, and a crash leaves some of them."""
+
+    def _here(self) -> FileConnection:
+        here = super()._here()
+        here.beside.__class__ = _LoosePaperwork
+        return here
+
+
+class _LoosePaperwork(paperwork.Paperwork):
+    def _note(self, lasting: list[steps.Step]) -> None:
+        pass
+
+
+class Careless(FileStore):
+    """Sets nothing aside for a full disk, and moves letters by copying them."""
+
+    def __init__(self, *place: Any, **settings: Any) -> None:
+        _plant((steps,), "Shift", _Copying)
+        _plant((paperwork,), "Shift", _Copying)
+        super().__init__(*place, **settings)
+
+    def _here(self) -> FileConnection:
+        here = super()._here()
+        here.log.__class__ = _CarelessLog
+        return here
+
+
+class _CarelessLog(wal.Log):
+    def check_room(self, lock: WriterLock) -> None:
+        pass
+
+    def relieve(self, lock: WriterLock) -> None:  # noqa: ARG002 - there is nothing to give up
+        raise apsw.FullError
+
+
+class _Copying(steps.Shift, tag="Shift"):
+    def do(self, *, durable: bool) -> paper.Stamp:
+        former = Path(self.former, self.name)
+        paper.make_folder(self.folder)
+        stamp = paper.write_new(self.folder, self.name, former.read_bytes(), durable=durable)
+        former.unlink()
+        return stamp
+
+
+# -- damage
+
+
+class Trusting(FileStore):
+    """Takes whatever a file says for the letter that was accepted."""
+
+    def __init__(self, *place: Any, **settings: Any) -> None:
+        self._kept = vars(reconciling)["is_as_accepted"]
+        _plant((reconciling,), "is_as_accepted", lambda *_: True)
+        super().__init__(*place, **settings)
+
+    def close(self) -> None:
+        super().close()
+        vars(reconciling)["is_as_accepted"] = self._kept
+
+
+BUGS: dict[str, type[FileStore]] = {
+    "unsynced": Unsynced,
+    "of no name": OfNoName,
+    "unread": Unread,
+    "shrugging": Shrugging,
+    "swallowing": Swallowing,
+    "retrying": Retrying,
+    "loose": Loose,
+    "careless": Careless,
+    "trusting": Trusting,
+}
