@@ -13,13 +13,13 @@ from typing import Any
 
 import apsw
 
-from postroom.store.files import journal, paper, paperwork, reconciling, recovering, steps
+from postroom.store.files import handles, journal, paper, paperwork, reconciling, recovering, steps
 from postroom.store.files.connection import FileConnection
 from postroom.store.files.store import FileStore
 from postroom.store.sqlite import ground, wal
 from postroom.store.sqlite.lock import WriterLock
 
-_PATHS = (ground, wal, paper, journal, paperwork, recovering)  # that sync folders
+_PATHS = (ground, wal, handles, paper, reconciling, journal, paperwork, recovering)  # that sync folders
 _FILES = (paper, journal)  # that sync what they wrote
 
 

@@ -65,6 +65,8 @@ class Kind(Struct, frozen=True, kw_only=True):
     derived: tuple[str, ...] = ()  # how files end that hold nothing to remember
     open_ended: tuple[str, ...] = ()  # how files end that, cut short, look as if they had never been longer
     steps: Callable[[Store, Callable[[], object]], int] | None = None  # what some work costs, if that can be told
+    stops_at: tuple[str, ...] = ()  # walls behind which even an ack is refused, for a time
+    inodes: int = 24  # that a room of some letters has left over
     slack: Mapping[str, int] = {}  # by how many calls of a kind two errands may differ: some look at the clock
     kills: int = 100  # in the short form of the storm
     like: str = ""  # another kind that stands for it where the short form would be too long
@@ -134,6 +136,8 @@ def files(layout: str) -> Kind:
         late=("unsynced", "of no name", "unread"),
         calls=("fsync", "fdatasync", "pwrite64", "write", "rename", "renameat2", "unlink"),
         slack={"pwrite64": 40},
+        inodes=140,
+        stops_at=("read-only",),  # the files are the truth
         hurry=files_room.hurry,
         shrink=files_room.shrink,
         write="write",

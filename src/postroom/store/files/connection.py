@@ -15,6 +15,7 @@ from ...model.names import fold
 from .. import files
 from ..sqlite import rows
 from ..sqlite.connection import Connection
+from .handles import keep_spare_file
 from .journal import Journal
 from .ledger import NAMES, TABLES, Ledger
 from .paperwork import Paperwork
@@ -55,6 +56,7 @@ class FileConnection(Connection):
         self.boot = boot
         self.journal = Journal(f"{places.root}/.postroom")
         super().__init__(path, boot=boot, busy_timeout=busy_timeout)
+        keep_spare_file(f"{places.root}/.postroom/spare")
         self.beside = Paperwork(self, durable=durable)
 
     def _enter(self, boot: str) -> None:

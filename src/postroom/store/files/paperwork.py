@@ -19,9 +19,9 @@ from ...model.codec import to_plain
 from ...model.delivery import State
 from .. import files
 from ..base import Forget, Introduce, Move, Post, Put, Rename, must_last
-from ..sqlite.ground import sync_path
 from ..sqlite.reserve import is_full
 from . import letters, paper
+from .handles import sync_path
 from .journal import DONE
 from .steps import Create, Remove, Resettle, Rewrite, Shift, to_json
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ...model.message import Message
     from ..base import Posted, Write
     from .connection import FileConnection
+    from .paper import Stamp
     from .steps import Step
 
 LARGEST = 16 * 1024 * 1024  # bytes of a file that is read at all
@@ -123,8 +124,7 @@ class Paperwork:
         if self._entries or len(lasting) > 1:
             self._note(lasting)
         for step, at, must in sorted(self._steps, key=lambda each: isinstance(each[0], Remove)):
-            # A letter rewritten takes the place of its only copy: that must last, even if the news in it need not.
-            stamp = step.do(durable=self._durable and (must or isinstance(step, Rewrite)))
+            stamp = self._rewrite(step) if isinstance(step, Rewrite) else step.do(durable=self._durable and must)
             self._done.append(step)
             if at is not None and stamp is not None and not isinstance(step, (Remove, Resettle)):
                 self._ledger.keep(*at, self._below_home(step.folder), step.name, stamp)
@@ -135,6 +135,15 @@ class Paperwork:
                 sync_path(folder)
             self._unsynced = set()
             self._here.journal.append(DONE, durable=self._durable)
+
+    def _rewrite(self, step: Rewrite) -> Stamp:
+        """It takes the place of the only copy: that must last, even if the news in it need not."""
+        try:
+            return step.do(durable=self._durable)
+        except OSError as failed:
+            if not is_full(failed):
+                raise
+        return step.do(durable=self._durable, spare=f"{self._places.root}/.postroom/spare")
 
     def _note(self, lasting: list[Step]) -> None:
         """One line with all of it. The index counts the lines, and knows which of them it has."""

@@ -19,10 +19,10 @@ from ...model.delivery import OPEN, Lease, State, open_delivery
 from ...model.hashing import blake2b
 from ...model.names import check_agent
 from ..sqlite import rows
-from ..sqlite.ground import sync_path
 from ..sqlite.writing import Writing
 from . import letters, paper
 from .eyes import changed_at, is_settled
+from .handles import sync_path
 from .layouts.base import Where
 from .paper import Stamp
 

@@ -13,10 +13,10 @@ from ...errors import PostroomError
 from ...model.codec import convert
 from ...model.record import Record
 from ..base import Rename
-from ..sqlite.ground import sync_path
 from ..sqlite.renaming import rename
 from ..sqlite.writing import Writing
 from . import paper, steps
+from .handles import sync_path
 from .reconciling import reconcile
 
 if TYPE_CHECKING:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .layouts.base import Layout
 
 T = TypeVar("T")
+_PASSING = (OSError, StoreFailing, apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError)
 OWN_FOLDER = ".postroom"
 INDEX = "index.db"
 
@@ -139,8 +140,10 @@ class FileStore(SqliteStore):
                 here.mend()
                 rung, later = files.reconciling.reconcile(here, news)
                 here.log.tend(here.lock)
-        except BaseException:
+        except BaseException as failed:
             self._eyes.put_back(news)
+            if isinstance(failed, _PASSING):  # what the index knows can be read all the same
+                return
             raise
         if later:
             self._eyes.put_back(later)
