@@ -38,7 +38,7 @@ def complaints(folder: Path, kind: Kind, ended: Run) -> list[str]:
             *illness(store),
             *use_again(folder, store),
             *held_against_ledger(folder, store),
-            *believed(ended.calls),
+            *believed([call for call in ended.calls if not call.path.endswith(kind.promises_nothing)]),
             *uncopied(folder, kind),
         ]
     finally:

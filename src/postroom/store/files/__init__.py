@@ -10,6 +10,7 @@
     places       which folders hold mail
     ledger       the index's own tables: which file holds which delivery
     eyes         noticing what strangers do
+    accepting    whether a file still says what was accepted
     noticing     whether it is really new
     reconciling  taking it in
     compacting   the journal, when it is long

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ...errors import UnknownMessage
+from ...errors import UnknownMessage, Unreadable
 from ...model.names import fold
 from .. import files
 from ..sqlite import rows
@@ -117,6 +117,8 @@ class FileConnection(Connection):
         """And its time, in microseconds."""
         sql = "SELECT sum, body, created_at FROM letters WHERE number = ?"
         found: list[rows.Row] = self.database.execute(sql, (number,)).fetchall()
+        if not found:
+            raise Unreadable("the index has lost a letter whose file it knows")
         sum, body, created = found[0]
         return rows.sound(sum, body), created
 

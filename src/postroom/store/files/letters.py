@@ -34,6 +34,7 @@ class Sheet(NamedTuple):
     mailbox: str  # whose it is
     told: Told
     order: int  # microseconds: where it stands among the letters of the room
+    names: frozenset[str]  # of its fields
     seats: tuple[int, ...]  # which of all recipients these are, where some are hidden from this mailbox
 
 
@@ -71,7 +72,14 @@ def read_sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> Sheet:
         raise Unreadable(f"it is no letter: {wrong}") from None
     order = own.get("order")
     order = order if isinstance(order, int) and order > 0 else microseconds(message.created_at)
-    return Sheet(message, where.mailbox, layout.told(fields, where.place), order, _seats(own.get("seats")))
+    return Sheet(
+        message=message,
+        mailbox=where.mailbox,
+        told=layout.told(fields, where.place),
+        order=order,
+        names=frozenset(fields),
+        seats=_seats(own.get("seats")),
+    )
 
 
 def _spelt(layout: Layout, fields: Plain, where: Where) -> Where:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from ...errors import BadStore, Damaged, SchemaTooNew, StoreFailing
+from ...errors import BadStore, Damaged, StoreFailing
 from .. import files
 from ..sqlite import ground
+from ..sqlite.connection import translate
 from ..sqlite.store import SqliteStore
 from .connection import FileConnection
 from .eyes import Eyes
@@ -130,6 +131,17 @@ class FileStore(SqliteStore):
         if not here.is_current():
             self._drop(here)
             here = self._here()
+        try:
+            self._look_around(here)
+        except (apsw.Error, UnicodeDecodeError) as error:
+            broken = translate(error, self.path) if isinstance(error, apsw.Error) else self._damaged(error)
+            if not isinstance(broken, Damaged):
+                raise broken from error
+            self._make_anew(broken)
+        except Damaged as broken:
+            self._make_anew(broken)
+
+    def _look_around(self, here: FileConnection) -> None:
         news = self._eyes.look()
         if news and (unknown := files.noticing.unknown(here, news)):
             self._take_in(here, unknown)
@@ -184,10 +196,8 @@ class FileStore(SqliteStore):
         ground.make_folder(f"{self.root}/{OWN_FOLDER}")
         try:
             return self._open_index()
-        except (Damaged, BadStore) as broken:  # it can be made anew
-            if isinstance(broken, SchemaTooNew):
-                raise
-            if isinstance(broken, BadStore) and not isinstance(broken.__cause__, apsw.NotADBError):
+        except (Damaged, BadStore, StoreFailing) as broken:
+            if not files.rebuilding.can_help(broken):
                 raise
             self._throw_away(broken)
         return self._open_index()
