@@ -166,6 +166,14 @@ def _believed(sum: int, body: bytes) -> Message:
     return decode_message(body)
 
 
+class Unindexed(FileStore):
+    """Looks at every letter to find the first."""
+
+    def __init__(self, *place: Any, **settings: Any) -> None:
+        super().__init__(*place, **settings)
+        self._here().database.execute("DROP INDEX IF EXISTS deliveries_unread")
+
+
 BUGS: dict[str, type[FileStore]] = {
     "unsynced": Unsynced,
     "of no name": OfNoName,
@@ -176,4 +184,5 @@ BUGS: dict[str, type[FileStore]] = {
     "loose": Loose,
     "careless": Careless,
     "trusting": Trusting,
+    "unindexed": Unindexed,
 }

@@ -65,6 +65,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     derived: tuple[str, ...] = ()  # how files end that hold nothing to remember
     open_ended: tuple[str, ...] = ()  # how files end that, cut short, look as if they had never been longer
     steps: Callable[[Store, Callable[[], object]], int] | None = None  # what some work costs, if that can be told
+    letters: int = 100_000  # in one inbox, in the short form
     damages: int = 250  # flips, and as many cuts, in the short form
     heals: bool = False  # is a damaged room whole again once it is opened, without a doctor?
     promises_nothing: tuple[str, ...] = ()  # how files end that may be lost: they are made anew
@@ -141,6 +142,7 @@ def files(layout: str) -> Kind:
         slack={"pwrite64": 40},
         inodes=140,
         damages=60,
+        letters=10_000,
         heals=True,
         promises_nothing=("/index.db", "/index.db-wal"),
         stops_at=("read-only",),  # the files are the truth

@@ -42,6 +42,7 @@ Doctor: TypeAlias = Callable[..., postroom.Diagnosis]
 MATTERS = ("state", "priority", "kind", "due_at", "expires_at")  # for who is given a letter, and when
 ODD = "another "
 HIDDEN = 3  # letters that one flipped byte may hide from the salvage: those of one page
+pytestmark = pytest.mark.costly
 
 
 class Sample(Struct, frozen=True):

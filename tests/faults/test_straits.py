@@ -14,6 +14,7 @@ from tests.faults.kinds import SOUND, Kind
 
 ROOT = Path(__file__).parent.parent.parent
 MOUNT = {"disk": "size=16m", "inodes": "size=64m,nr_inodes={inodes}", "read-only": "size=64m"}
+pytestmark = pytest.mark.costly
 
 
 def complaints(folder: Path, kind: Kind, wall: str, bug: str = SOUND) -> list[str]:

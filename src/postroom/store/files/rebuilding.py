@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def can_help(broken: PostroomError) -> bool:
     """Is it the index that is broken, and not the place, the disk or this program?"""
     cause = broken.__cause__
-    is_short = isinstance(cause, apsw.IOError) and cause.extendedresult == apsw.SQLITE_IOERR_SHORT_READ
+    is_short = getattr(cause, "extendedresult", 0) == apsw.SQLITE_IOERR_SHORT_READ
     is_none = isinstance(cause, apsw.NotADBError)
     return is_short or is_none or (isinstance(broken, Damaged) and not isinstance(broken, SchemaTooNew))
 
