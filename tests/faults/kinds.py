@@ -66,6 +66,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     open_ended: tuple[str, ...] = ()  # how files end that, cut short, look as if they had never been longer
     steps: Callable[[Store, Callable[[], object]], int] | None = None  # what some work costs, if that can be told
     letters: int = 100_000  # in one inbox, in the short form
+    share: float = 1.0  # of the calls that are tried in the short form
     damages: int = 250  # flips, and as many cuts, in the short form
     heals: bool = False  # is a damaged room whole again once it is opened, without a doctor?
     promises_nothing: tuple[str, ...] = ()  # how files end that may be lost: they are made anew
@@ -141,6 +142,7 @@ def files(layout: str) -> Kind:
         calls=("fsync", "fdatasync", "pwrite64", "write", "rename", "renameat2", "unlink"),
         slack={"pwrite64": 40},
         inodes=140,
+        share=0.4,
         damages=60,
         letters=10_000,
         heals=True,

@@ -65,7 +65,9 @@ def _finish(here: FileConnection, entries: list[dict[str, Any]]) -> None:
             begun = []
     for step in begun:
         steps.do_again(step)
-    for folder in {folder for step in begun for folder in step.folders}:
+    for folder in dict.fromkeys(step.folders[0] for step in begun):  # new names first
+        sync_path(folder)
+    for folder in {folder for step in begun for folder in step.folders[1:]}:
         sync_path(folder)
     if begun:
         here.journal.append({"done": True}, durable=True)
