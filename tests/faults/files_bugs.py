@@ -13,13 +13,15 @@ from typing import Any
 
 import apsw
 
-from postroom.store.files import journal, paper, paperwork, reconciling, recovering, steps
+from postroom.model.codec import decode_message
+from postroom.model.message import Message
+from postroom.store.files import accepting, handles, journal, paper, paperwork, reconciling, recovering, steps
 from postroom.store.files.connection import FileConnection
 from postroom.store.files.store import FileStore
-from postroom.store.sqlite import ground, wal
+from postroom.store.sqlite import ground, rows, wal
 from postroom.store.sqlite.lock import WriterLock
 
-_PATHS = (ground, wal, paper, journal, paperwork, recovering)  # that sync folders
+_PATHS = (ground, wal, handles, paper, reconciling, journal, paperwork, recovering)  # that sync folders
 _FILES = (paper, journal)  # that sync what they wrote
 
 
@@ -148,16 +150,28 @@ class _Copying(steps.Shift, tag="Shift"):
 
 
 class Trusting(FileStore):
-    """Takes whatever a file says for the letter that was accepted."""
+    """Takes whatever the index or a file says for the letter that was accepted."""
 
     def __init__(self, *place: Any, **settings: Any) -> None:
-        self._kept = vars(reconciling)["is_as_accepted"]
-        _plant((reconciling,), "is_as_accepted", lambda *_: True)
+        self._kept = (rows.sound, accepting.is_as_accepted)
+        rows.sound, accepting.is_as_accepted = _believed, lambda *_: True
         super().__init__(*place, **settings)
 
     def close(self) -> None:
         super().close()
-        vars(reconciling)["is_as_accepted"] = self._kept
+        rows.sound, accepting.is_as_accepted = self._kept
+
+
+def _believed(sum: int, body: bytes) -> Message:
+    return decode_message(body)
+
+
+class Unindexed(FileStore):
+    """Looks at every letter to find the first."""
+
+    def __init__(self, *place: Any, **settings: Any) -> None:
+        super().__init__(*place, **settings)
+        self._here().database.execute("DROP INDEX IF EXISTS deliveries_unread")
 
 
 BUGS: dict[str, type[FileStore]] = {
@@ -170,4 +184,5 @@ BUGS: dict[str, type[FileStore]] = {
     "loose": Loose,
     "careless": Careless,
     "trusting": Trusting,
+    "unindexed": Unindexed,
 }

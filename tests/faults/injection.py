@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def _calls(trace: Path) -> tuple[Call, ...]:
     return tuple(found)
 
 
-def believed(calls: tuple[Call, ...]) -> list[str]:
+def believed(calls: Sequence[Call]) -> list[str]:
     """Second syncs, after a failed one of the same descriptor, on whose strength something was told.
 
     The system may have dropped what it could not write, so a second sync means nothing. Where the file is written

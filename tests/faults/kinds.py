@@ -65,6 +65,13 @@ class Kind(Struct, frozen=True, kw_only=True):
     derived: tuple[str, ...] = ()  # how files end that hold nothing to remember
     open_ended: tuple[str, ...] = ()  # how files end that, cut short, look as if they had never been longer
     steps: Callable[[Store, Callable[[], object]], int] | None = None  # what some work costs, if that can be told
+    letters: int = 100_000  # in one inbox, in the short form
+    share: float = 1.0  # of the calls that are tried in the short form
+    damages: int = 250  # flips, and as many cuts, in the short form
+    heals: bool = False  # is a damaged room whole again once it is opened, without a doctor?
+    promises_nothing: tuple[str, ...] = ()  # how files end that may be lost: they are made anew
+    stops_at: tuple[str, ...] = ()  # walls behind which even an ack is refused, for a time
+    inodes: int = 24  # that a room of some letters has left over
     slack: Mapping[str, int] = {}  # by how many calls of a kind two errands may differ: some look at the clock
     kills: int = 100  # in the short form of the storm
     like: str = ""  # another kind that stands for it where the short form would be too long
@@ -134,6 +141,13 @@ def files(layout: str) -> Kind:
         late=("unsynced", "of no name", "unread"),
         calls=("fsync", "fdatasync", "pwrite64", "write", "rename", "renameat2", "unlink"),
         slack={"pwrite64": 40},
+        inodes=140,
+        share=0.4,
+        damages=60,
+        letters=10_000,
+        heals=True,
+        promises_nothing=("/index.db", "/index.db-wal"),
+        stops_at=("read-only",),  # the files are the truth
         hurry=files_room.hurry,
         shrink=files_room.shrink,
         write="write",

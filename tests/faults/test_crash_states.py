@@ -31,7 +31,10 @@ from tests.faults.quick import quick_folder
 LETTERS = 40 if LONG else 6
 MOST = 100_000 if LONG else 100
 
-pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+pytestmark = [
+    pytest.mark.costly,
+    pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed"),
+]
 
 
 def audit(kind: Kind, folder: Path, *arguments: str, most: int = MOST) -> tuple[int, list[str]]:

@@ -37,12 +37,12 @@ from tests.faults.planting import Opener
 from tests.faults.quick import quick_folder
 from tests.letters import ack, after, claim, held, letter, note, post
 
-POSITIONS = 250  # flips, and as many cuts
-LARGEST = 64 * 1024
+LARGEST = 72 * 1024
 Doctor: TypeAlias = Callable[..., postroom.Diagnosis]
 MATTERS = ("state", "priority", "kind", "due_at", "expires_at")  # for who is given a letter, and when
 ODD = "another "
 HIDDEN = 3  # letters that one flipped byte may hide from the salvage: those of one page
+pytestmark = pytest.mark.costly
 
 
 class Sample(Struct, frozen=True):
@@ -238,7 +238,7 @@ def _wrong(open_store: Opener, sample: Sample, damage: Damage, folder: Path, doc
     seen, wrong = look(open_store, folder, sample)
     strange = {each for each in wrong if each.startswith(ODD) and not never_written(each, damage, sample)}
     wrong = [each for each in wrong if not each.startswith(ODD)]
-    if seen == sample.letters.keys() and not strange:
+    if seen is not None and seen >= sample.letters.keys() and not strange:
         return wrong
     sample.lay_out(folder, damage.name, damage.content)  # as if the doctor were the first to see it
     was_never_longer = damage.is_cut and damage.name.endswith(sample.kind.open_ended)  # as far as one can see
@@ -284,7 +284,7 @@ def test_no_damage_makes_wrong_mail_and_all_that_is_readable_is_saved(
     kind: Kind, sample: Sample, folder: Path, way: str
 ) -> None:
     chance = random.Random(4)
-    chosen = places(sample, POSITIONS, chance)
+    chosen = places(sample, kind.damages, chance)
     damages = flips(sample, chosen, chance) if way == "flipped" else cuts(sample, chosen)
     wrong = [each for damage in damages for each in audit(kind.open, sample, damage, folder)]
 
@@ -323,4 +323,5 @@ def test_the_audit_finds_a_doctor_who_does_not_see_or_save_what_a_cut_left(
     damage = Damage(name, at, content[:at], is_cut=True)
 
     assert audit(kind.open, sample, damage, folder) == []
-    assert any(finds in each for each in audit(kind.open, sample, damage, folder, doctor))
+    found = any(finds in each for each in audit(kind.open, sample, damage, folder, doctor))
+    assert found == (doctor is blind_doctor or not kind.heals)

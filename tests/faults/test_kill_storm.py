@@ -191,6 +191,7 @@ TWINS = [  # the bug, who stumbles over it, once it has written this often, and 
 ]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("bug", "role", "word", "times", "complaint"), TWINS)
 def test_the_audit_finds_a_planted_bug(
     kind: Kind, tmp_path: Path, bug: str, role: str, word: str, times: int, complaint: str

@@ -17,11 +17,12 @@ from postroom.model.query import Query
 from postroom.model.record import BEAT
 from postroom.settings import Settings
 from postroom.store.base import Store
+from tests.conftest import LONG
 from tests.faults.kinds import Kind
 from tests.faults.planting import Opener
 from tests.letters import letter, post
 
-MANY, FEW, BATCH = 100_000, 1_000, 2_000
+FEW, BATCH = 1_000, 2_000
 AGENTS, BEATS = 200, 2
 Steps: TypeAlias = Callable[[Store, Callable[[], object]], int]
 SLOWER = 3  # times the steps in a room a hundred times as large
@@ -61,7 +62,7 @@ def costs(room: Room, steps: Steps | None) -> dict[str, int]:
     return {name: steps(store, verb) for name, verb in verbs.items()}
 
 
-def audit_of_many(open_store: Opener, folder: Path, steps: Steps | None, many: int = MANY) -> list[str]:
+def audit_of_many(open_store: Opener, folder: Path, steps: Steps | None, many: int) -> list[str]:
     """Letters that are not there, and verbs that cost more because there are so many."""
     with opened(open_store, folder / "few") as room:
         fill(room._office.store, FEW)
@@ -76,20 +77,24 @@ def audit_of_many(open_store: Opener, folder: Path, steps: Steps | None, many: i
     return wrong + [f"{verb} takes {now} steps, not {once}" for verb, (once, now) in grown.items()]
 
 
+@pytest.mark.costly
 def test_a_hundred_thousand_letters_are_all_there_and_the_next_costs_no_more(kind: Kind, tmp_path: Path) -> None:
-    assert audit_of_many(kind.open, tmp_path, kind.steps) == []
+    many = 100_000 if LONG else kind.letters
+    assert audit_of_many(kind.open, tmp_path, kind.steps, many) == []
 
 
+@pytest.mark.costly
 def test_the_audit_finds_a_store_that_loses_letters(kind: Kind, tmp_path: Path) -> None:
     wrong = audit_of_many(kind.with_bug("lossy"), tmp_path, steps=None, many=2 * BATCH)
 
     assert ["2 letters are lost"] == wrong
 
 
+@pytest.mark.costly
 def test_the_audit_finds_a_store_that_looks_at_all_letters(kind: Kind, tmp_path: Path) -> None:
     if kind.steps is None:
         pytest.skip(f"what it costs cannot be told of {kind.name}")
-    wrong = audit_of_many(kind.with_bug("unindexed"), tmp_path, kind.steps, many=10 * BATCH)
+    wrong = audit_of_many(kind.with_bug("unindexed"), tmp_path, kind.steps, many=max(5 * FEW, kind.letters // 5))
 
     assert any("claim takes" in complaint for complaint in wrong)
 
@@ -125,10 +130,12 @@ def audit_of_agents(open_store: Opener, folder: Path) -> list[str]:
     return failed + wrong + [f"{name}: {beats.get(name)} beats" for name in names if beats.get(name) != 1 + BEATS]
 
 
+@pytest.mark.costly
 def test_two_hundred_agents_register_and_beat_at_once(kind: Kind, tmp_path: Path) -> None:
     assert audit_of_agents(kind.open, tmp_path) == []
 
 
+@pytest.mark.costly
 def test_the_audit_finds_a_store_that_loses_beats(kind: Kind, tmp_path: Path) -> None:
     assert any("beat" in complaint for complaint in audit_of_agents(kind.with_bug("deaf"), tmp_path))
 
@@ -162,12 +169,14 @@ def audit_of_sizes(open_store: Opener, folder: Path, limit: int) -> list[str]:
 LIMIT = Settings().max_message_bytes
 
 
+@pytest.mark.costly
 def test_letters_of_every_size_up_to_the_limit_come_and_larger_ones_are_refused(
     kind: Kind, tmp_path: Path
 ) -> None:
     assert audit_of_sizes(kind.open, tmp_path, LIMIT) == []
 
 
+@pytest.mark.costly
 def test_the_audit_finds_a_limit_that_is_off_by_one_and_a_store_that_drops_large_letters(
     kind: Kind, tmp_path: Path
 ) -> None:

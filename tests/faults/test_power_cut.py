@@ -19,6 +19,7 @@ WRITERS = 3
 ENOUGH = 600 if LONG else 150  # promises before the lights go out
 TOO_FEW = 90  # for a checkpoint, which would sync them
 PATIENCE = 60.0
+pytestmark = pytest.mark.costly
 
 
 @pytest.fixture(scope="module", params=["ext4", "xfs"])

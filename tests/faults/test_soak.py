@@ -31,6 +31,7 @@ INDEXED = 1000  # letters: with so many there is an index of words
 MEMORY = 8 * 2**20  # bytes that a process may grow by
 SLOWER = 3  # times; and as many milliseconds
 _PAGE = resource.getpagesize()
+pytestmark = pytest.mark.costly
 
 
 class Look(Struct, frozen=True):

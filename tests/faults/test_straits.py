@@ -13,7 +13,8 @@ import pytest
 from tests.faults.kinds import SOUND, Kind
 
 ROOT = Path(__file__).parent.parent.parent
-MOUNT = {"disk": "size=16m", "inodes": "size=64m,nr_inodes=24", "read-only": "size=64m"}
+MOUNT = {"disk": "size=16m", "inodes": "size=64m,nr_inodes={inodes}", "read-only": "size=64m"}
+pytestmark = pytest.mark.costly
 
 
 def complaints(folder: Path, kind: Kind, wall: str, bug: str = SOUND) -> list[str]:
@@ -22,7 +23,7 @@ def complaints(folder: Path, kind: Kind, wall: str, bug: str = SOUND) -> list[st
     inside.mkdir()
     command = [sys.executable, "-m", "tests.faults.straits", str(folder), str(inside), kind.name, bug, wall]
     if wall in MOUNT:
-        command = _mounted(inside, MOUNT[wall], command)
+        command = _mounted(inside, MOUNT[wall].format(inodes=kind.inodes), command)
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.split("\n")[:-1] if ended.stdout.strip() else []

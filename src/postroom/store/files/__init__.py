@@ -3,12 +3,14 @@
     layouts      how a design writes a letter down, and where it lies in which state
     letters      a letter ⇄ a file, without loss, in any layout
     paper        files that survive: made whole, moved, made to last
+    handles      what is set aside for the day when there is no more
     steps        what a commit does to files; each step can be done again and taken back
     journal      records, and commits of more than one step
     paperwork    one commit, beside the index
     places       which folders hold mail
     ledger       the index's own tables: which file holds which delivery
     eyes         noticing what strangers do
+    accepting    whether a file still says what was accepted
     noticing     whether it is really new
     reconciling  taking it in
     compacting   the journal, when it is long

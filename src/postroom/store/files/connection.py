@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from ...errors import UnknownMessage
+from ...errors import UnknownMessage, Unreadable
 from ...model.names import fold
 from ...model.record import Record
 from .. import files
 from ..sqlite import rows
 from ..sqlite.connection import Connection
+from .handles import keep_spare_file
 from .journal import Journal
 from .ledger import NAMES, TABLES, Ledger
 from .paperwork import Paperwork
@@ -59,6 +60,7 @@ class FileConnection(Connection):
         self.journal = Journal(f"{places.root}/.postroom")
         self._durable = durable
         super().__init__(path, boot=boot, busy_timeout=busy_timeout)
+        keep_spare_file(f"{places.root}/.postroom/spare")
         self.beside = Paperwork(self, durable=durable)
 
     def _enter(self, boot: str) -> None:
@@ -121,6 +123,8 @@ class FileConnection(Connection):
         """And its time, in microseconds."""
         sql = "SELECT sum, body, created_at FROM letters WHERE number = ?"
         found: list[rows.Row] = self.database.execute(sql, (number,)).fetchall()
+        if not found:
+            raise Unreadable("the index has lost a letter whose file it knows")
         sum, body, created = found[0]
         return rows.sound(sum, body), created
 

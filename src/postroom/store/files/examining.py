@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import Unreadable
 from ...model.health import error, ok
-from . import compacting, letters, paper, reconciling
+from . import accepting, compacting, letters, paper, reconciling
 from .layouts.base import Where
 
 if TYPE_CHECKING:
@@ -79,4 +79,4 @@ def _is_sound(here: FileConnection, number: int, owner: str, folder: str, name: 
         sheet = letters.read_sheet(here.places.layout, raw, where, reconciling.LARGEST)
     except (FileNotFoundError, Unreadable):
         return False
-    return reconciling.is_as_accepted(message, sheet.message)
+    return accepting.is_as_accepted(here.places.layout, message, sheet, name)

@@ -15,8 +15,9 @@ from zlib import crc32
 
 import msgspec
 
-from ..sqlite.ground import sync_file, sync_path
+from ..sqlite.ground import sync_file
 from . import paper
+from .handles import sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

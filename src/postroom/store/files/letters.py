@@ -74,7 +74,14 @@ def read_sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> Sheet:
         raise Unreadable(f"it is no letter: {wrong}") from None
     order = own.get("order")
     order = order if isinstance(order, int) and order > 0 else microseconds(message.created_at)
-    return Sheet(message, where.mailbox, layout.told(fields, where.place), order, _seats(own.get("seats")), fields)
+    return Sheet(
+        message=message,
+        mailbox=where.mailbox,
+        told=layout.told(fields, where.place),
+        order=order,
+        fields=fields,
+        seats=_seats(own.get("seats")),
+    )
 
 
 def _spelt(layout: Layout, fields: Plain, where: Where) -> Where:

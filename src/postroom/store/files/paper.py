@@ -17,7 +17,8 @@ from functools import cache
 from typing import NamedTuple
 
 from ...errors import Unreadable
-from ..sqlite.ground import sync_file, sync_path
+from ..sqlite.ground import sync_file
+from .handles import keep_spare_file, open_file, sync_path
 
 TEMPORARY = ".tmp"  # so ends what is not finished; no design reads it
 _UNFINISHED = re.compile(r"\.[0-9a-f]{18}\.tmp")
@@ -25,7 +26,9 @@ _AT_CWD = -100
 _NOREPLACE = 1
 _EXCHANGE = 2
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_AGAIN = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not make us wait
+_PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}  # says nothing about the file
 _UNKNOWN_CALL = {errno.ENOSYS, errno.EINVAL}
 
 
@@ -63,23 +66,37 @@ def replace(folder: str, name: str, content: bytes, *, durable: bool) -> Stamp:
     return stamp
 
 
+def replace_by(spare: str, folder: str, name: str, content: bytes, *, durable: bool) -> Stamp:
+    """The same, without another file for the moment: the spare one takes its place."""
+    stamp = _write(spare, _AGAIN, content, durable=durable)
+    os.rename(spare, f"{folder}/{name}")
+    keep_spare_file(spare)
+    return stamp
+
+
 def write_aside(folder: str, content: bytes, *, durable: bool) -> tuple[str, Stamp]:
     """A whole file under a name that nobody reads. Where it cannot be finished, nothing is left."""
     path = f"{folder}/.{os.urandom(9).hex()}{TEMPORARY}"
-    descriptor = os.open(path, _NEW, 0o600)
+    try:
+        return path, _write(path, _NEW, content, durable=durable)
+    except FileExistsError:
+        raise
+    except BaseException:
+        remove(path)
+        raise
+
+
+def _write(path: str, flags: int, content: bytes, *, durable: bool) -> Stamp:
+    descriptor = open_file(path, flags, 0o600)
     try:
         left = content
         while left := left[os.write(descriptor, left) :]:
             pass
         if durable:
             sync_file(descriptor)
-        stamp = Stamp.of(os.fstat(descriptor))
-    except BaseException:
-        remove(path)
-        raise
+        return Stamp.of(os.fstat(descriptor))
     finally:
         os.close(descriptor)
-    return path, stamp
 
 
 def is_temporary(name: str) -> bool:
@@ -153,8 +170,10 @@ def check_folder(folder: str) -> None:
 def read(path: str, largest: int) -> tuple[bytes, Stamp]:
     """A regular file with one name and of bearable size; Unreadable says what else it is. Nothing is followed."""
     try:
-        descriptor = os.open(path, _LOOK)
+        descriptor = open_file(path, _LOOK)
     except OSError as refused:
+        if refused.errno in _PASSING:
+            raise
         if refused.errno == errno.ELOOP:
             raise Unreadable("it is a link") from None
         if isinstance(refused, FileNotFoundError):

@@ -19,9 +19,9 @@ from ...model.codec import to_plain
 from ...model.delivery import State
 from .. import files
 from ..base import Forget, Introduce, Move, Post, Put, Rename, must_last
-from ..sqlite.ground import sync_path
 from ..sqlite.reserve import is_full
 from . import letters, paper
+from .handles import sync_path
 from .journal import DONE
 from .steps import Create, Remove, Resettle, Rewrite, Shift, to_json
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ...model.message import Message
     from ..base import Posted, Write
     from .connection import FileConnection
+    from .paper import Stamp
     from .steps import Step
 
 LARGEST = 16 * 1024 * 1024  # bytes of a file that is read at all
@@ -50,7 +51,7 @@ class Paperwork:
         self._steps: list[tuple[Step, tuple[int, int] | None, bool]] = []  # with its delivery; must it last?
         self._entries: list[dict[str, Any]] = []
         self._done: list[Step] = []
-        self._unsynced: set[str] = set()
+        self._unsynced: dict[str, bool] = {}  # folders, and whether a letter came into them
         self._journal_was: int | None = None  # its length before this commit's line
         self._writes: Sequence[Write] = ()
 
@@ -116,8 +117,7 @@ class Paperwork:
     def make_safe(self) -> None:
         """After the room was left: the names last as well."""
         try:
-            for folder in self._unsynced:
-                sync_path(folder)
+            self._sync_folders()
         except OSError as failed:  # the next one in syncs every folder, before anybody is told of this letter
             self._here.lock.warn()
             raise StoreFailing(f"the disk did not take the letter: {failed.strerror}") from None
@@ -129,18 +129,35 @@ class Paperwork:
         if self._entries or len(lasting) > 1:
             self._note(lasting)
         for step, at, must in sorted(self._steps, key=lambda each: isinstance(each[0], Remove)):
-            # A letter rewritten takes the place of its only copy: that must last, even if the news in it need not.
-            stamp = step.do(durable=self._durable and (must or isinstance(step, Rewrite)))
+            stamp = self._rewrite(step) if isinstance(step, Rewrite) else step.do(durable=self._durable and must)
             self._done.append(step)
             if at is not None and stamp is not None and not isinstance(step, (Remove, Resettle)):
                 self._ledger.keep(*at, self._below_home(step.folder), step.name, stamp)
-            if self._durable and must:
-                self._unsynced.update(step.folders)
+            if self._durable and (must or len(step.folders) > 1):
+                self._must_sync(step)
         if self._journal_was is not None and lasting:
-            for folder in self._unsynced:
-                sync_path(folder)
-            self._unsynced = set()
+            self._sync_folders()
             self._here.journal.append(DONE, durable=self._durable)
+
+    def _rewrite(self, step: Rewrite) -> Stamp:
+        """It takes the place of the only copy: that must last, even if the news in it need not."""
+        try:
+            return step.do(durable=self._durable)
+        except OSError as failed:
+            if not is_full(failed):
+                raise
+        return step.do(durable=self._durable, spare=f"{self._places.root}/.postroom/spare")
+
+    def _must_sync(self, step: Step) -> None:
+        """A move is safe in its new folder before it is in the old one: there is never a moment without a copy."""
+        new, *former = step.folders
+        self._unsynced.setdefault(new, True)
+        self._unsynced.update(dict.fromkeys(former, False))
+
+    def _sync_folders(self) -> None:
+        for folder in sorted(self._unsynced, key=self._unsynced.__getitem__, reverse=True):
+            sync_path(folder)
+        self._unsynced = {}
 
     def _note(self, lasting: list[Step]) -> None:
         """One line with all of it. The index counts the lines, and knows which of them it has."""
@@ -169,7 +186,8 @@ class Paperwork:
         """Whoever sent it first may have been killed, or had no luck, before its name was safe."""
         number = self._here.number_of(id)
         if number is not None and self._durable:
-            self._unsynced.update(self._places.path(folder) for _, folder, _ in self._ledger.all_of(number))
+            for _, folder, _ in self._ledger.all_of(number):
+                self._unsynced.setdefault(self._places.path(folder), True)
 
     def _create(self, message: Message, mailbox: int, owner: str, delivery: Delivery, order: int) -> None:
         folder = self._places.folder(self._ledger.home(mailbox, owner), self._layout.place(delivery))

@@ -5,8 +5,23 @@ from __future__ import annotations
 import ctypes
 import os
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
+import apsw
+
+from ...errors import Damaged, SchemaTooNew
 from .store import INDEX, OWN_FOLDER
+
+if TYPE_CHECKING:
+    from ...errors import PostroomError
+
+
+def can_help(broken: PostroomError) -> bool:
+    """Is it the index that is broken, and not the place, the disk or this program?"""
+    cause = broken.__cause__
+    is_short = getattr(cause, "extendedresult", 0) == apsw.SQLITE_IOERR_SHORT_READ
+    is_none = isinstance(cause, apsw.NotADBError)
+    return is_short or is_none or (isinstance(broken, Damaged) and not isinstance(broken, SchemaTooNew))
 
 
 def throw_away(root: str, inode: int | None = None) -> None:

@@ -19,10 +19,10 @@ from ...model.delivery import OPEN, Lease, State, open_delivery
 from ...model.hashing import blake2b
 from ...model.names import check_agent
 from ..sqlite import rows
-from ..sqlite.ground import sync_path
 from ..sqlite.writing import Writing
-from . import letters, paper
+from . import accepting, letters, paper
 from .eyes import changed_at, is_settled
+from .handles import sync_path
 from .layouts.base import Where
 from .paper import Stamp
 
@@ -216,12 +216,14 @@ class Reconciling:
     def _take_in(self, seen: Seen, where: Where, sheet: Sheet, gone: dict[tuple[str, str], Held]) -> None:
         message = sheet.message
         held = seen.held
-        if held is not None and not is_as_accepted(self._here.letter(held.number)[0], message):
+        if held is not None and not accepting.is_as_accepted(
+            self._layout, self._here.letter(held.number)[0], sheet, seen.name
+        ):
             self._set_aside(_old(seen), "it does not say what was accepted")
             return
         self._latest = max(self._latest, sheet.order)
         first = self._letter(message.id)
-        if first is not None and not is_as_accepted(first[1], message):
+        if first is not None and not accepting.is_same(first[1], message):
             message = replace(message, id=_another_id(message.id, seen))
             first = self._letter(message.id)
         try:
@@ -237,7 +239,8 @@ class Reconciling:
             if known.extra != message.extra:  # what strangers add is theirs
                 known = replace(known, extra=message.extra)
                 self._writing.replace_letter(number, known)
-            self._merge_recipients(number, known, sheet)
+            if held is None:  # else the index knows them all
+                self._merge_recipients(number, known, sheet)
         if first is None:
             self._deliver_first(seen, where, sheet._replace(message=message), number, mailbox)
         else:
@@ -402,11 +405,6 @@ def reconcile(here: FileConnection, news: News, *, after_crash: bool = False) ->
     with here.database:  # a savepoint, where somebody is in a transaction already
         found = Reconciling(here, after_crash=after_crash).run(news)
     return found  # noqa: RET504 - mypy believes that a transaction may swallow errors
-
-
-def is_as_accepted(first: Message, second: Message) -> bool:
-    """The same letter, whoever else got it, and whatever strangers wrote into it beside what it says."""
-    return replace(first, recipients=(), extra={}) == replace(second, recipients=(), extra={})
 
 
 def _seated(sheet: Sheet) -> dict[Recipient, int]:

@@ -13,10 +13,10 @@ from ...errors import PostroomError
 from ...model.codec import convert
 from ...model.record import Record
 from ..base import Rename
-from ..sqlite.ground import sync_path
 from ..sqlite.renaming import rename
 from ..sqlite.writing import Writing
 from . import paper, steps
+from .handles import sync_path
 from .reconciling import reconcile
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ def _finish(here: FileConnection, entries: list[dict[str, Any]]) -> None:
             begun = []
     for step in begun:
         steps.do_again(step)
-    for folder in {folder for step in begun for folder in step.folders}:
+    for folder in dict.fromkeys(step.folders[0] for step in begun):  # new names first
+        sync_path(folder)
+    for folder in {folder for step in begun for folder in step.folders[1:]}:
         sync_path(folder)
     if begun:
         here.journal.append({"done": True}, durable=True)

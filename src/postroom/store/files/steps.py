@@ -52,9 +52,12 @@ class Rewrite(Struct, tag=True, kw_only=True):
     def folders(self) -> tuple[str, ...]:
         return (self.folder,) if self.folder == self.former else (self.folder, self.former)
 
-    def do(self, *, durable: bool) -> Stamp:
+    def do(self, *, durable: bool, spare: str = "") -> Stamp:
         paper.make_folder(self.folder)
-        stamp = paper.replace(self.folder, self.name, self.content, durable=durable)
+        if spare:
+            stamp = paper.replace_by(spare, self.folder, self.name, self.content, durable=durable)
+        else:
+            stamp = paper.replace(self.folder, self.name, self.content, durable=durable)
         if self.folder != self.former:
             try:
                 _unlink(f"{self.former}/{self.name}")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from ...errors import BadStore, Damaged, SchemaTooNew, StoreFailing
+from ...errors import BadStore, Damaged, StoreFailing
 from .. import files
 from ..sqlite import ground
-from ..sqlite.connection import translated
+from ..sqlite.connection import translate, translated
 from ..sqlite.store import SqliteStore
 from .connection import FileConnection
 from .eyes import Eyes
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .registry import Registry
 
 T = TypeVar("T")
+_PASSING = (OSError, StoreFailing, apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError)
 OWN_FOLDER = ".postroom"
 INDEX = "index.db"
 
@@ -135,6 +136,17 @@ class FileStore(SqliteStore):
         if not here.is_current():  # the index was deleted: another is made from the files
             self._drop(here)
             here = self._here()
+        try:
+            self._look_around(here)
+        except (apsw.Error, UnicodeDecodeError) as error:
+            broken = translate(error, self.path) if isinstance(error, apsw.Error) else self._damaged(error)
+            if not isinstance(broken, Damaged):
+                raise broken from error
+            self._make_anew(broken)
+        except Damaged as broken:
+            self._make_anew(broken)
+
+    def _look_around(self, here: FileConnection) -> None:
         if here.registry is not None and here.registry.is_news():
             self._hear(here, here.registry)
         news = self._eyes.look()
@@ -147,8 +159,10 @@ class FileStore(SqliteStore):
                 here.mend()
                 rung, later = files.reconciling.reconcile(here, news)
                 here.log.tend(here.lock)
-        except BaseException:
+        except BaseException as failed:
             self._eyes.put_back(news)
+            if isinstance(failed, _PASSING):  # what the index knows can be read all the same
+                return
             raise
         if later:
             self._eyes.put_back(later)
@@ -215,10 +229,8 @@ class FileStore(SqliteStore):
         ground.make_folder(f"{self.root}/{OWN_FOLDER}")
         try:
             return self._open_index()
-        except (Damaged, BadStore) as broken:  # it can be made anew
-            if isinstance(broken, SchemaTooNew):
-                raise
-            if isinstance(broken, BadStore) and not isinstance(broken.__cause__, apsw.NotADBError):
+        except (Damaged, BadStore, StoreFailing) as broken:
+            if not files.rebuilding.can_help(broken):
                 raise
             self._throw_away(broken)
         return self._open_index()

@@ -1,0 +1,38 @@
+"""Letters never change: is what a file says what was accepted?
+
+States may change, and strangers may add fields of their own. All else is damage, or none of their business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from . import letters
+
+if TYPE_CHECKING:
+    from ...model.message import Message
+    from .layouts.base import Layout
+    from .letters import Sheet
+
+
+def is_same(first: Message, second: Message) -> bool:
+    """The same letter, whoever else got it, and whatever strangers wrote into it beside what it says."""
+    return replace(first, recipients=(), extra={}) == replace(second, recipients=(), extra={})
+
+
+def is_as_accepted(layout: Layout, known: Message, sheet: Sheet, name: str) -> bool:
+    """Is this the letter that the index knows?"""
+    if not is_same(known, sheet.message):
+        return False
+    strange = [r for r in sheet.message.recipients if r not in known.recipients and r.address != sheet.mailbox]
+    return not strange and not _is_misspelt(layout, known, sheet, name)
+
+
+def _is_misspelt(layout: Layout, known: Message, sheet: Sheet, name: str) -> bool:
+    """A field is missing, and another is there that nobody knew: one damaged byte in its name does that."""
+    if sheet.message.extra.keys() <= known.extra.keys():
+        return False
+    written = letters.fields_of(layout, known, sheet.mailbox, name=name, order=sheet.order)
+    return not frozenset(sheet.fields) >= written.keys()

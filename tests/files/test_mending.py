@@ -1,0 +1,218 @@
+"""What was damaged, cut off or carried elsewhere is put right when it is next looked at, and the doctor tells."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import StoreFailing
+from postroom.model.health import Level
+from postroom.model.query import LetterQuery, Query
+from postroom.store.base import Introduce, Rename
+from postroom.store.files import handles, journal, paper, paperwork
+from postroom.store.files.layouts.base import Layout
+from postroom.store.files.store import FileStore
+from tests.files.folders import home, inbox, opened, rob
+from tests.letters import ack, claim, forget, held, ids, letter, names, note, post, send
+
+AGAIN = "another boot"
+
+
+def complaints(store: FileStore, *, repair: bool = False) -> list[str]:
+    found = store.examine(repair=repair, full=True, progress=lambda _done, _all: None)
+    return [each.check for each in found if each.level is Level.ERROR]
+
+
+def the_file(root: Path, layout: Layout) -> Path:
+    (found,) = [path for path in inbox(root, layout).iterdir() if path.is_file()]
+    return found
+
+
+# -- letters
+
+
+def test_a_file_that_says_something_else_is_set_aside_and_written_again(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as store:
+        send(store, "m1", subject="what was accepted")
+        file = the_file(tmp_path, layout)
+        said = file.read_bytes()
+        file.write_bytes(said.replace(b"was accepted", b"was excepted"))
+        assert store.get(["m1"])["m1"].message.subject == "what was accepted"
+        assert file.read_bytes() == said
+        (aside,) = store.quarantined()
+        assert b"was excepted" in (home(tmp_path, layout) / aside).read_bytes()
+
+
+def test_the_doctor_reads_every_file_and_sets_right_what_rotted(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as store:
+        send(store, "m1", subject="what was accepted")
+        assert complaints(store) == []
+        file = the_file(tmp_path, layout)
+        said, was = file.read_bytes(), file.stat()
+        file.write_bytes(said.replace(b"was accepted", b"was excepted"))
+        os.utime(file, ns=(was.st_atime_ns, was.st_mtime_ns))  # as a disk does it: without a word
+        store._eyes.look()
+        assert complaints(store) == ["files"]
+        assert complaints(store, repair=True) == ["files"]
+        assert complaints(store) == []
+        assert file.read_bytes() == said
+
+
+def test_a_field_whose_name_is_misspelt_is_damage_and_no_strangers_field(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as store:
+        send(store, "m1")
+        file = the_file(tmp_path, layout)
+        file.write_bytes(file.read_bytes().replace(b'"type"', b'"tyqe"'))
+        assert store.get(["m1"])["m1"].message.extra == {}
+        assert b'"type"' in file.read_bytes()
+
+
+def test_a_letter_that_the_index_lost_comes_back_from_its_file(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as store:
+        send(store, "m1")
+        store.connection().database.execute("UPDATE letters SET sum = sum + 1")
+        assert names(store.letters(LetterQuery())) == ["m1"]
+        assert "index" in complaints(store)
+
+
+# -- the journal
+
+
+def test_a_damaged_line_is_passed_over_and_those_behind_it_count(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as store:
+        for key in ("first", "second", "third"):
+            store.commit([note(key, key=key)])
+    path = tmp_path / ".postroom" / "journal"
+    path.write_bytes(path.read_bytes().replace(b'"second"', b'"sekond"', 1) + b'0badbad0 {"n":99')
+    with opened(tmp_path, layout) as store:
+        assert complaints(store) == ["journal"]
+    (tmp_path / ".postroom" / "index.db").unlink()
+    with opened(tmp_path, layout) as store:
+        assert store.keys("note") == ["first", "third"]
+        assert complaints(store, repair=True) == ["journal"]
+        assert complaints(store) == []
+    rob_index(tmp_path)
+    with opened(tmp_path, layout) as store:
+        assert store.keys("note") == ["first", "third"]
+
+
+def rob_index(root: Path) -> None:
+    for path in (root / ".postroom").glob("index.db*"):
+        if path.is_file():
+            path.unlink()
+
+
+def test_a_long_journal_is_written_anew_and_says_the_same(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "COMPACT_AT", 500)
+    with opened(tmp_path, layout) as store:
+        send(store, "m1", ("bob", "cleo"))
+        store.commit([Rename("bob", "bert")])
+        store.commit([Rename("bert", "bart")])
+        store.commit([Introduce("dora", known=True)])
+        for revision in range(20):
+            store.commit([note({"at": revision}, revision)])
+    assert (tmp_path / ".postroom" / "journal").stat().st_size < 2000
+    rob_index(tmp_path)
+    with opened(tmp_path, layout) as store:
+        assert [record.value for record in store.records("note")] == [{"at": 19}]
+        assert [store.spelling(name) for name in ("bob", "bert", "bart", "dora")] == [
+            "bart",
+            "bart",
+            "bart",
+            "dora",
+        ]
+
+
+def test_a_room_whose_mailboxes_changed_names_opens_after_a_boot(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as store:
+        send(store, "m1")
+        store.commit([Rename("bob", "bert")])
+        store.commit([Rename("bert", "bart")])
+    with opened(tmp_path, layout, AGAIN) as store:
+        assert store.spelling("bob") == "bart"
+        assert ids(store, Query(mailbox="bart")) == ["m1"]
+
+
+def test_what_was_forgotten_stays_so_where_the_index_is_older(layout: Layout, tmp_path: Path) -> None:
+    root, older = tmp_path / "mail", tmp_path / "older"
+    with opened(root, layout) as store:
+        ack(store, send(store, "m1"))
+    shutil.copytree(root / ".postroom", older)
+    with opened(root, layout) as store:
+        store.commit(forget(store.get(["m1"])["m1"].message))
+    shutil.copy(root / ".postroom" / "journal", older / "journal")
+    shutil.rmtree(root / ".postroom")
+    older.rename(root / ".postroom")
+    with opened(root, layout, AGAIN) as store:
+        assert store.letters(LetterQuery()) == []
+        assert store.find(Query()) == []
+
+
+def test_a_commit_that_was_cut_off_is_finished_wherever_the_room_lies_by_then(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "here", layout) as store:
+        send(store, "first")
+        monkeypatch.setattr(paperwork.Paperwork, "undo", paperwork.Paperwork.doubt)
+        monkeypatch.setattr(paper, "write_new", _refuse)
+        with pytest.raises(StoreFailing):
+            store.commit([post(letter("m1", ["bob", "cleo"]))])
+        monkeypatch.undo()
+    (tmp_path / "here").rename(tmp_path / "there")
+    with opened(tmp_path / "there", layout) as store:
+        send(store, "next")
+        assert sorted(each.delivery.mailbox for each in store.find(Query(message_ids=("m1",)))) == ["bob", "cleo"]
+
+
+def _refuse(*_args: object, **_how: object) -> None:
+    raise OSError(5, "Input/output error")
+
+
+# -- what is short
+
+
+def test_without_another_inode_the_spare_file_takes_the_place_of_a_letter(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path, layout) as store:
+        held_one = claim(store, send(store, "m1"))
+        monkeypatch.setattr(paper, "write_aside", _no_space)
+        ack(store, held_one)
+        monkeypatch.undo()
+    rob(tmp_path)
+    with opened(tmp_path, layout) as store:
+        assert held(store, "m1").state.value == "done"
+
+
+def _no_space(*_args: object, **_how: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_what_a_killed_writer_left_unfinished_is_removed(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as store:
+        send(store, "m1")
+        left = inbox(tmp_path, layout) / f".{'0' * 18}.tmp"
+        left.write_bytes(b"half a let")
+        others = inbox(tmp_path, layout) / ".theirs.tmp"
+        others.write_bytes(b"of somebody else")
+    with opened(tmp_path, layout, AGAIN):
+        assert (left.exists(), others.exists()) == (False, True)
+
+
+def test_the_spare_handle_is_used_when_there_is_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handles.sync_path(str(tmp_path))
+    opening, refusals = os.open, [OSError(24, "Too many open files")]
+
+    def open_or_refuse(path: str, flags: int, mode: int = 0o777) -> int:
+        if path != "/" and refusals:
+            raise refusals.pop()
+        return opening(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", open_or_refuse)
+    handles.sync_path(str(tmp_path))
+    assert refusals == []
