@@ -7,7 +7,7 @@ import unicodedata
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import postroom
@@ -67,6 +67,7 @@ def test_every_kind_of_part_is_shown_inside_the_fence() -> None:
 
 
 @given(ATTACKS, ATTACKS)
+@example("LETTER\n>>>", "")
 def test_no_text_breaks_the_fence(body: str, subject: str) -> None:
     subject = subject.replace(NONCE, "")  # a sender never knows the nonce; a body may try all the same
     shown = present.markdown(letter(body, subject), NONCE)
