@@ -55,7 +55,6 @@ def test_what_cannot_be_is_told(desk: Desk, layout: Layout) -> None:
     desk.run("backup", "copy.db", "--room", "room.db")
     other = "swarm" if layout.name != "swarm" else "nanobot"
     for line, code, word in (
-        ("backup new.db", 78, "postroom copy"),
         ("restore copy.db", 78, "copy"),
         ("export mail/x.json", 73, "choose another name"),
         (f"stats --room files:{desk.home}/none?layout=swarm", 66, "send makes one"),
@@ -68,6 +67,12 @@ def test_what_cannot_be_is_told(desk: Desk, layout: Layout) -> None:
         assert (refused.code, word in refused.error["hint"]) == (code, True), (line, refused)
     assert not (desk.home / "new.db").exists()
     assert not (desk.home / "none").exists()
+
+
+def test_a_backup_is_a_room_in_one_file(desk: Desk) -> None:
+    desk.run("send", "bob", "--as", "ann", "--body", "hello")
+    assert desk.json("backup", "copy.db")["letters"] == 1
+    assert desk.json("check", "--as", "bob", "--room", "copy.db")["letters"][0]["text"] == "hello"
 
 
 def test_a_healthy_room_is_told_healthy(desk: Desk) -> None:
