@@ -143,6 +143,7 @@ def complaints(folder: Path, kind: Kind) -> list[str]:
         store.close()
 
 
+@pytest.mark.costly
 def test_whatever_becomes_of_a_carrier_what_was_told_is_true_and_nobody_is_kept_out(
     kind: Kind, tmp_path: Path
 ) -> None:
