@@ -427,3 +427,24 @@ def test_mistakes_are_told_and_nothing_is_made(tmp_path: Path, source: str, targ
         copy(source.format(tmp_path, tmp_path.name), target.format(tmp_path, tmp_path.name))
     assert refused.value.field == field
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [("chipset", "nanobot"), ("nanobot", "swarm"), ("swarm", "chipset")]
+)
+@pytest.mark.parametrize("robbed", [("a",), ("b",), ("a", "b")], ids=str)
+def test_what_was_moved_is_known_to_have_moved_from_its_file_alone(
+    tmp_path: Path, source: str, target: str, robbed: tuple[str, ...]
+) -> None:
+    here, there = address(tmp_path, source, "a"), address(tmp_path, target, "b")
+    with open_room(here, **QUICK) as room:
+        room.mailbox("ann").send("bob", "one")
+    copy_room(here, there, move=True, **QUICK)
+    for name in robbed:
+        shutil.rmtree(tmp_path / name / ".postroom")
+    copy_room(here, there, **QUICK)  # what was moved there has its life there
+    with open_room(there, **QUICK) as room:
+        assert [found.text for found in room.mailbox("bob").check(peek=True)] == ["one"]
+    copy_room(there, here, move=True, **QUICK)
+    with open_room(here, **QUICK) as room:
+        assert [found.text for found in room.mailbox("bob").check(peek=True)] == ["one"]

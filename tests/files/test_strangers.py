@@ -14,6 +14,7 @@ import pytest
 from postroom.errors import NameTaken, PostroomError
 from postroom.model.delivery import State
 from postroom.model.query import LetterQuery, Query
+from postroom.store.files import paper
 from postroom.store.files.layouts import layout_named
 from postroom.store.files.layouts.base import Layout
 from postroom.store.files.layouts.swarm import local
@@ -318,3 +319,38 @@ def test_a_question_after_the_index_was_deleted_is_answered_from_the_files(layou
         send(store, "m1")
         rob(tmp_path)
         assert ids(store, Query()) == ["m1"]
+
+
+@pytest.mark.parametrize("content", [b"{", None], ids=["no letter", "a letter"])
+def test_a_file_whose_name_is_no_text_is_set_aside(layout: Layout, tmp_path: Path, content: bytes | None) -> None:
+    path = drop(tmp_path, layout, 1)
+    said = path.read_bytes() if content is None else content
+    path.unlink()
+    with opened(tmp_path, layout) as store:
+        send(store, "m1")
+        (path.parent / os.fsdecode(b"MSG-\xff" + layout.ending.encode())).write_bytes(said)
+        (home(tmp_path, layout) / os.fsdecode(b"w\xffx")).mkdir()
+        assert ids(store, Query(mailbox="bob")) == ["m1"]
+        assert len(store.quarantined()) == 1
+    with opened(tmp_path, layout, boot="another") as store:
+        assert ids(store, Query()) == ["m1"]
+
+
+def test_a_folder_that_cannot_be_looked_into_blocks_nobody_and_nothing_in_it_is_gone(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path, layout) as store:
+        send(store, "m1")
+    closed, check = str(inbox(tmp_path, layout)), paper.check_folder
+
+    def refuse(folder: str) -> None:
+        if folder == closed:
+            raise PermissionError(13, "Permission denied", folder)
+        check(folder)
+
+    monkeypatch.setattr(paper, "check_folder", refuse)  # root may look everywhere
+    with opened(tmp_path, layout, boot="another") as store:
+        send(store, "m2", ("cleo",))
+        assert ids(store, Query(states=(State.UNREAD,))) == ["m1", "m2"]
+        with pytest.raises(PostroomError, match=closed):
+            send(store, "m3")

@@ -32,7 +32,8 @@ def _after(ours: Delivery, theirs: Delivery, *, stays: bool) -> Delivery | None:
     if theirs.has_left:  # what became of it is told by the room where it is
         return None
     if ours.has_left:  # it comes back, or what became of it is reported
-        return _as(ours, theirs) if stays or theirs.state in SETTLED else None
+        unseen = replace(ours, read_at=None)  # it was put away, not read
+        return _as(unseen, theirs) if stays or theirs.state in SETTLED else None
     if ours.state is State.DONE:
         archived = theirs.archived_at if theirs.state is State.DONE else None
         return replace(ours, archived_at=ours.archived_at or archived)

@@ -86,7 +86,7 @@ def _check_layout(folder: str, layout: str) -> bool:
     except OSError:  # nobody was here yet
         return False
     if first and first != layout:
-        hint = f"files:{folder}?layout={first}; or postroom copy it into another room"
+        hint = f"files:{folder}?layout={first}; if that was a mistake, delete {_mark(folder)}"
         raise BadStore(f"the mail in {folder} is laid out as {first}'s", field="store", hint=hint)
     return bool(first)
 

@@ -14,6 +14,7 @@
     noticing     whether it is really new
     reconciling  taking it in
     compacting   the journal, when it is long
+    aside        what is no letter
     recovering   after a boot or a crash
     rebuilding   when the index is thrown away
     entries      an agent's entry in the registry of a design ⇄ its card

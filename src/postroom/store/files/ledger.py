@@ -60,6 +60,15 @@ class Held(NamedTuple):
     stamp: Stamp
 
 
+class Seen(NamedTuple):
+    """A file that is new, or not as it was."""
+
+    folder: str
+    name: str
+    stamp: Stamp
+    held: Held | None = None  # the delivery that it held before
+
+
 class Ledger:
     """Inside a transaction, or to ask."""
 

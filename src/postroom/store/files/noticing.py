@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from . import paper
 from .paper import Stamp
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def unknown(here: FileConnection, news: News) -> News:
 
 
 def _is_known(here: FileConnection, folder: str, name: str) -> bool:
+    if not paper.is_text(name):
+        return False
     held = here.ledger.held(folder, name)
     try:
         stamp = Stamp.of(os.lstat(f"{here.places.path(folder)}/{name}"))

@@ -99,6 +99,11 @@ def _write(path: str, flags: int, content: bytes, *, durable: bool) -> Stamp:
         os.close(descriptor)
 
 
+def is_text(name: str) -> bool:
+    """Can this name of a file be written down? A system allows any bytes."""
+    return name.isascii() or name.encode("utf-8", "replace").decode() == name
+
+
 def is_temporary(name: str) -> bool:
     """Is this the name of something that we did not finish?"""
     return _UNFINISHED.fullmatch(name) is not None

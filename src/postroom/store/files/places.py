@@ -6,6 +6,8 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from . import paper
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -35,7 +37,8 @@ class Places:
         try:
             with os.scandir(self.home) as found:
                 for entry in found:
-                    if not entry.name.startswith((".", "_")) and entry.is_dir(follow_symlinks=False):
+                    is_hidden = entry.name.startswith((".", "_")) or not paper.is_text(entry.name)
+                    if not is_hidden and entry.is_dir(follow_symlinks=False):
                         yield entry.name
         except FileNotFoundError:
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -21,9 +21,10 @@ from ...model.names import check_agent
 from ..sqlite import rows
 from ..sqlite.writing import Writing
 from . import accepting, letters, paper
+from .aside import Aside
 from .eyes import changed_at, is_settled
-from .handles import sync_path
 from .layouts.base import Where
+from .ledger import Seen
 from .paper import Stamp
 
 if TYPE_CHECKING:
@@ -34,21 +35,10 @@ if TYPE_CHECKING:
     from .ledger import Held
     from .letters import Sheet
 
-SLOW_STRANGER = 10.0  # seconds: somebody may still be writing a file that was changed so lately
 STRANGERS_LEASE = 3600.0  # seconds that a letter which a stranger works on is left to it
 LARGEST = 16 * 1024 * 1024  # bytes
 DELETED = "its file was deleted"
-ASIDE = ".quarantine"
 _log = logging.getLogger("postroom")
-
-
-class Seen(NamedTuple):
-    """A file that is new, or not as it was."""
-
-    folder: str
-    name: str
-    stamp: Stamp
-    held: Held | None = None  # the delivery that it held before
 
 
 class Reconciling:
@@ -60,6 +50,7 @@ class Reconciling:
         self._writing = Writing(here.database, here.names)
         self._after_crash = after_crash
         self._now = SystemClock().now()
+        self._aside = Aside(here, self._writing, self._now)
         self._later: News = {}
         self._seats: dict[int, dict[Recipient, int]] = {}  # of the letters that came, as far as files tell
         self._rung: set[str] = set()
@@ -93,23 +84,31 @@ class Reconciling:
         self, folder: str, names: set[str] | None, fresh: list[Seen], gone: dict[tuple[str, str], Held]
     ) -> None:
         there = self._listed(folder, names)
+        if there is None:  # nobody can tell what is in it, and nothing in it is gone
+            return
+        for name in [name for name in there if not paper.is_text(name)]:
+            self._set_aside(Seen(folder, name, there.pop(name)), "its name is not UTF-8")
         if names is None:
             known = self._ledger.held_in(folder)
         else:
-            known = {name: held for name in names if (held := self._ledger.held(folder, name)) is not None}
+            named = filter(paper.is_text, names)
+            known = {name: held for name in named if (held := self._ledger.held(folder, name)) is not None}
         for name, stamp in there.items():
             held = known.get(name)
             if held is None or held.stamp != stamp:
                 fresh.append(Seen(folder, name, stamp, held))
         gone |= {(folder, name): held for name, held in known.items() if name not in there}
 
-    def _listed(self, folder: str, names: set[str] | None) -> dict[str, Stamp]:
+    def _listed(self, folder: str, names: set[str] | None) -> dict[str, Stamp] | None:
         path, there = self._places.path(folder), {}
         try:
             paper.check_folder(path)
             candidates = os.listdir(path) if names is None else names
         except (FileNotFoundError, NotADirectoryError):
             return {}
+        except PermissionError as closed:
+            _log.warning("%s cannot be looked into: %s", path, closed.strerror)
+            return None
         for name in candidates:
             if self._layout.may_hold(name):
                 try:
@@ -175,41 +174,10 @@ class Reconciling:
         return name
 
     def _set_aside(self, seen: Seen, why: str) -> None:
-        """Where nobody stumbles over it. A stranger that writes slowly is given its time."""
-        path = f"{self._places.path(seen.folder)}/{seen.name}"
-        age = self._now.wall.timestamp() - seen.stamp.written / 1e9
-        if "link" not in why and 0 <= age < SLOW_STRANGER:
+        if not self._aside.put(seen, why):
             names = self._later.setdefault(seen.folder, set())
             if names is not None:
                 names.add(seen.name)
-            return
-        home, _ = self._places.of(seen.folder)
-        aside = f"{self._places.path(home)}/{ASIDE}"
-        paper.make_folder(aside)
-        name = f"{seen.name}.{os.urandom(3).hex()}"
-        try:
-            paper.rename_new(path, f"{aside}/{name}")
-        except FileNotFoundError:
-            return
-        _log.warning("%s was set aside: %s", path, why)
-        number = self._writing.take_number()
-        row = (number, f"{home}/{ASIDE}/{name}", why.encode())
-        self._here.database.execute("INSERT INTO quarantine VALUES (?, ?, ?)", row)
-        held = self._ledger.held(seen.folder, seen.name)
-        if held is not None:
-            self._write_again(seen, held)
-
-    def _write_again(self, seen: Seen, held: Held) -> None:
-        """Letters never change: a file that is not what was accepted is made anew from the index, which knows."""
-        message, created = self._here.letter(held.number)
-        for mailbox, owner, delivery in self._here.deliveries(message, held.number):
-            if mailbox == held.mailbox:
-                fields = letters.fields_of(self._layout, message, owner, name=seen.name, order=created)
-                self._layout.show(fields, delivery)
-                folder = self._places.path(seen.folder)
-                stamp = paper.write_new(folder, seen.name, self._layout.dump(fields), durable=True)
-                sync_path(folder)
-                self._ledger.keep(held.number, held.mailbox, seen.folder, seen.name, stamp)
 
     # -- letters that came
 

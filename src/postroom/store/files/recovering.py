@@ -50,7 +50,7 @@ def _tidy(path: str) -> None:
     try:
         paper.check_folder(path)
         names = os.listdir(path)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return
     for name in names:
         if paper.is_temporary(name):

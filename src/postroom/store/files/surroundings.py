@@ -18,8 +18,9 @@ from ...errors import PostroomError, Unreadable
 from ...model.health import Level, error, ok, warning
 from ..sqlite.examining import examine_room
 from . import letters, paper
+from .aside import ASIDE
 from .layouts.base import Where
-from .reconciling import ASIDE, LARGEST, time_of
+from .reconciling import LARGEST, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

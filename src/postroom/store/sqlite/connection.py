@@ -172,7 +172,8 @@ def translate(error: apsw.Error | OSError, path: ground.Place) -> PostroomError:
         return Damaged(f"{path} is damaged: {error}", hint=SALVAGE)
     if isinstance(error, (OSError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
         why = error.strerror if isinstance(error, OSError) else error
-        return StoreFailing(f"{path} cannot be written: {why}", hint=_WRITABLE)
+        place = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else path
+        return StoreFailing(f"{place} cannot be written: {why}", hint=_WRITABLE)
     if isinstance(error, apsw.IOError):
         return StoreFailing(f"{path}: {error}", hint="is the disk failing? If it goes on, postroom doctor tells")
     return Damaged(f"{path}: {error}", hint=SALVAGE)

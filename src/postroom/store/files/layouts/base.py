@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ....errors import Invalid
-from ....model.delivery import SETTLED, State
+from ....model.delivery import MOVED_AWAY, SETTLED, State
 from ....model.hashing import blake2b
 from ....model.message import DEFAULT_SCOPE, FIRST_HOPS, Priority, Recipient
 from ....model.names import ONE_MAILBOX, check_agent, check_kind, fold
@@ -167,10 +167,18 @@ class Layout(ABC):
             return Told(State.DEAD, dead_at=time_or_none(note.get("dead_at")), reason=reason)
         return Told(State.UNREAD)
 
+    def where_it_went(self, fields: Plain) -> str | None:
+        """Of a letter that goes on in another room."""
+        note = self.own(fields).get("delivery")
+        reason = note.get("reason") if isinstance(note, dict) and note.get("state") == "done" else None
+        return reason if isinstance(reason, str) and reason.startswith(MOVED_AWAY) else None
+
     def _note(self, delivery: Delivery) -> Plain:
         """What of a delivery has no word in any design: when it is due, why it is dead."""
         if delivery.state is State.QUEUED and delivery.due_at is not None:
             return {"due_at": text_of(delivery.due_at)}
+        if delivery.has_left:
+            return {"state": "done", "reason": delivery.reason}
         if delivery.state is State.DEAD:
             return {
                 "state": "dead",

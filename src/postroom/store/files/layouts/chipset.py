@@ -105,7 +105,7 @@ class Chipset(Layout):
     def told(self, fields: Plain, place: str) -> Told:
         told = super().told(fields, place)
         if told.state is State.UNREAD and fields.get("read") is True:
-            return Told(State.DONE, is_put_away=place == "archive")
+            return Told(State.DONE, is_put_away=place == "archive", reason=self.where_it_went(fields))
         return told
 
 

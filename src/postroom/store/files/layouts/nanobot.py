@@ -135,7 +135,9 @@ class Nanobot(Layout):
 
     def told(self, fields: Plain, place: str) -> Told:
         told = super().told(fields, place)
-        return Told(State.DONE) if place == "processed" and told.state is State.UNREAD else told
+        if place == "processed" and told.state is State.UNREAD:
+            return Told(State.DONE, reason=self.where_it_went(fields))
+        return told
 
 
 def base_name(id: str) -> str:

@@ -179,7 +179,9 @@ class Swarm(Layout):
         if state is State.DEAD:
             return Told(state, read_at=read_at, reason="failed")
         put_away = place == "archive" and state is State.DONE
-        return Told(state, read_at=read_at, acked_at=done_at, archived_at=done_at if put_away else None)
+        reason = self.where_it_went(fields) if state is State.DONE else None
+        archived_at = done_at if put_away else None
+        return Told(state, read_at=read_at, acked_at=done_at, archived_at=archived_at, reason=reason)
 
 
 def local(time: datetime | str | None) -> str | None:

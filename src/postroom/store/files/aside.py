@@ -1,0 +1,71 @@
+"""Files that are no letters, set aside in their mailbox where nobody stumbles over them, with a report.
+
+A stranger that writes slowly is given its time. Letters never change: if the index knows the letter that should
+stand there, its file is written anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from . import letters, paper
+from .handles import sync_path
+
+if TYPE_CHECKING:
+    from ...model.query import Moment
+    from ..sqlite.writing import Writing
+    from .connection import FileConnection
+    from .ledger import Held, Seen
+
+SLOW_STRANGER = 10.0  # seconds: somebody may still be writing a file that was changed so lately
+ASIDE = ".quarantine"
+_FOR_GOOD = ("link", "UTF-8")  # what no writing will change
+_log = logging.getLogger("postroom")
+
+
+class Aside:
+    """Inside one look at the folders."""
+
+    def __init__(self, here: FileConnection, writing: Writing, now: Moment) -> None:
+        self._here, self._writing, self._now = here, writing, now
+
+    def put(self, seen: Seen, why: str) -> bool:
+        """False: not yet, it is to be looked at again."""
+        if self._may_be_unfinished(seen, why):
+            return False
+        is_text = paper.is_text(seen.name)
+        home, _ = self._here.places.of(seen.folder)
+        name = f"{seen.name if is_text else '-'}.{os.urandom(3).hex()}"
+        path = f"{self._here.places.path(seen.folder)}/{seen.name}"
+        folder = f"{self._here.places.path(home)}/{ASIDE}"
+        paper.make_folder(folder)
+        try:
+            paper.rename_new(path, f"{folder}/{name}")
+        except FileNotFoundError:
+            return True
+        _log.warning("%s was set aside: %s", path if is_text else ascii(path)[1:-1], why)
+        row = (self._writing.take_number(), f"{home}/{ASIDE}/{name}", why.encode())
+        self._here.database.execute("INSERT INTO quarantine VALUES (?, ?, ?)", row)
+        held = self._here.ledger.held(seen.folder, seen.name) if is_text else None
+        if held is not None:
+            self._write_again(seen, held)
+        return True
+
+    def _may_be_unfinished(self, seen: Seen, why: str) -> bool:
+        age = self._now.wall.timestamp() - seen.stamp.written / 1e9
+        return 0 <= age < SLOW_STRANGER and not any(word in why for word in _FOR_GOOD)
+
+    def _write_again(self, seen: Seen, held: Held) -> None:
+        """A file that is not what was accepted is made anew from the index, which knows."""
+        layout, ledger = self._here.places.layout, self._here.ledger
+        message, created = self._here.letter(held.number)
+        for mailbox, owner, delivery in self._here.deliveries(message, held.number):
+            if mailbox == held.mailbox:
+                fields = letters.fields_of(layout, message, owner, name=seen.name, order=created)
+                layout.show(fields, delivery)
+                folder = self._here.places.path(seen.folder)
+                stamp = paper.write_new(folder, seen.name, layout.dump(fields), durable=True)
+                sync_path(folder)
+                ledger.keep(held.number, held.mailbox, seen.folder, seen.name, stamp)
