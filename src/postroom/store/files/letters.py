@@ -86,6 +86,8 @@ def read_sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> Sheet:
 
 def _spelt(layout: Layout, fields: Plain, where: Where) -> Where:
     """A letter knows best how the name of its mailbox is spelt: a folder holds no slash, and not the longest."""
+    if fields.get(layout.addressee) == where.mailbox:
+        return where
     try:
         to = check_agent(fields.get(layout.addressee), "to")
     except Invalid:

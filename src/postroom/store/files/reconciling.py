@@ -65,7 +65,8 @@ class Reconciling:
         gone: dict[tuple[str, str], Held] = {}
         for folder, names in news.items():
             self._compare(folder, names, fresh, gone)
-        fresh = [seen for seen in fresh if not self._was_moved(seen, gone)]
+        if gone:
+            fresh = [seen for seen in fresh if not self._was_moved(seen, gone)]
         for seen, where, sheet in sorted(self._sheets(fresh), key=lambda each: (each[2].order, each[0].name)):
             self._take_in(seen, where, sheet, gone)
         self._ledger.reach(self._latest)
