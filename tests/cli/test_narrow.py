@@ -120,3 +120,10 @@ def test_errors_and_what_waits_are_folded(desk: Desk) -> None:
 def test_tasks_without_a_subject_show_their_text(desk: Desk) -> None:
     desk.json("tasks", "give", "bob", "--as", "ann", "--body", "Sort it.\nSoon.")
     assert "Sort it. |" in desk.run("tasks", "--as", "bob").out
+
+
+@pytest.mark.parametrize("length", range(1, 45))
+def test_a_word_of_any_length_is_broken_where_the_line_ends(length: int) -> None:
+    lines = wrapped(f"a {'x' * length} {'宽' * length}", 10)
+    assert max(map(width, lines)) <= 10
+    assert "".join(lines).replace(" ", "") == "a" + "x" * length + "宽" * length

@@ -62,10 +62,20 @@ def wrapped(text: str, columns: int) -> list[str]:
             lines.append(line)
         line = word
         while width(line) > columns and len(line) > 1:
-            fits = cut(line, columns + 1).removesuffix("…") or line[0]  # a wide one where only a narrow one fits
+            fits = _beginning(line, columns) or line[0]  # a wide one where only a narrow one fits
             lines.append(fits)
             line = line[len(fits) :]
     return [*lines, line]
+
+
+def _beginning(text: str, columns: int) -> str:
+    """As much of it as fits."""
+    used = 0
+    for place, character in enumerate(text):
+        used += _columns(character)
+        if used > columns:
+            return text[:place]
+    return text
 
 
 def ago(time: datetime | str | None, now: datetime) -> str:
