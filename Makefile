@@ -68,7 +68,7 @@ fault-tools:
 lock:  ## pin the newest versions of everything
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/pip install -q pip-tools
-	$(VENV)-lock/bin/pip-compile -q --extra dev --strip-extras --generate-hashes --no-emit-index-url \
+	$(VENV)-lock/bin/pip-compile -q --extra dev --extra serve --extra mcp --strip-extras --generate-hashes --no-emit-index-url \
 		--no-emit-trusted-host --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml
 	rm -rf $(VENV)-lock
 

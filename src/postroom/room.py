@@ -93,6 +93,16 @@ class Room:
             store, settings, clock or SystemClock(), ids or RandomIds(), file_root=settings.file_root
         )
 
+    @property
+    def principal(self) -> Principal:
+        """Who is calling."""
+        return self._principal
+
+    def acting_as(self, principal: Principal) -> Room:
+        """The same room, for another caller. Surfaces that know their callers use it."""
+        office = self._office
+        return Room(office.store, self.settings, clock=office.clock, ids=office.ids, principal=principal)
+
     def mailbox(self, name: str) -> Mailbox:
         """An agent's mailbox. It need not exist: mail can be waited for before it is ever sent."""
         return Mailbox(self, name)

@@ -13,9 +13,9 @@ from ..model.codec import to_plain
 from ..model.escalation import ESCALATION
 from ..model.message import same_name
 from ..policy.ladder import rungs_above
+from ..wire.plain import plain_receipt
 from . import asking_views as views
 from .answers import Answer
-from .plain import plain_receipt
 from .sending import content_of, fields_of
 from .tables import again
 from .views import HUMAN

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import UnknownMessage
 from ..model.delivery import State
+from ..wire.plain import plain_letter, plain_move
 from . import views
 from .answers import Answer
-from .plain import plain_letter, plain_move
 
 if TYPE_CHECKING:
     from .context import Context

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..wire.plain import plain_message
 from .answers import Answer
 from .escape import one_line
-from .plain import plain_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

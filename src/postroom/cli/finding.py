@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ..clock import SystemClock
 from ..model.search import read_query
 from ..model.words import words
+from ..wire.plain import plain_message
 from . import views
 from .answers import Answer
 from .escape import ago
-from .plain import plain_message
 from .tables import hint, painted, table
 
 if TYPE_CHECKING:

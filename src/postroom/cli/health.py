@@ -13,10 +13,10 @@ from ..model.codec import to_plain
 from ..model.health import Level
 from ..room import chosen_settings
 from ..whereabouts import variable
+from ..wire.plain import plain_message
 from . import care_views as views
 from .answers import Answer, sayable
 from .exits import Misconfigured
-from .plain import plain_message
 from .progress import Progress
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UnknownMessage
 from ..model.message import same_name
+from ..wire.plain import plain_letter, plain_message
 from . import views
 from .answers import Answer
 from .exits import NOTHING
-from .plain import plain_letter, plain_message
 from .tables import again
 
 if TYPE_CHECKING:

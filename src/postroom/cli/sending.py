@@ -14,10 +14,10 @@ from ..errors import Invalid, PostroomError
 from ..mailbox import draft
 from ..model.parts import file, reference
 from ..model.values import read_json
+from ..wire.plain import plain_receipt
 from . import views
 from .answers import Answer
 from .exits import NoInput, Usage
-from .plain import plain_receipt
 from .text import read_source, text_of
 
 if TYPE_CHECKING:

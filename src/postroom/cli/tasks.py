@@ -12,10 +12,10 @@ from ..errors import IllegalMove, LeaseLost
 from ..model.codec import encode, to_plain
 from ..model.task import MOVES, TaskState, movers
 from ..whereabouts import variable
+from ..wire.plain import plain_message, plain_receipt
 from . import task_views as views
 from .answers import Answer
 from .exits import Usage
-from .plain import plain_message, plain_receipt
 from .sending import content_of, fields_of
 
 if TYPE_CHECKING:

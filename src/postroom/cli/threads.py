@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..model.codec import to_plain
+from ..wire.plain import plain_message
 from . import views
 from .answers import Answer
 from .exits import Usage
-from .plain import plain_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ..errors import LeaseLost, UnknownAgent
 from ..model.codec import encode
 from ..whereabouts import environment
+from ..wire.plain import plain_letter, plain_move, plain_receipt
 from . import views
 from .answers import Answer
 from .exits import NOTHING, Usage
 from .notes import note
-from .plain import plain_letter, plain_move, plain_receipt
 from .reading import FOR_EVER, filters_of
 
 if TYPE_CHECKING:

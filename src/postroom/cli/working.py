@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LeaseLost
 from ..whereabouts import variable
+from ..wire.plain import plain_move, plain_receipt, plain_work
 from . import views
 from .answers import Answer
 from .exits import NOTHING, Usage
-from .plain import plain_move, plain_receipt, plain_work
 from .reading import filters_of
 from .text import STDIN, read_stdin
 

@@ -1,0 +1,115 @@
+"""What a method is: its name, what may be said, what it does. Checks and docs are made of the table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from ..errors import Invalid
+from ..room import Room
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# What a value must be. `when` is a time in ISO 8601, or seconds from now; `texts` is one text or a list of them.
+Kind = Literal["text", "texts", "count", "seconds", "flag", "object", "list", "when", "any"]
+Run = Callable[[Room, dict[str, Any]], Any]
+_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_TYPES: dict[Kind, tuple[type, ...]] = {
+    "text": (str,),
+    "texts": (str, list),
+    "count": (int,),
+    "seconds": (int, float),
+    "flag": (bool,),
+    "object": (dict,),
+    "list": (list,),
+    "when": (str, int, float),
+    "any": (object,),
+}
+_SAID: dict[Kind, str] = {
+    "text": "text",
+    "texts": "text or a list of texts",
+    "count": "a whole number",
+    "seconds": "a number of seconds",
+    "flag": "true or false",
+    "object": "an object",
+    "list": "a list",
+    "when": "a time such as 2026-01-31T12:00:00Z, or seconds from now",
+}
+
+
+class Param(Struct, frozen=True):
+    """Something that may be said. Names are snake_case; camelCase is understood too."""
+
+    name: str
+    kind: Kind
+    about: str
+    required: bool = False
+
+
+class Method(Struct, frozen=True, kw_only=True):
+    """A row of the table."""
+
+    name: str
+    about: str
+    action: str  # what `authorize` is asked for
+    run: Run
+    params: tuple[Param, ...] = ()
+    result: str  # the fields of the answer, in words
+    whose: str | None = None  # the parameter that names the mailbox; None: it is about the room
+    strict: bool = True  # is a parameter nobody knows refused? The dialects of others ignore it
+    slow: bool = False  # may take long: not on the thread that serves everyone
+    empty: Callable[[Any], bool] | None = None  # of one that waits: is there nothing yet?
+    writes: bool = True  # does it change anything?
+
+
+def taken(method: Method, said: Mapping[str, Any]) -> dict[str, Any]:
+    """What was said, by the names of the table, every value of the right kind. Null says nothing."""
+    known = {param.name: param for param in method.params}
+    given: dict[str, Any] = {}
+    for name, value in said.items():
+        plain = snake(name)
+        if plain not in known:
+            if method.strict:
+                hint = ", ".join(known) or "it takes none"
+                raise Invalid("there is no such parameter", field=name, hint=hint)
+            continue
+        if value is not None:
+            given[plain] = _checked(known[plain], value, name)
+    for param in method.params:
+        if param.required and param.name not in given:
+            raise Invalid("is missing", field=param.name, hint=param.about)
+    return given
+
+
+def snake(name: str) -> str:
+    """`inReplyTo` → `in_reply_to`."""
+    return _CAPITAL.sub(r"_\1", name).lower()
+
+
+def _checked(param: Param, value: Any, field: str) -> Any:
+    kinds: Any = _TYPES[param.kind]
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds and object not in kinds):
+        raise Invalid(f"must be {_SAID[param.kind]}, not {type(value).__name__}", field=field)
+    if param.kind == "texts":
+        values: list[Any] = [value] if isinstance(value, str) else value
+        if not all(isinstance(one, str) for one in values):
+            raise Invalid(f"must be {_SAID['texts']}", field=field)
+        return values
+    if param.kind == "when" and isinstance(value, str):
+        return _time(value, field)
+    return value
+
+
+def _time(text: str, field: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(f"{text!a} is not a time", field=field, hint=_SAID["when"]) from None
+    if time.tzinfo is None:
+        raise Invalid("does not say in which time zone", field=field, hint="end it with Z for UTC")
+    return time
