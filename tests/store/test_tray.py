@@ -369,7 +369,7 @@ def test_a_true_repeat_is_told_as_one_though_its_carrier_was_killed(
 
 def test_a_letter_that_was_written_and_turned_back_is_no_repeat(carrier: SqliteStore) -> None:
     sender, done = carry(carrier, post(letter("theirs")))
-    committing._turn_back(carrier._here(), done.carried)  # as after a sync that failed
+    committing.turn_back(carrier._here(), done.carried)  # as after a sync that failed
     (posted,) = sender.finish()
     assert (posted.message_id, posted.repeated) == ("theirs", False)
 

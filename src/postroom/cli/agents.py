@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 from ..errors import PostroomError
 from ..model.codec import to_plain
 from ..model.task import ACTIVE
+from ..wire.plain import plain_agent
 from . import views
 from .answers import Answer
 from .exits import Usage
@@ -90,8 +91,7 @@ def _plain(context: Context, agent: Agent) -> dict[str, Any]:
             {"id": task.id, "subject": task.subject, "state": task.state, "giver": task.giver}
             for task in box.tasks("received", states=sorted(ACTIVE))
         ]
-    presence = to_plain(asdict(agent.presence))
-    return {"card": to_plain(asdict(agent.card)), "presence": presence, "tasks": to_plain(tasks)}
+    return plain_agent(agent) | {"tasks": to_plain(tasks)}
 
 
 def _answer(context: Context, agent: Agent) -> Answer:

@@ -6,14 +6,12 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
-
 from .. import service
 from ..model.codec import to_plain
 from ..model.escalation import ESCALATION
 from ..model.message import same_name
 from ..policy.ladder import rungs_above
-from ..wire.plain import plain_receipt
+from ..wire.plain import plain_escalation, plain_receipt
 from . import asking_views as views
 from .answers import Answer
 from .sending import content_of, fields_of
@@ -22,7 +20,6 @@ from .views import HUMAN
 from .waiting import waiting_for
 
 if TYPE_CHECKING:
-    from ..model.escalation import Escalation
     from ..model.message import Message
     from .context import Context
 
@@ -63,12 +60,14 @@ def _id_in(letter: Message) -> str:
 def run_escalations(context: Context) -> Answer:
     whose = context.room if context.get("everyone") else context.mailbox
     found = whose.escalations(open_only=not context.get("all"))
-    return Answer(context.name, {"escalations": [_plain(one) for one in found]}, views.escalations)
+    return Answer(context.name, {"escalations": [plain_escalation(one) for one in found]}, views.escalations)
 
 
 def run_resolve(context: Context) -> Answer:
     return Answer(
-        context.name, {"escalation": _plain(context.mailbox.resolve(context.get("id")))}, views.escalation
+        context.name,
+        {"escalation": plain_escalation(context.mailbox.resolve(context.get("id")))},
+        views.escalation,
     )
 
 
@@ -80,8 +79,3 @@ def run_waiting(context: Context) -> Answer:
         entry["answer"] += again(context.screen, entry["answer"])
     data = {"mailbox": context.mailbox.name, "waiting": shown, "more": len(found) - len(shown)}
     return Answer(context.name, data, views.waiting)
-
-
-def _plain(one: Escalation) -> dict[str, Any]:
-    plain: dict[str, Any] = to_plain(asdict(one))
-    return plain | {"priority": one.priority.name.lower(), "waits_for": one.waits_for}

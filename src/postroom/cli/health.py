@@ -5,15 +5,12 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
-
 from ..care import doctor
 from ..errors import BadStore, Invalid
-from ..model.codec import to_plain
 from ..model.health import Level
 from ..room import chosen_settings
 from ..whereabouts import variable
-from ..wire.plain import plain_message
+from ..wire.plain import plain_stats, plain_tally, plain_trace
 from . import care_views as views
 from .answers import Answer, sayable
 from .exits import Misconfigured
@@ -23,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..model.health import Diagnosis, Finding
-    from ..model.stats import Stats, Tally
-    from ..model.trace import Stop
     from .context import Context
 
 _ENDS = {Level.WARNING: 1, Level.ERROR: 70}
@@ -100,9 +95,9 @@ def _plain_finding(finding: Finding) -> dict[str, Any]:
 
 def run_stats(context: Context) -> Answer:
     if _is_operator(context):
-        data = {"room": _plain_stats(context.room.stats()), "mailbox": None}
+        data = {"room": plain_stats(context.room.stats()), "mailbox": None}
     else:
-        data = {"room": None, "mailbox": _plain_tally(context.mailbox.stats())}
+        data = {"room": None, "mailbox": plain_tally(context.mailbox.stats())}
     return Answer(context.name, data, views.stats)
 
 
@@ -117,42 +112,10 @@ def _is_operator(context: Context) -> bool:
     return bool(context.get("everyone")) or not (context.get("as") or variable("POSTROOM_AGENT"))
 
 
-def _plain_stats(stats: Stats) -> dict[str, Any]:
-    return {
-        "letters": stats.letters,
-        "deliveries": stats.deliveries,
-        "states": {str(state): count for state, count in stats.states.items()},
-        "unread": {priority.name.lower(): count for priority, count in stats.unread.items()},
-        "oldest_unread_at": to_plain(stats.oldest_unread_at),
-        "agents": stats.agents,
-        "quarantined": stats.quarantined,
-        "mailboxes": [_plain_tally(tally) for tally in stats.mailboxes],
-    }
-
-
-def _plain_tally(tally: Tally) -> dict[str, Any]:
-    plain = {name: to_plain(getattr(tally, name)) for name in tally.__struct_fields__ if name != "unread"}
-    unread = {priority.name.lower(): count for priority, count in tally.unread.items()}
-    return plain | {"unread": unread, "total_unread": tally.total_unread, "backlog": tally.backlog}
-
-
 # -- one letter
 
 
 def run_trace(context: Context) -> Answer:
     whose = context.room if _is_operator(context) else context.mailbox
     life = whose.trace(context.get("id"))
-    data = {
-        "letter": plain_message(life.message),
-        "number": life.number,
-        "stops": [_plain_stop(stop) for stop in life.stops],
-        "replies": [plain_message(message) for message in life.replies],
-        "relays": [plain_message(message) for message in life.relays],
-        "bounces": [plain_message(message) for message in life.bounces],
-    }
-    return Answer(context.name, data, views.trace)
-
-
-def _plain_stop(stop: Stop) -> dict[str, Any]:
-    plain: dict[str, Any] = to_plain(asdict(stop))
-    return plain | {"history": [to_plain(asdict(attempt)) for attempt in stop.history]}
+    return Answer(context.name, plain_trace(life), views.trace)

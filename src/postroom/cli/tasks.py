@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
@@ -12,7 +12,7 @@ from ..errors import IllegalMove, LeaseLost
 from ..model.codec import encode, to_plain
 from ..model.task import MOVES, TaskState, movers
 from ..whereabouts import variable
-from ..wire.plain import plain_message, plain_receipt
+from ..wire.plain import plain_message, plain_receipt, plain_task
 from . import task_views as views
 from .answers import Answer
 from .exits import Usage
@@ -182,9 +182,3 @@ def _judge(program: str) -> Callable[[Card, Message], str | None]:
         return None if done.returncode == 0 else said[:2000] or "not fit"
 
     return judge
-
-
-def plain_task(task: Task) -> dict[str, Any]:
-    standing: dict[str, Any] = to_plain(asdict(task.standing))
-    called, id = standing.pop("id"), standing.pop("letter")
-    return {"id": id, "called": called, **standing, "is_final": task.is_final, "session": task.session}

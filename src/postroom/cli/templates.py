@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
-
-from ..model.codec import to_plain
+from ..wire.plain import plain_template
 from .answers import Answer
 from .escape import body_lines, one_line
 from .tables import facts, hint, table
@@ -15,18 +13,17 @@ from .text import text_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..model.template import Template
     from .answers import Screen
     from .context import Context
 
 
 def run_templates(context: Context) -> Answer:
     found = context.room.templates()
-    return Answer(context.name, {"templates": [_plain(template) for template in found]}, _list)
+    return Answer(context.name, {"templates": [plain_template(template) for template in found]}, _list)
 
 
 def run_templates_show(context: Context) -> Answer:
-    return Answer(context.name, {"template": _plain(context.room.template(context.get("name")))}, _whole)
+    return Answer(context.name, {"template": plain_template(context.room.template(context.get("name")))}, _whole)
 
 
 def run_templates_save(context: Context) -> Answer:
@@ -34,18 +31,13 @@ def run_templates_save(context: Context) -> Answer:
     body = text_of(context)
     said |= {} if body is None else {"body": body}
     saved = context.act_in_room(lambda room: room.save_template(context.get("name"), **said))
-    return Answer(context.name, {"template": _plain(saved)}, _whole)
+    return Answer(context.name, {"template": plain_template(saved)}, _whole)
 
 
 def run_templates_delete(context: Context) -> Answer:
     name = context.get("name")
     context.room.delete_template(name)
     return Answer(context.name, {"deleted": name}, lambda _screen, data: f"Deleted {one_line(data['deleted'])}.\n")
-
-
-def _plain(template: Template) -> dict[str, Any]:
-    plain: dict[str, Any] = to_plain(asdict(template))
-    return plain | {"priority": template.priority.name.lower(), "places": list(template.places)}
 
 
 def _list(screen: Screen, data: Mapping[str, Any]) -> str:

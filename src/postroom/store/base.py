@@ -18,6 +18,7 @@ from ..model.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from datetime import datetime
     from pathlib import Path
 
@@ -132,6 +133,14 @@ class Store(Protocol):
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
         """Write all or nothing, durably. One Posted per Post."""
+        ...
+
+    def gathered(self) -> AbstractContextManager[None]:
+        """What this thread commits inside is made safe together, at the end. Nobody may be told before that."""
+        ...
+
+    def is_busy(self) -> bool:
+        """Would a commit have to wait for somebody else just now?"""
         ...
 
     def sync(self) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from .ears import DeafWatch, InotifyWatch, PollWatch
 
+ROOM = "+room"  # one bell for whatever is written; who follows all of a room listens to it
 EVERYONE = "+everyone"  # one bell for broadcasts, heard at every mailbox; no agent can have this name
 MANY = 16  # with more recipients than this, the bell for everyone is rung instead of each one's own
 LONGEST_NAME = 200  # of a bell's file; longer ones are hashed

@@ -6,6 +6,7 @@ It keeps what outlives nothing, and promises everything else the protocol promis
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -20,6 +21,7 @@ from ..model.query import Found, LetterQuery
 from ..model.stats import Traffic
 from ..model.thread import conversation_of
 from .base import rung_by
+from .bells import ROOM
 from .counting import settled_since, tallies
 from .house_bells import HouseBells
 from .matching import SORT, by_arrival, fits, seconds_left, tells
@@ -28,6 +30,7 @@ from .searching import answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
     from datetime import datetime
     from pathlib import Path
 
@@ -67,8 +70,14 @@ class MemoryStore(Tables):
                 del self._changes[changes:]
                 raise
         posted = tuple(outcome for outcome in outcomes if outcome is not None)
-        self._bells.ring(rung_by(writes, posted))
+        self._bells.ring(rung_by(writes, posted) | {ROOM})
         return posted
+
+    def gathered(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def is_busy(self) -> bool:
+        return False
 
     def sync(self) -> None:
         """Nothing here outlives the process."""

@@ -10,9 +10,15 @@ from ..model.codec import to_plain
 
 if TYPE_CHECKING:
     from ..letter import Letter, Work
+    from ..model.card import Agent
     from ..model.delivery import Delivery
+    from ..model.escalation import Escalation
     from ..model.message import Message
+    from ..model.stats import Stats, Tally
+    from ..model.template import Template
+    from ..model.trace import Stop, Trace
     from ..service.sending import Receipt
+    from ..task import TaskView
 
 
 def plain_letter(letter: Letter) -> dict[str, Any]:
@@ -62,3 +68,58 @@ def plain_receipt(receipt: Receipt) -> dict[str, Any]:
         "routed": list(receipt.routed),
         "letter": plain_message(receipt.message),
     }
+
+
+def plain_task(task: TaskView) -> dict[str, Any]:
+    standing: dict[str, Any] = to_plain(asdict(task.standing))
+    called, id = standing.pop("id"), standing.pop("letter")
+    return {"id": id, "called": called, **standing, "is_final": task.is_final, "session": task.session}
+
+
+def plain_escalation(one: Escalation) -> dict[str, Any]:
+    plain: dict[str, Any] = to_plain(asdict(one))
+    return plain | {"priority": one.priority.name.lower(), "waits_for": one.waits_for}
+
+
+def plain_template(template: Template) -> dict[str, Any]:
+    plain: dict[str, Any] = to_plain(asdict(template))
+    return plain | {"priority": template.priority.name.lower(), "places": list(template.places)}
+
+
+def plain_agent(agent: Agent) -> dict[str, Any]:
+    return {"card": to_plain(asdict(agent.card)), "presence": to_plain(asdict(agent.presence))}
+
+
+def plain_stats(stats: Stats) -> dict[str, Any]:
+    return {
+        "letters": stats.letters,
+        "deliveries": stats.deliveries,
+        "states": {str(state): count for state, count in stats.states.items()},
+        "unread": {priority.name.lower(): count for priority, count in stats.unread.items()},
+        "oldest_unread_at": to_plain(stats.oldest_unread_at),
+        "agents": stats.agents,
+        "quarantined": stats.quarantined,
+        "mailboxes": [plain_tally(tally) for tally in stats.mailboxes],
+    }
+
+
+def plain_tally(tally: Tally) -> dict[str, Any]:
+    plain = {name: to_plain(getattr(tally, name)) for name in tally.__struct_fields__ if name != "unread"}
+    unread = {priority.name.lower(): count for priority, count in tally.unread.items()}
+    return plain | {"unread": unread, "total_unread": tally.total_unread, "backlog": tally.backlog}
+
+
+def plain_trace(life: Trace) -> dict[str, Any]:
+    return {
+        "letter": plain_message(life.message),
+        "number": life.number,
+        "stops": [_plain_stop(stop) for stop in life.stops],
+        "replies": [plain_message(message) for message in life.replies],
+        "relays": [plain_message(message) for message in life.relays],
+        "bounces": [plain_message(message) for message in life.bounces],
+    }
+
+
+def _plain_stop(stop: Stop) -> dict[str, Any]:
+    plain: dict[str, Any] = to_plain(asdict(stop))
+    return plain | {"history": [to_plain(asdict(attempt)) for attempt in stop.history]}

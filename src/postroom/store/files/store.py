@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import time
 from _random import Random
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
 from ...errors import BadStore, Damaged, StoreFailing
 from .. import files
+from ..bells import ROOM
 from ..sqlite import ground
 from ..sqlite.connection import translate, translated
 from ..sqlite.store import SqliteStore
@@ -24,6 +26,7 @@ from .places import Places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from ...errors import PostroomError, Unreadable
@@ -206,7 +209,12 @@ class FileStore(SqliteStore):
 
     # -- waiting
 
+    def gathered(self) -> AbstractContextManager[None]:
+        return nullcontext()  # each letter is a file of its own, synced by itself
+
     def watch(self, mailboxes: Sequence[str]) -> Watch:
+        if tuple(mailboxes) == (ROOM,):  # no folder has that name
+            return super().watch(mailboxes)
         return files.listening.watch(self._bells, self._places, mailboxes, self._is_news)
 
     def _is_news(self, folder: str, name: str) -> bool:

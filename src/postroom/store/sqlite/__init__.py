@@ -15,6 +15,7 @@
     rows        rows ⇄ model
     writing     what each write does, inside a transaction
     committing  one commit, from the line to the answer
+    gathering   several commits, made safe by one sync
     asking      what each question reads
     index       the index of words, in a file of its own
     index_words what stands in it, and how it is asked
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         backup,
         counting,
         examining,
+        gathering,
         identity,
         index,
         laid,
@@ -62,6 +64,7 @@ __all__ = [
     "backup",
     "counting",
     "examining",
+    "gathering",
     "identity",
     "index",
     "laid",

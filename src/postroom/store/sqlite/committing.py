@@ -61,7 +61,7 @@ def make_safe(here: Connection, done: Committed) -> None:
         if done.must_sync:
             here.log.sync(here.lock)
     except BaseException:
-        _turn_back(here, done.carried)
+        turn_back(here, done.carried)
         raise
     for slot, answer in done.carried:
         here.lock.tray.reply(slot, answer)
@@ -77,10 +77,10 @@ def _write(here: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -
     except (NotCarried, apsw.FullError):
         if not parcels:
             raise
-        _turn_back(here, parcels)
+        turn_back(here, parcels)
         done = _transact(here, writes, (), durable=durable)
     except BaseException:
-        _turn_back(here, parcels)
+        turn_back(here, parcels)
         raise
     if done.writes or done.carried:
         here.log.tend(here.lock)
@@ -148,6 +148,6 @@ def _carry(writing: Writing, parcels: Sequence[tuple[int, Parcel]]) -> list[tupl
         raise NotCarried from refused
 
 
-def _turn_back(here: Connection, parcels: Sequence[tuple[int, bytes]]) -> None:
+def turn_back(here: Connection, parcels: Sequence[tuple[int, bytes]]) -> None:
     for slot, _ in parcels:
         here.lock.tray.reply(slot, None)

@@ -17,7 +17,7 @@ from ...model.names import fold
 from ...model.record import Record
 from .. import sqlite
 from ..base import rung_by
-from ..bells import EVERYONE, MANY, DoorBells
+from ..bells import EVERYONE, MANY, ROOM, DoorBells
 from . import ground, rows
 from .committing import commit, make_safe
 from .connection import Connection, translate, translated
@@ -26,6 +26,7 @@ from .writing import BY_KEY, NEXT_NUMBER, quarantine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from datetime import datetime
     from pathlib import Path
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ...model.stats import Tally, Traffic
     from ..base import Letter, Plan, Posted, Watch, Write
     from .asking import Statement
+    from .gathering import Gathering
 
 T = TypeVar("T")
 RECORD = "SELECT key, revision, value FROM records WHERE kind = ? AND key = ?"
@@ -81,16 +83,30 @@ class SqliteStore:
         except UnicodeDecodeError as error:
             raise self._damaged(error) from None
         bells = self._grasp(rung_by(done.writes, done.posted))
-        try:
-            if done.must_sync or done.carried or here.beside:
-                make_safe(here, done)
-            self._bells.ring(bells)
-        finally:
-            self._bells.let_go(bells)
+        gathering: Gathering | None = getattr(self._local, "gathering", None)
+        if gathering is not None:
+            gathering.add(here, done, bells)
+        else:
+            try:
+                if done.must_sync or done.carried or here.beside:
+                    make_safe(here, done)
+                self._bells.ring(bells)
+            finally:
+                self._bells.let_go(bells)
         posted = done.posted
         if posted and self._lookout.is_due(posted[-1].number, len(posted)):
             sqlite.searching.help_along(here.index, self._ask)
         return posted
+
+    def gathered(self) -> AbstractContextManager[None]:
+        return sqlite.gathering.Gathering(self._bells, self._local)
+
+    def is_busy(self) -> bool:
+        lock = self._here().lock
+        try:
+            return not lock.take_at_once()
+        finally:
+            lock.leave()
 
     def sync(self) -> None:
         here = self._here()
@@ -102,7 +118,7 @@ class SqliteStore:
 
     def _grasp(self, mailboxes: set[str]) -> list[int]:
         """Before the sync, while the code is warm; they are rung after it."""
-        return self._bells.grasp((EVERYONE,) if len(mailboxes) > MANY else mailboxes)
+        return self._bells.grasp((ROOM, EVERYONE) if len(mailboxes) > MANY else (ROOM, *mailboxes))
 
     # -- asking
 
