@@ -153,9 +153,12 @@ def _patience(method: Method, said: dict[str, Any]) -> float:
 
 
 def _outcome(run: Callable[[], Any]) -> Any:
+    """What came of it. A bug met by one caller is told to that one; the calls of the others go on."""
     try:
         return run()
-    except Exception as error:  # noqa: BLE001 - told to its caller; the others' calls go on
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            raise
         return error
 
 

@@ -1,5 +1,5 @@
-"""Lines of JSON out of a stream of bytes. Characters may be split anywhere. A line that is too long is dropped; what
-follows it is read again.
+"""Lines of JSON out of a stream of bytes. Characters may be split anywhere. A line that is too long is dropped;
+what follows it is read again.
 """
 
 from __future__ import annotations
