@@ -33,6 +33,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Copies": ("copies", ("copy", "export", "import", "backup", "restore")),
     "Other designs": ("swarm", ("swarm install",)),
     "Chipset": ("chipset", ("witness",)),
+    "Service": ("serving", ("serve", "token create", "token list", "token revoke")),
     "This program": ("meta", ("help", "completion", "version")),
 }  # fmt: skip
 HIDDEN = {"__complete": "meta"}  # for shells, not for people
