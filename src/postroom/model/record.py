@@ -21,6 +21,8 @@ ACTIVE = "active"  # the tasks an agent is busy with
 DUE = "due"  # a task's deadline, until the task is over or its giver was told
 SESSION = "session"  # where a giver was asked for a task; never in a letter
 COPIED_UP_TO = "copied"  # how far a copy out of another room has come, by that room's name
+CONVERSATION = "conversation"  # what letters do not tell of one, by its id
+HAPPENED = "happened"  # never kept: that it was put says what happened to a conversation, in its key
 MOVED_HERE = "moved"  # a delivery that came from another room to stay, by letter and mailbox
 
 
