@@ -14,7 +14,7 @@ from postroom.model.record import CONVERSATION, HAPPENED
 from postroom.model.talk import thread_of
 from postroom.model.thread import general_conversation, tag_conversation
 from postroom.service import conversing, retelling, talks, turning
-from postroom.service.authorize import OWNER, agent_principal
+from postroom.service.authorize import OWNER, Principal, agent_principal
 from postroom.service.conversing import Guest, Opening
 from postroom.service.retelling import Wanted
 from postroom.service.talks import View
@@ -374,6 +374,20 @@ def test_presence_comes_from_the_directory(room: Room) -> None:
     assert [(one.seat.agent, one.presence) for one in found] == [("ann", "active"), ("bob", "unknown")]
 
 
+def test_who_is_nobodys_agent_sees_and_opens_nothing(room: Room) -> None:
+    room.mailbox("ann").send("bob", "x")
+    work = room.mailbox("bob").claim()
+    assert work is not None
+    work.fail("no", retry=False)
+    assert "bounce" in [letter.kind for letter in room.mailbox("ann").check(peek=True)]
+    opened(room)
+    nobody = Principal("nobody")
+    assert [] == talks.recent(room._office, nobody, None, 10)
+    assert [] == list(talks.conversations(room._office, nobody, None, None))
+    with pytest.raises(NotAllowed):
+        conversing.create(room._office, nobody, Opening())
+
+
 def test_registration_joins_no_conversation(room: Room) -> None:
     room.mailbox("ann").register(scopes=["team"])
     assert [] == list(talks.conversations(room._office, OWNER, None, None))
@@ -389,7 +403,7 @@ def test_the_numbered_past_says_what_happened_and_nothing_is_kept_of_it(house: H
     house.reopen()
     changes, _ = house.room().changes(start)
     told = [(change.key or "").rsplit(" ", 1)[0] for change in changes if change.kind == HAPPENED]
-    assert told == ["c-1 created ann", "c-1 joined ann", "c-1 joined bob", "c-1 closed ann", "c-1 reopened -"]
+    assert told == ["c-1 created ann", "c-1 joined ann", "c-1 joined bob", "c-1 completed ann", "c-1 reopened -"]
     assert [] == house.store.records(HAPPENED)
     assert [id] == house.store.keys(CONVERSATION)
 

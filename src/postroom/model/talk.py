@@ -7,7 +7,7 @@ itself; one that nobody ever spoke about is told by its letters alone (`thread.p
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, ValidationError, convert, field
 from msgspec.structs import replace
@@ -17,6 +17,8 @@ from ..errors import IllegalMove
 if TYPE_CHECKING:
     from .message import Message
 
+# content: an object with a type. bare: anything else, such as "hi". text: {"text": "hi"}, as MAP's clients say it
+Shape: TypeAlias = Literal["content", "bare", "text"]
 ACTIVE = "active"
 # (status, action) -> status. Whoever does again what is done already changes nothing.
 STEPS: dict[tuple[str, str], str] = {
@@ -89,7 +91,7 @@ class TurnNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was said of a turn besides its content. It lies in the `extra` of its letter."""
 
     content_type: str = "text"
-    bare: bool = False  # the content was said without a wrapping: "hi", not {"type": "text", "text": "hi"}
+    shape: Shape = "content"  # how the content was said
     thread: str | None = None
     reply_to: str | None = None  # a letter's id; the letter itself says it only where all who get it know that one
     source: str | None = None  # the message it was made of, elsewhere

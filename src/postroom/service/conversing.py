@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .. import service
-from ..errors import IdTaken, Invalid, LookAlike, NotAllowed, TooLarge
+from ..errors import IdTaken, Invalid, LookAlike, Missing, NotAllowed, TooLarge
 from ..model.codec import to_plain
 from ..model.message import DEFAULT_SCOPE
 from ..model.names import check_agent, check_id, check_scope, fold
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 MOST_STRANDS = 1000  # threads somebody opened in one conversation
 _OF_A_TAG = re.compile(r"conv-[0-9a-f]{26}")
 
-Happening: TypeAlias = tuple[str, str]  # what happened, to whom
+Happening: TypeAlias = tuple[str, str]  # what happened, to or by whom
 Step: TypeAlias = Callable[[View], tuple[Talk, list[Happening]]]
 
 
@@ -74,8 +74,7 @@ def create(office: Office, caller: Principal, opening: Opening, first: Saying | 
     """Open a conversation; with `first`, its first turn is in the same commit."""
     authorize(caller, "converse")
     creator = opening.creator or caller.agent
-    if creator is not None:
-        authorize(caller, "join", check_agent(creator, "agent_id"))
+    authorize(caller, "join", None if creator is None else check_agent(creator, "agent_id"))
     talk = _opened(office, caller, opening, creator)
     view = View(talk=talk, held=None, letters=(), seats=talk.seats, strands=())
     if first is not None and creator is None:
@@ -97,7 +96,7 @@ def close(office: Office, caller: Principal, id: str, status: str = "completed")
     """No more turns. Again is no error."""
     if status not in ENDS:
         raise Invalid(f"{status!a} is not how a conversation ends", field="status", hint=", ".join(ENDS))
-    return _moved(office, caller, id, ENDS[status], "closed")
+    return _moved(office, caller, id, ENDS[status], status)
 
 
 def reopen(office: Office, caller: Principal, id: str) -> View:
@@ -200,8 +199,7 @@ def _writes(talk: Talk, before: View, happened: Sequence[Happening], now: dateti
 
 def _notice(id: str, what: str, whom: str, now: datetime) -> Put:
     """A line in the numbered past. There is nothing to keep: the key says it all."""
-    milliseconds = round(now.timestamp() * 1000)
-    return put_record(HAPPENED, f"{id} {what} {whom or '-'} {milliseconds}", None, None)
+    return put_record(HAPPENED, f"{id} {what} {whom or '-'} {now.isoformat()}", None, None)
 
 
 def _moved(office: Office, caller: Principal, id: str, action: str, happened: str) -> View:
@@ -289,7 +287,12 @@ def _new_id(office: Office, said: Any) -> str:
 
 
 def _parent(office: Office, caller: Principal, said: Any) -> str | None:
-    return None if said is None else look(office, caller, check_id(said, "parent_conversation_id")).talk.id
+    if said is None:
+        return None
+    try:
+        return look(office, caller, check_id(said, "parent_conversation_id")).talk.id
+    except Missing as absent:
+        raise Missing(absent.message, field="parent_conversation") from None
 
 
 def _check_free(office: Office, reader: str | None, id: str) -> None:

@@ -38,7 +38,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     participant: str | None = None
     after: str | None = None
     before: str | None = None
-    since: datetime | None = None  # later than
+    since: datetime | None = None  # later than; times count by the millisecond, as they are shown
     until: datetime | None = None  # earlier than
 
 
@@ -128,9 +128,13 @@ def _suits(letter: Message, wanted: Wanted, speakers: Sequence[str] | None) -> b
         (wanted.thread is None or wanted.thread == thread_of(letter))
         and (not wanted.content_types or type_of(letter) in wanted.content_types)
         and (speakers is None or letter.sender in speakers)
-        and (wanted.since is None or letter.created_at > wanted.since)
-        and (wanted.until is None or letter.created_at < wanted.until)
+        and (wanted.since is None or _cut(letter.created_at) > _cut(wanted.since))
+        and (wanted.until is None or _cut(letter.created_at) < _cut(wanted.until))
     )
+
+
+def _cut(time: datetime) -> datetime:
+    return time.replace(microsecond=time.microsecond // 1000 * 1000)
 
 
 def _told(view: View, letters: Sequence[Message], speakers: Counter[str], threads: int) -> str:

@@ -18,7 +18,7 @@ from ..model.names import check_id
 from ..model.query import LetterQuery, Query
 from ..model.record import CONVERSATION, Record
 from ..model.talk import THREAD, Seat, Strand, Talk, thread_of
-from ..model.thread import conversation_of, fold_conversation
+from ..model.thread import fold_conversation
 from .authorize import authorize
 from .naming import resident, seen_by
 from .office import POSTMASTER
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .office import Office
 
 MOST = 2**31  # conversations: all of them
+_NOBODY = "-"  # no name at all: whoever is nobody's agent sees nobody's letters, not even the postmaster's
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -56,7 +57,7 @@ def party(principal: Principal) -> str | None:
     """Whose letters a caller sees; None: everybody's."""
     if principal.operator:
         return None
-    return principal.agent or POSTMASTER  # who is nobody's agent sees nobody's letters
+    return principal.agent or _NOBODY
 
 
 def look(office: Office, caller: Principal, id: str) -> View:
@@ -81,13 +82,23 @@ def look(office: Office, caller: Principal, id: str) -> View:
     )
 
 
+def hears(office: Office, principal: Principal, talk: Talk) -> bool:
+    """Is this caller told what happens to a conversation now? Who left is not."""
+    reader = party(principal)
+    seat = None if reader is None else talk.seat(reader)
+    if reader is None or seat is not None:
+        return seat is None or seat.left_at is None
+    own = LetterQuery(conversation=talk.id, party=reader, limit=1)
+    return reader == talk.created_by or bool(office.store.letters(own))
+
+
 def unknown(id: str) -> Missing:
     return Missing(f"no conversation {id!r}", field="conversation")
 
 
 def told_by(letters: Sequence[Message]) -> Talk:
     """What letters alone tell of their conversation."""
-    fold = fold_conversation(letters)
+    fold = fold_conversation(letters[:1])  # all that is asked of it is said by the first
     return Talk(
         id=fold.id,
         scope=fold.scope,
@@ -142,10 +153,6 @@ def turn_in(view: View, letter: str) -> Message:
         if message.id == letter:
             return message
     raise Missing(f"no turn {letter!r} in this conversation", field="turn")
-
-
-def belongs(message: Message, id: str) -> bool:
-    return conversation_of(message) == id
 
 
 def _seats(office: Office, talk: Talk, letters: Sequence[Message]) -> tuple[Seat, ...]:

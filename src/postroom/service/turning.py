@@ -16,7 +16,7 @@ from ..errors import IllegalMove, Invalid, Missing, NotAllowed
 from ..model.codec import to_plain
 from ..model.delivery import ack, open_delivery
 from ..model.names import check_agent, check_id
-from ..model.talk import ACTIVE, NOTE, THREAD, TurnNote, thread_of
+from ..model.talk import ACTIVE, NOTE, THREAD, Shape, TurnNote, thread_of
 from ..model.thread import general_scope
 from ..model.values import check_label, check_object
 from .authorize import authorize
@@ -39,7 +39,7 @@ class Saying(Struct, frozen=True, kw_only=True):
 
     body: list[Any]  # parts
     content_type: Any = "text"
-    bare: bool = False
+    shape: Shape = "content"
     thread: Any = None
     reply_to: Any = None  # a letter's id
     source: Any = None
@@ -125,7 +125,7 @@ def _note(office: Office, saying: Saying, parent: Message | None) -> TurnNote:
         thread = thread_of(parent) or f"{THREAD}{parent.id}"
     return TurnNote(
         content_type=check_label(saying.content_type, "content_type"),
-        bare=saying.bare,
+        shape=saying.shape,
         thread=thread,
         reply_to=None if parent is None else parent.id,
         source=None if saying.source is None else check_id(saying.source, "source_message_id"),

@@ -7,4 +7,9 @@ those are the business of the rims above (`ipc`, `web`, `mcp`). Below it stands 
 |---|---|
 | `table.py` | what a method is; how what was said is checked against its row |
 | `plain.py` | values of the house as plain JSON |
+| `inbox_records.py` | letters and agents as the inbox design writes them down |
+| `mail_table.py` | the methods `mail/*`; `mail.py` does them, `mail_words.py` understands what is said to them |
+| `mail_records.py` | conversations, turns and threads, in both dialects of `mail/*` at once |
+| `mail_problems.py` | what went wrong with a conversation, in the numbers both dialects know |
+| `events.py` | what happened, for those who subscribe; `event_filter.py`: to what |
 """

@@ -1,0 +1,101 @@
+"""Letters and agents as the inbox design writes them down: snake_case, what is not there is left out.
+
+A letter's recipients are those who got it, with their stamps. Those in bcc are shown to its sender and to
+themselves; nobody else's copy says that there are any.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from ..model.card import INBOX_WORDS
+from ..model.content import content_of, payload_to_parts
+from ..model.message import DEFAULT_SCOPE, is_any, is_broadcast, same_name
+from ..model.thread import conversation_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..model.card import Agent
+    from ..model.delivery import Delivery
+    from ..model.message import Message
+
+__all__ = ["agent_record", "message_record", "milliseconds", "payload_to_parts", "present", "stamp"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def message_record(message: Message, deliveries: Iterable[Delivery], reader: str | None) -> dict[str, Any]:
+    """A letter as `reader` may see it; None: somebody who is no party to it."""
+    return present(
+        id=message.id,
+        scope=message.scope,
+        sender_id=message.sender,
+        recipients=recipient_records(message, deliveries, reader),
+        subject=message.subject or None,
+        content=content_of(message.parts),
+        thread_tag=message.thread_tag,
+        in_reply_to=message.in_reply_to,
+        conversation_id=conversation_of(message),
+        importance=message.priority.name.lower(),
+        metadata=message.metadata,
+        created_at=stamp(message.created_at),
+    )
+
+
+def recipient_records(
+    message: Message, deliveries: Iterable[Delivery], reader: str | None
+) -> list[dict[str, Any]]:
+    """Who got it, in the order they were named; where nobody did, who was named."""
+    got = [d for d in deliveries if d.message_id == message.id]
+    if not got:
+        named = [r for r in message.recipients if not (is_broadcast(r.address) or is_any(r.address))]
+        rows = [(r.address, r.kind, None) for r in named]
+        return [_recipient(*row) for row in rows if _is_shown(message, row[0], row[1], reader)]
+    order = {r.address: place for place, r in enumerate(message.recipients)}
+    got.sort(key=lambda delivery: order.get(delivery.mailbox, len(order)))
+    return [_recipient(d.mailbox, d.kind, d) for d in got if _is_shown(message, d.mailbox, d.kind, reader)]
+
+
+def agent_record(agent: Agent) -> dict[str, Any]:
+    """A row of `list_agents`."""
+    card, presence = agent.card, agent.presence
+    return present(
+        agentId=card.id,
+        name=card.display_name or None,
+        scope=card.scopes[0] if card.scopes else DEFAULT_SCOPE,
+        status=INBOX_WORDS[presence.warmth],
+        program=card.program or None,
+        lastActive=stamp(presence.last_active_at or card.registered_at),
+        location="local",
+    )
+
+
+def stamp(time: datetime) -> str:
+    """`2026-01-31T12:00:00.000Z`."""
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def milliseconds(time: datetime) -> int:
+    """Since 1970, as MAP counts time; cut off, as in `stamp`."""
+    return (time - _EPOCH) // timedelta(milliseconds=1)
+
+
+def present(fields: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, Any]:
+    """Without what is not there."""
+    return {name: value for name, value in {**(fields or {}), **more}.items() if value is not None}
+
+
+def _is_shown(message: Message, name: str, kind: str, reader: str | None) -> bool:
+    return kind != "bcc" or (reader is not None and (same_name(reader, name) or reader == message.sender))
+
+
+def _recipient(name: str, kind: str, delivery: Delivery | None) -> dict[str, Any]:
+    if delivery is None:
+        return {"agent_id": name, "kind": kind}
+    stamps = {"delivered_at": delivery.delivered_at, "read_at": delivery.read_at, "ack_at": delivery.acked_at}
+    return present(
+        {"agent_id": name, "kind": kind},
+        **{field: None if time is None else stamp(time) for field, time in stamps.items()},
+    )
