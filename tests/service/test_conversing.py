@@ -279,6 +279,15 @@ def test_names_are_checked_before_they_take_a_seat(room: Room) -> None:
             conversing.invite(room._office, OWNER, id, Guest(agent=wrong))
 
 
+def test_the_human_has_one_seat_whatever_they_are_called(room: Room) -> None:
+    id = opened(room, "ceo", "bob")
+    conversing.join(room._office, OWNER, id, "user")
+    say(room, id, "User", "do it")
+    assert (["human", "bob"], ["do it"]) == (names(talks.look(room._office, OWNER, id)), inbox(room, "bob"))
+    conversing.leave(room._office, OWNER, id, "user")
+    assert ["bob"] == names(talks.look(room._office, OWNER, id))
+
+
 def test_a_turn_said_twice_with_one_key_is_one_turn(room: Room) -> None:
     id = opened(room, "ann", "bob")
     first = say(room, id, "ann", "1", key="k")

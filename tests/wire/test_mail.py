@@ -342,6 +342,15 @@ def test_the_same_answers_after_a_restart(house: House) -> None:
     assert before == [ask(room, "list"), ask(room, "get", id=id), ask(room, "recent"), ask(room, "summary", id=id)]
 
 
+def test_an_answer_shows_the_seat_of_whom_it_is_about(room: Room) -> None:
+    room.mailbox("bob").register()
+    id = talk(room, "user", "bob")
+    room.rename("bob", "robert")
+    ask(room, "invite", conversationId=id, agentId="carol")
+    assert "robert" == ask(room, "invite", conversationId=id, agentId="bob", role="r")["participant"]["id"]
+    assert "human" == ask(room, "join", conversationId=id, agentId="ceo")["participant"]["id"]
+
+
 def test_recent_letters_come_as_map_writes_them(room: Room) -> None:
     room.mailbox("carol").register(scopes=["team"])
     room.mailbox("ann").send("bob", "1", priority="high", subject="s")
