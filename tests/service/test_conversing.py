@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -443,3 +446,32 @@ def test_nothing_of_a_conversation_is_in_anybodys_way(room: Room) -> None:
         assert work.id == letter
     (found,) = room._office.store.find(Query(message_ids=(letter,)))
     assert "done" == found.delivery.state
+
+
+def test_many_at_once_lose_no_seat_and_no_turn_comes_after_the_end(house: House) -> None:
+    room, start = house.room(), house.store.cursor()
+    id = opened(room, "ann", "bob")
+
+    def enter(first: int) -> None:
+        for number in range(first, first + 5):
+            conversing.join(room._office, OWNER, id, f"agent-{number}")
+
+    def talk(who: str) -> None:
+        with suppress(IllegalMove):
+            for number in range(1000):
+                say(room, id, who, str(number))
+
+    def end() -> None:
+        while len(talks.look(room._office, OWNER, id).letters) < 5:
+            time.sleep(0.001)
+        conversing.close(room._office, OWNER, id)
+
+    with ThreadPoolExecutor(5) as pool:
+        for done in [pool.submit(enter, 0), pool.submit(enter, 5)]:
+            done.result()
+        for done in [pool.submit(talk, "ann"), pool.submit(talk, "bob"), pool.submit(end)]:
+            done.result()
+    assert {f"agent-{n}" for n in range(10)} <= set(names(talks.look(room._office, OWNER, id)))
+    changes, _ = house.store.changes(start, 10_000)
+    (closed,) = [change.number for change in changes if " completed " in (change.key or "")]
+    assert closed > max(change.number for change in changes if change.what == "posted")
