@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from postroom import Invalid, Missing, PostroomError, Room, StoreBusy, UnknownAgent
 from postroom.model.values import check_label
@@ -14,8 +16,10 @@ from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
 from postroom.wire.mail_problems import mail_problem
 from postroom.wire.mail_table import MAIL
+from postroom.wire.table import Method
+from tests.conftest import LONG
 from tests.rooms import FakeClock, House
-from tests.wire.asking import METHODS, PAYLOADS, ask, refused
+from tests.wire.asking import ANYTHING, METHODS, PAYLOADS, ask, refused
 
 CONVERSATION = {"id", "scope", "status", "participants", "metadata", "created_at", "updated_at"}
 MAP_CONVERSATION = {"id", "type", "status", "participantCount", "createdAt", "updatedAt", "createdBy", "metadata"}
@@ -143,6 +147,19 @@ def test_a_turn_says_what_was_said(payload: Any) -> None:
         assert turn.keys() >= TURN | MAP_TURN
         assert turn == turn["turn"] | {"turn": turn["turn"]}
         assert turn["turn"] == ask(room, "turns/list", id=id)["turns"][-1]
+
+
+@settings(max_examples=500 if LONG else 25)
+@given(st.sampled_from(MAIL), st.data())
+def test_whatever_is_said_is_answered_or_refused(method: Method, data: st.DataObject) -> None:
+    room = Room(MemoryStore("talk"), Settings(), clock=FakeClock())
+    talk(room, "ann", "bob", id="c-1")
+    say(room, "c-1", "ann")
+    said = data.draw(st.fixed_dictionaries({}, optional={param.name: ANYTHING for param in method.params}))
+    for caller in (room, room.acting_as(agent_principal("ann"))):
+        for more in ({}, {"conversation_id": "c-1"}):
+            with suppress(PostroomError):
+                ask(caller, method.name.removeprefix("mail/"), **(said | more))
 
 
 def test_a_letter_is_a_turn_of_its_conversation_too(room: Room) -> None:
