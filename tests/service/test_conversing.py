@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from postroom import IdTaken, IllegalMove, Invalid, LookAlike, Missing, NotAllowed, Room
+from postroom import IdTaken, IllegalMove, Invalid, LookAlike, Missing, NotAllowed, Room, TooLarge
 from postroom.model.content import payload_to_parts
 from postroom.model.query import Query
 from postroom.model.record import CONVERSATION, HAPPENED
@@ -289,6 +289,22 @@ def test_the_human_has_one_seat_whatever_they_are_called(room: Room) -> None:
     assert (["human", "bob"], ["do it"]) == (names(talks.look(room._office, OWNER, id)), inbox(room, "bob"))
     conversing.leave(room._office, OWNER, id, "user")
     assert ["bob"] == names(talks.look(room._office, OWNER, id))
+
+
+def test_a_conversation_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = house.room(max_recipients=2)
+    id = opened(room, "ann", "bob")
+    with pytest.raises(TooLarge, match="participants"):
+        conversing.join(room._office, OWNER, id, "carol")
+    root = say(room, id, "ann", "1")
+    monkeypatch.setattr(conversing, "MOST_STRANDS", 1)
+    conversing.start_thread(room._office, OWNER, id, root)
+    with pytest.raises(TooLarge, match="threads"):
+        conversing.start_thread(room._office, OWNER, id, root)
+    with pytest.raises(Invalid, match="who speaks first"):
+        conversing.create(room._office, OWNER, Opening(), Saying(body=["x"]))
+    with pytest.raises(Invalid, match="type of conversation"):
+        conversing.create(room._office, OWNER, Opening(type="party"))
 
 
 def test_a_turn_said_twice_with_one_key_is_one_turn(room: Room) -> None:

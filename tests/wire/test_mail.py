@@ -213,6 +213,19 @@ def test_turns_come_in_pages_that_miss_nothing(room: Room, clock: FakeClock) -> 
             ask(room, "turns/list", conversationId=id, **wrong)
 
 
+def test_threads_come_in_pages_too(room: Room) -> None:
+    id = talk(room, "ann", "bob")
+    root = say(room, id, "ann")
+    ids = [ask(room, "thread/create", conversationId=id, rootTurnId=root)["id"]]
+    for _ in range(2):
+        ids.append(ask(room, "thread/create", conversationId=id, rootTurnId=root, parentThreadId=ids[0])["id"])
+    page = ask(room, "thread/list", conversationId=id, limit=2)
+    rest = ask(room, "thread/list", conversationId=id, cursor=page["nextCursor"])
+    assert ids == [thread["id"] for thread in (*page["threads"], *rest["threads"])]
+    inside = ask(room, "thread/list", conversationId=id, parentThreadId=ids[0])["threads"]
+    assert ids[1:] == [thread["id"] for thread in inside]
+
+
 def test_replay_says_what_was_missed(room: Room, clock: FakeClock) -> None:
     id = talk(room, "ann", "bob")
     ids = []
