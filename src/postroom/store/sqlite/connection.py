@@ -80,7 +80,7 @@ class Connection:
             with translated(path), self.lock:
                 ground.create(path)
                 self.database = apsw.Connection(path, flags=_FLAGS)
-                self.names = Names()  # the numbers of this room's mailboxes, and of no other's
+                self.names = Names(self.database)  # the numbers of this room's mailboxes, and of no other's
                 self._inode = os.stat(path).st_ino
                 _prepare(self.database, path, busy_timeout, self.application)
                 bring_up(self.database, path, application=self.application)
