@@ -123,9 +123,7 @@ def _transact(
         writing.remember(alone=beside is None)
         if beside is not None:
             beside.settle()
-        must_sync = durable and any(map(must_last, planned))
-        if parcels and not must_sync:
-            must_sync = any(parcel.durable for _, parcel in parcels)
+        must_sync = (durable and any(map(must_last, planned))) or (bool(parcels) and _any_durable(parcels))
         return Committed(planned, posted, must_sync, carried)
     here.log.relieve(here.lock)
     return _transact(here, planned, (), durable=durable, in_need=True)
@@ -148,6 +146,10 @@ def _carry(writing: Writing, parcels: Sequence[tuple[int, Parcel]]) -> list[tupl
         return [(slot, parcel.answer(writing.apply(parcel.writes()))) for slot, parcel in parcels]
     except (PostroomError, apsw.Error) as refused:
         raise NotCarried from refused
+
+
+def _any_durable(parcels: Sequence[tuple[int, Parcel]]) -> bool:
+    return any(parcel.durable for _, parcel in parcels)
 
 
 def _turn_back(here: Connection, parcels: Sequence[tuple[int, bytes]]) -> None:

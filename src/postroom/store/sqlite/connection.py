@@ -16,10 +16,10 @@ from ...errors import BadStore, Damaged, StoreBusy, StoreFailing
 from .. import sqlite
 from . import ground
 from .lock import WriterLock
+from .names import Names
 from .rows import SALVAGE
 from .schema import APPLICATION, SHAPE, bring_up, check_shape, version_of
 from .wal import REPLACED, Log
-from .writing import Names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -124,6 +124,11 @@ def found(row: Row) -> Found:
         raise Unreadable(f"a stored delivery cannot be read: {broken}") from None
 
 
+def found_apart(row: Row) -> tuple[Found, bool]:
+    """From a row of `asking.find_apart`: the letter, and whether there is mail that was looked at."""
+    return found(row[:-1]), row[-1] == 1
+
+
 def sound(sum: int, body: bytes) -> Message:
     """The letter, exactly as it was accepted, or Unreadable."""
     if not isinstance(body, bytes) or crc32(body) != sum:

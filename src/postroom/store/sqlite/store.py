@@ -18,11 +18,12 @@ from ...model.record import Record
 from .. import sqlite
 from ..base import rung_by
 from ..bells import EVERYONE, MANY, DoorBells
-from . import ground, rows
+from . import forks, ground, rows
 from .committing import commit, make_safe
 from .connection import Connection, translate, translated
 from .lookout import Lookout
-from .writing import BY_KEY, NEXT_NUMBER, quarantine
+from .names import NEXT_NUMBER
+from .writing import BY_KEY, quarantine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -58,7 +59,7 @@ class SqliteStore:
         self._bells = DoorBells(f"{self.path}.bells")
         self._local = _local()
         self._open: weakref.WeakSet[Connection] = weakref.WeakSet()  # one goes when its thread ends
-        self._pid = os.getpid()
+        self._forks = forks.count
         self._lookout = Lookout()
         self._here()  # a room that cannot be opened is refused now, not at the first letter
 
@@ -80,13 +81,16 @@ class SqliteStore:
             raise translate(error, self.path) from error
         except UnicodeDecodeError as error:
             raise self._damaged(error) from None
-        bells = self._grasp(rung_by(done.writes, done.posted))
+        rung = rung_by(done.writes, done.posted)
+        bells = self._grasp(rung) if rung else ()
         try:
             if done.must_sync or done.carried or here.beside:
                 make_safe(here, done)
-            self._bells.ring(bells)
+            if bells:
+                self._bells.ring(bells)
         finally:
-            self._bells.let_go(bells)
+            if bells:
+                self._bells.let_go(bells)
         posted = done.posted
         if posted and self._lookout.is_due(posted[-1].number, len(posted)):
             sqlite.searching.help_along(here.index, self._ask)
@@ -125,9 +129,13 @@ class SqliteStore:
 
     def _find_by_priority(self, query: Query) -> list[Found]:
         """The index holds read and unread mail apart: the top of each, merged, is far cheaper than one sort."""
-        halves = self._sound(rows.found, *sqlite.asking.find_apart(query))
-        found = {f.delivery.number: f for f in halves}  # what was read in between counts once
-        return sorted(found.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))
+        unread, seen = sqlite.asking.find_apart(query)
+        first = self._sound(rows.found_apart, unread)
+        if first and not first[0][1]:
+            return [found for found, _ in first]
+        both = [*(found for found, _ in first), *self._sound(rows.found, seen)]
+        apart = {found.delivery.number: found for found in both}  # what was read in between counts once
+        return sorted(apart.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))
 
     def count(self, query: Query) -> dict[Priority, int]:
         counted = {rows.priority_of(rank): number for rank, number in self._ask(*sqlite.asking.count(query))}
@@ -303,9 +311,9 @@ class SqliteStore:
 
     def _here(self) -> Connection:
         """This thread's connection, opened on first use."""
-        if self._pid != os.getpid():
+        if self._forks != forks.count:
             _ABANDONED.append([*self._open, self._local])
-            self._local, self._open, self._pid = _local(), weakref.WeakSet(), os.getpid()
+            self._local, self._open, self._forks = _local(), weakref.WeakSet(), forks.count
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._connect()

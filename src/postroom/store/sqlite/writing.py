@@ -24,6 +24,7 @@ from ...model.names import fold
 from ...model.record import CARD, FORGOTTEN, GUARD, SPENT, spent_key
 from .. import sqlite
 from ..base import Forget, Introduce, Move, Post, Posted, Put
+from .names import IN_THE_WAY, LOOK, NEXT_NUMBER
 from .rows import CHANGED, COLUMNS, STATE_NUMBER, delivery_row, letter_row
 
 if TYPE_CHECKING:
@@ -32,13 +33,9 @@ if TYPE_CHECKING:
     from ...model.delivery import Delivery
     from ...model.message import Message
     from ..base import Write
+    from .names import Names
     from .rows import Row
 
-NEXT_NUMBER = """
-SELECT max(coalesce((SELECT max(number) FROM letters), 0), coalesce((SELECT max(number) FROM changes), 0)) + 1"""
-# A bare room: none of these is there, so that nothing can be in the way of a letter but a letter.
-IN_THE_WAY = (FORGOTTEN, GUARD, SPENT)
-LOOK = f"""{NEXT_NUMBER}, NOT EXISTS (SELECT 1 FROM records WHERE kind IN {IN_THE_WAY})"""
 # All a letter needs to know before it is accepted where the room is not bare, in one question.
 BEFORE_POST = f"""
 SELECT (SELECT value FROM records WHERE kind = '{FORGOTTEN}' AND key = ?1),
@@ -75,19 +72,6 @@ def _update(columns: Sequence[str]) -> str:
 
 UPDATE = {action: (_update(columns), values) for action, (columns, values) in CHANGED.items()}
 UPDATE_ALL = (_update(COLUMNS[2:]), lambda delivery: delivery_row(delivery, 0, 0)[2:])
-
-
-class Names:
-    """What one connection knows of the room: mailbox names ⇄ numbers, as they were committed, and what may be in
-    the way of a letter.
-    """
-
-    def __init__(self, database: apsw.Connection) -> None:
-        self.cursor = database.cursor()  # for all that is written: each answer is read before the next question
-        self.committed: dict[str, tuple[int, bool]] = {}
-        self.as_of = 0  # while this is the next number, nobody else has written since, and all of it holds
-        self.seal = (-1, -1)  # while the database bears it, this is the next number
-        self.is_bare: bool | None = None  # as of then. Once it is not, every letter asks for itself
 
 
 class Writing:
@@ -136,13 +120,7 @@ class Writing:
         if self._fresh:
             names.committed.update(self._fresh)
         if self._number:
-            names.as_of = self._number
-            names.is_bare = self._is_bare
-            names.seal = self._seal() if alone else (-1, -1)
-
-    def _seal(self) -> tuple[int, int]:
-        """Another one after every write: the first number is SQLite's word for those of others, the second ours."""
-        return self._database.data_version(), self._database.total_changes()
+            names.note(self._number, is_bare=self._is_bare, alone=alone)
 
     # -- letters
 
@@ -360,8 +338,8 @@ class Writing:
     def _look(self) -> None:
         """The next number, and whether the room is bare: known, or asked for."""
         names = self._names
-        if names.seal == self._seal():
-            self._number, self._is_bare = names.as_of, bool(names.is_bare)
+        if names.still_hold():
+            self._number, self._is_bare = names.as_of, names.is_bare is True
             return
         found: tuple[Any, ...] = self._execute(LOOK).fetchall()[0]
         self._number, self._is_bare = found[0], found[1] == 1
