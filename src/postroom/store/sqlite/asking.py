@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from ...model.message import DEFAULT_SCOPE
 from ...model.names import fold
 from ...model.query import Query
 from ...model.thread import general_conversation, general_scope
-from .rows import DELIVERY, RANK, STATE_NUMBER, micros
+from .rows import DELIVERY, RANK, STATE_NUMBER, micros, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,7 +53,8 @@ def find_apart(query: Query) -> tuple[Statement, Statement]:
     at, offered, due = query.mailbox, query.offered_at, query.due_at
     if at is not None and offered is not None and due is not None and query == _claiming(query):
         unread, seen = _claims()
-        values = [fold(at), at, micros(offered), micros(due), query.limit]
+        now = micros(offered)
+        values = [fold(at), at, now, now if due is offered else micros(due), query.limit]
     else:
         where, values = _conditions(query)
         limit, more = _limit(query.limit)
@@ -83,7 +83,7 @@ def _claiming(query: Query) -> Query:
 
 @cache
 def _claims() -> tuple[str, str]:
-    any_time = datetime.now(UTC)
+    any_time = time_of(0)
     query = _claiming(Query(mailbox="", offered_at=any_time, due_at=any_time, limit=1))
     return _apart(_conditions(query)[0], f" ORDER BY {_ORDER[query.order]} LIMIT ?")
 

@@ -80,6 +80,7 @@ class Connection:
             with translated(path), self.lock:
                 ground.create(path)
                 self.database = apsw.Connection(path, flags=_FLAGS)
+                self.asking = self.database.cursor()  # for questions: each is answered before the next
                 self.names = Names(self.database)  # the numbers of this room's mailboxes, and of no other's
                 self._inode = os.stat(path).st_ino
                 _prepare(self.database, path, busy_timeout, self.application)

@@ -174,6 +174,8 @@ class SqliteStore:
         if numbers == []:
             return []
         keys = dict.fromkeys(self._ask(*sqlite.asking.overdue(moment, numbers, limit)))
+        if not keys:
+            return []
         return self._sound(rows.found, *((sqlite.asking.ONE, list(key)) for key in keys))
 
     def next_timer(self, moment: Moment, mailboxes: Sequence[str]) -> float | None:
@@ -256,7 +258,7 @@ class SqliteStore:
         try:
             if since.number < trimmed:
                 raise Resync
-            changes = [_change(row) for row in found]
+            changes = [rows.change(row) for row in found]
         except rows.UNLIKELY as broken:
             raise self._damaged(broken) from None
         last = found[-1][0] if found else now.number
@@ -331,11 +333,13 @@ class SqliteStore:
 
     def _ask(self, sql: str, values: list[Any]) -> list[rows.Row]:
         """All rows at once: nothing holds a view of the room open while anyone thinks or waits."""
+        here = self._here()
         try:
-            return self._here().database.execute(sql, values).fetchall()
+            return here.asking.execute(sql, values).fetchall()
         except apsw.Error as error:
             raise translate(error, self.path) from error
         except UnicodeDecodeError as error:
+            here.asking = here.database.cursor()  # the other has not come to its end
             raise self._damaged(error) from None
 
     def _damaged(self, why: Exception) -> Damaged:
@@ -388,18 +392,3 @@ class SqliteStore:
         marks = ", ".join("?" * len(mailboxes))
         sql = f"SELECT id, name FROM mailboxes WHERE folded IN ({marks})"
         return [number for number, name in self._ask(sql, [*map(fold, mailboxes)]) if name in mailboxes]
-
-
-def _change(row: rows.Row) -> Change:
-    number, what, message_id, mailbox, state, kind, key = row
-    if what == "forgot":
-        message_id, key = key, None
-    return model.change.Change(
-        number=number,
-        what=what,
-        message_id=message_id,
-        mailbox=mailbox,
-        state=None if state is None else rows.STATES[state],
-        kind=kind,
-        key=key,
-    )
