@@ -159,7 +159,8 @@ class Writing:
             self._execute(INSERT_DELIVERY, delivery_row(delivery, number, place))
         if post.copies:
             _, _, *like_first = delivery_row(deliveries[0], number, 0)
-            self._execute(COPY_DELIVERY, (number, encode(places[len(deliveries) :]), *like_first))
+            further = sorted(places[len(deliveries) :])  # in the order of the tables: fewer pages are split
+            self._execute(COPY_DELIVERY, (number, encode(further), *like_first))
         written = None if post is given else post
         return Posted(message_id=message.id, number=number, unknown=unknown, written=written)
 
