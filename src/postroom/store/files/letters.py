@@ -43,7 +43,9 @@ def fields_of(layout: Layout, message: Message, mailbox: str, *, name: str, orde
     seen = message.seen_by(mailbox)
     plain = _plain(seen)
     fields = layout.write(plain, mailbox)
-    if order == microseconds(message.created_at) and layout.says_all(message, mailbox, name):
+    unsaid = layout.unsaid(message, mailbox, name)
+    if unsaid is not None and order == microseconds(message.created_at):
+        layout.set_own(fields, unsaid)
         return fields
     own = _difference(plain, _read_back(layout, fields, mailbox, name))
     if layout.name == "nanobot" and message.subject:
