@@ -54,7 +54,6 @@ class Reconciling:
         self._later: News = {}
         self._seats: dict[int, dict[Recipient, int]] = {}  # of the letters that came, as far as files tell
         self._rung: set[str] = set()
-        self._latest = 0  # the place in time of the last letter that came
         self._owners: dict[str, str] = {}  # whose folder is whose: thousands of files may lie in one
         self._numbers: dict[tuple[str, str, str], int] = {}  # of mailboxes, by folder, name and who wrote there
 
@@ -69,7 +68,6 @@ class Reconciling:
             fresh = [seen for seen in fresh if not self._was_moved(seen, gone)]
         for seen, where, sheet in sorted(self._sheets(fresh), key=lambda each: (each[2].order, each[0].name)):
             self._take_in(seen, where, sheet, gone)
-        self._ledger.reach(self._latest)
         for (folder, name), held in gone.items():
             self._vanished(folder, name, held)
         for folder, names in news.items():
@@ -135,7 +133,7 @@ class Reconciling:
             except (FileNotFoundError, Unreadable):
                 return False
             del gone[at]
-            self._ledger.keep(held.number, held.mailbox, seen.folder, seen.name, stamp)
+            self._ledger.relocate(held.number, held.mailbox, seen.folder, seen.name, stamp)
             self._retell(held.number, held.mailbox, sheet)
             return True
         return False
@@ -190,7 +188,6 @@ class Reconciling:
         ):
             self._set_aside(_old(seen), "it does not say what was accepted")
             return
-        self._latest = max(self._latest, sheet.order)
         first = self._letter(message.id)
         if first is not None and not accepting.is_same(first[1], message):
             message = replace(message, id=_another_id(message.id, seen))
@@ -218,7 +215,7 @@ class Reconciling:
     def _deliver_first(self, seen: Seen, where: Where, sheet: Sheet, number: int, mailbox: int) -> None:
         delivery = self._delivery_of(sheet.message, where, sheet, number)
         self._writing.insert_delivery(delivery, number, mailbox)
-        self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp)
+        self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp, sheet.order)
         if delivery.state is State.UNREAD:
             self._rung.add(sheet.mailbox)
 
@@ -242,7 +239,7 @@ class Reconciling:
                 return
             del gone[kept.folder, kept.name]
         self._retell(number, mailbox, sheet)
-        self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp)
+        self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp, sheet.order)
 
     def _second_copy(self, seen: Seen, folder: str, name: str, number: int, mailbox: int, sheet: Sheet) -> None:
         """One letter twice in a mailbox. After a crash the later state is meant; else a stranger made a copy."""
@@ -250,7 +247,7 @@ class Reconciling:
             earlier, later = sorted((folder, seen.folder), key=self._rank)
             os.unlink(f"{self._places.path(earlier)}/{name}")
             if later == seen.folder:
-                self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp)
+                self._ledger.relocate(number, mailbox, seen.folder, seen.name, seen.stamp)
                 self._retell(number, mailbox, sheet)
             return
         self._set_aside(_old(seen), "it is a copy of another file")

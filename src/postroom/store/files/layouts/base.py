@@ -150,12 +150,10 @@ class Layout(ABC):
 
     def show(self, fields: Plain, delivery: Delivery) -> None:
         """Let the fields tell this state. What nobody of us wrote is left as it is."""
-        own = {**self.own(fields)}
-        own.pop("delivery", None)
-        note = self._note(delivery)
-        if note:
-            own["delivery"] = note
-        self.set_own(fields, own)
+        own, note = self.own(fields), self._note(delivery)
+        if note or "delivery" in own:
+            own = {name: value for name, value in own.items() if name != "delivery"}
+            self.set_own(fields, own | ({"delivery": note} if note else {}))
 
     def told(self, fields: Plain, place: str) -> Told:
         """The state that a file tells."""
