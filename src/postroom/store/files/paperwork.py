@@ -12,7 +12,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import apsw
-from msgspec.structs import replace
 
 from ...errors import StaleRevision, StoreFailing, Unreadable
 from ...model.codec import to_plain
@@ -166,7 +165,8 @@ class Paperwork:
         self._unsynced.update(dict.fromkeys(former, False))
 
     def _sync_folders(self) -> None:
-        for folder in sorted(self._unsynced, key=self._unsynced.__getitem__, reverse=True):
+        folders = self._unsynced
+        for folder in sorted(folders, key=folders.__getitem__, reverse=True) if len(folders) > 1 else folders:
             sync_path(folder)
         self._unsynced = {}
 
@@ -238,11 +238,13 @@ class Paperwork:
             self._entries.append({"introduce": [write.mailbox, write.known]})
 
     def _move(self, move: Move) -> None:
-        mailbox, owner = self._here.mailbox(move.before.mailbox)
-        number, after = move.before.number, replace(move.after, mailbox=owner)
+        number, name, after = move.before.number, move.before.mailbox, move.after
+        held = self._here.names.committed.get(name)  # a name means one mailbox for ever
+        mailbox = self._here.mailbox(name)[0] if held is None else held[0]
         kept = self._ledger.kept(number, mailbox)
         if kept is None:  # its file was deleted by somebody
             if after.state is not State.DEAD:
+                _, owner = self._here.mailbox(name)
                 message, order = self._here.letter(number)
                 self._create(message, number, Seat(mailbox, owner), after, order)
             return

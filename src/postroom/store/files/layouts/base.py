@@ -114,7 +114,9 @@ class Layout(ABC):
 
     @abstractmethod
     def read(self, fields: Plain, where: Where) -> Plain:
-        """The letter that a file holds, as far as the design can say it. KeyError, TypeError or Invalid: none."""
+        """The letter that a file holds, as far as the design can say it: id, sender and recipients are checked.
+        KeyError, TypeError or Invalid: there is none.
+        """
 
     def own(self, fields: Plain) -> Plain:
         """What stands under our key."""

@@ -76,7 +76,7 @@ class Chipset(Layout):
             "id": _id(where),
             "sender": sender,
             "recipients": [{"address": where.mailbox, "kind": "to"}],
-            "created_at": base.text_of(written),
+            "created_at": written,
             "kind": base.kind_in(fields.get("type"), self.other_kind),
             "subject": base.line_in(fields.get("subject")),
             "parts": [{"type": "text", "text": body if isinstance(body, str) else json.dumps(body)}],

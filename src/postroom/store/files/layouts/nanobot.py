@@ -96,7 +96,7 @@ class Nanobot(Layout):
             "id": _id(fields.get("id"), where),
             "sender": sender,
             "recipients": [{"address": where.mailbox, "kind": "to"}],
-            "created_at": base.text_of(written),
+            "created_at": written,
             "kind": base.kind_in(fields.get("type"), "message"),
             "subject": subject,
             "parts": parts,

@@ -120,7 +120,7 @@ class Swarm(Layout):
             "id": _id(fields.get("id"), where),
             "sender": sender,
             "recipients": [{"address": self._addressee(fields.get("to_agent"), where), "kind": "to"}],
-            "created_at": base.text_of(written),
+            "created_at": written,
             "kind": base.kind_in(fields.get("type"), self.other_kind),
             "subject": base.line_in(fields.get("subject")),
             "parts": parts,
