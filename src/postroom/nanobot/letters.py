@@ -18,6 +18,7 @@ from ..model.codec import encode
 from ..model.delivery import open_delivery
 from ..model.message import Recipient
 from ..model.names import check_agent, check_id, check_kind, fold
+from ..model.task import TASK_UPDATE
 from ..model.values import check_object
 from ..service.office import POSTMASTER
 from ..store.base import Post
@@ -105,12 +106,22 @@ def _letter(office: Office, sender: str, to: str, said: dict[str, Any], now: dat
 def _followed(office: Office, message: Message) -> Message:
     """In the thread of the letter it answers, if its sender knows that one."""
     if message.in_reply_to is None:
-        return message
+        return _about_its_task(office, message)
     try:
         parent = service.sending.known_letter(office, message.sender, message.in_reply_to)
     except UnknownMessage:
         return message
     return replace(message, thread_id=parent.thread)
+
+
+def _about_its_task(office: Office, message: Message) -> Message:
+    """An update that names only the task answers the letter that opened it, as our own book has it."""
+    if message.kind != TASK_UPDATE or message.task is None:
+        return message
+    called = [task for task in service.taskbook.tasks_of(office, message.sender) if task.id == message.task.id]
+    if len(called) != 1:
+        return message
+    return replace(message, in_reply_to=called[0].letter, thread_id=called[0].thread)
 
 
 def _says(written: Any, said: Any) -> bool:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..model.message import RecipientKind
+    from ..model.task import Step
     from ..store.base import Plan, Posted, Write
     from .authorize import Principal
     from .office import Office
@@ -70,12 +71,14 @@ def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now:
     return posts
 
 
-def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
+def commit_posts(
+    office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan, step: Step | None = None
+) -> list[Receipt]:
     """Commit `writes`, which end with these letters. What they say of tasks is entered in the same commit."""
     noted = any(post.message.task is not None for post in posts)
 
     def plan() -> Sequence[Write]:
-        return service.taskbook.entered(office, writes() if callable(writes) else writes)
+        return service.taskbook.entered(office, writes() if callable(writes) else writes, step)
 
     try:
         posted = office.store.commit(plan if noted else writes)

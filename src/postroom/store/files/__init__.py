@@ -13,6 +13,7 @@
     accepting    whether a file still says what was accepted
     noticing     whether it is really new
     reconciling  taking it in
+    entering     what their letters say of tasks
     compacting   the journal, when it is long
     aside        what is no letter
     recovering   after a boot or a crash

@@ -129,11 +129,14 @@ class FileConnection(Connection):
         return rows.sound(sum, body), created
 
     def record(self, kind: str, key: str) -> Record | None:
-        sql = "SELECT revision, value FROM records WHERE kind = ? AND key = ?"
+        found = self.records(kind, key)
+        return found[0] if found else None
+
+    def records(self, kind: str, key: str | None = None) -> list[Record]:
+        sql = "SELECT key, revision, value FROM records WHERE kind = ?1 AND (?2 IS NULL OR key = ?2)"
         found: list[rows.Row] = self.database.execute(sql, (kind, key)).fetchall()
-        for revision, value in found:
-            return Record(kind=kind, key=key, value=msgspec.json.decode(value), revision=revision)
-        return None
+        decode = msgspec.json.decode
+        return [Record(kind=kind, key=k, value=decode(value), revision=revision) for k, revision, value in found]
 
     def record_as_written(self, put: Put) -> Record:
         """With the revision it has now."""

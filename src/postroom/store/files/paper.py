@@ -13,6 +13,7 @@ import re
 import stat
 import sys
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache
 from typing import NamedTuple
 
@@ -42,6 +43,13 @@ class Stamp(NamedTuple):
     @classmethod
     def of(cls, found: os.stat_result) -> Stamp:
         return cls(found.st_ino, found.st_size, found.st_mtime_ns)
+
+    @property
+    def time(self) -> datetime:
+        try:
+            return datetime.fromtimestamp(self.written // 1000 / 1_000_000, UTC)
+        except (ValueError, OverflowError):
+            return datetime.fromtimestamp(0, UTC)
 
 
 def write_new(folder: str, name: str, content: bytes, *, durable: bool) -> Stamp:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -22,14 +21,18 @@ from ..sqlite import rows
 from ..sqlite.writing import Writing
 from . import accepting, letters, paper
 from .aside import Aside
+from .entering import Entering
 from .eyes import changed_at, is_settled
 from .layouts.base import Where
 from .ledger import Seen
 from .paper import Stamp
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...model.delivery import Delivery
     from ...model.message import Message, Recipient
+    from ..base import Put
     from .connection import FileConnection
     from .eyes import News
     from .ledger import Held
@@ -52,6 +55,8 @@ class Reconciling:
         self._now = SystemClock().now()
         self._aside = Aside(here, self._writing, self._now)
         self._later: News = {}
+        self.entered: Sequence[Put] = ()  # in the book of tasks
+        self._entering = Entering(here)
         self._seats: dict[int, dict[Recipient, int]] = {}  # of the letters that came, as far as files tell
         self._rung: set[str] = set()
         self._latest = 0  # the place in time of the last letter that came
@@ -69,6 +74,7 @@ class Reconciling:
             fresh = [seen for seen in fresh if not self._was_moved(seen, gone)]
         for seen, where, sheet in sorted(self._sheets(fresh), key=lambda each: (each[2].order, each[0].name)):
             self._take_in(seen, where, sheet, gone)
+        self.entered = self._entering.enter(self._writing)
         self._ledger.reach(self._latest)
         for (folder, name), held in gone.items():
             self._vanished(folder, name, held)
@@ -162,7 +168,7 @@ class Reconciling:
     def _where(self, seen: Seen) -> Where | None:
         home, place = self._places.of(seen.folder)
         name = self._owners.get(home) or self._owner(home)
-        return Where(name, place, seen.name, time_of(seen.stamp)) if name else None
+        return Where(name, place, seen.name, seen.stamp.time) if name else None
 
     def _owner(self, home: str) -> str | None:
         owner = self._ledger.owner(home)
@@ -203,21 +209,20 @@ class Reconciling:
         if first is None:
             number = self._writing.insert_letter(message)
             self._seats[number] = _seated(sheet)
-        else:
-            number, known = first
-            if known.extra != message.extra:  # what strangers add is theirs
-                known = replace(known, extra=message.extra)
-                self._writing.replace_letter(number, known)
-            if held is None:  # else the index knows them all
-                self._merge_recipients(number, known, sheet)
-        if first is None:
             self._deliver_first(seen, where, sheet._replace(message=message), number, mailbox)
-        else:
-            self._deliver(seen, where, sheet, number, mailbox, message, gone)
+            return
+        number, known = first
+        if known.extra != message.extra:  # what strangers add is theirs
+            known = replace(known, extra=message.extra)
+            self._writing.replace_letter(number, known)
+        if held is None:  # else the index knows them all
+            self._merge_recipients(number, known, sheet)
+        self._deliver(seen, where, sheet, number, mailbox, message, gone)
 
     def _deliver_first(self, seen: Seen, where: Where, sheet: Sheet, number: int, mailbox: int) -> None:
         delivery = self._delivery_of(sheet.message, where, sheet, number)
         self._writing.insert_delivery(delivery, number, mailbox)
+        self._entering.note(sheet.message, delivery)
         self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp)
         if delivery.state is State.UNREAD:
             self._rung.add(sheet.mailbox)
@@ -371,9 +376,12 @@ class Reconciling:
 
 def reconcile(here: FileConnection, news: News, *, after_crash: bool = False) -> tuple[set[str], News]:
     """Whose bells to ring, and what is to be looked at again."""
+    looking = Reconciling(here, after_crash=after_crash)
     with here.database:  # a savepoint, where somebody is in a transaction already
-        found = Reconciling(here, after_crash=after_crash).run(news)
-    return found  # noqa: RET504 - mypy believes that a transaction may swallow errors
+        found = looking.run(news)
+    if here.registry is not None and not after_crash:  # else all of it is looked at
+        here.registry.tell(looking.entered)
+    return found
 
 
 def _seated(sheet: Sheet) -> dict[Recipient, int]:
@@ -389,10 +397,3 @@ def _another_id(id: str, seen: Seen) -> str:
     """Of a second letter with the same id: from where it lies, so that it is always the same."""
     home = seen.folder.partition("/")[0]
     return f"{id[:180]}.{blake2b(f'{home}/{seen.name}'.encode(), digest_size=5).hexdigest()}"
-
-
-def time_of(stamp: Stamp) -> datetime:
-    try:
-        return datetime.fromtimestamp(stamp.written // 1000 / 1_000_000, UTC)
-    except (ValueError, OverflowError):
-        return datetime.fromtimestamp(0, UTC)
