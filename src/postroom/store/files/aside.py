@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from . import letters, paper
 from .handles import sync_path
+from .layouts.base import line_in
 
 if TYPE_CHECKING:
     from ...model.query import Moment
@@ -45,8 +46,10 @@ class Aside:
             paper.rename_new(path, f"{folder}/{name}")
         except FileNotFoundError:
             return True
+        why = line_in(why)  # it may name what a stranger wrote
         _log.warning("%s was set aside: %s", path if is_text else ascii(path)[1:-1], why)
-        row = (self._writing.take_number(), f"{home}/{ASIDE}/{name}", why.encode())
+        shown = self._here.places.below_root(f"{home}/{ASIDE}/{name}")
+        row = (self._writing.take_number(), shown, why.encode())
         self._here.database.execute("INSERT INTO quarantine VALUES (?, ?, ?)", row)
         held = self._here.ledger.held(seen.folder, seen.name) if is_text else None
         if held is not None:

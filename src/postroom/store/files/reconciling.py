@@ -16,7 +16,6 @@ from ...clock import SystemClock
 from ...errors import LookAlike, NameTaken, PostroomError, Unreadable
 from ...model.delivery import OPEN, Lease, State, open_delivery
 from ...model.hashing import blake2b
-from ...model.names import check_agent
 from ..sqlite import rows
 from ..sqlite.writing import Writing
 from . import accepting, letters, paper
@@ -171,11 +170,12 @@ class Reconciling:
         return Where(name, place, seen.name, seen.stamp.time) if name else None
 
     def _owner(self, home: str) -> str | None:
-        owner = self._ledger.owner(home)
         try:
-            name = owner[1] if owner else check_agent(self._layout.mailbox(home), "folder")
+            name = self._ledger.whose(home)
         except PostroomError as wrong:
-            _log.warning("%s is no mailbox: %s", self._places.path(home), wrong)
+            if home not in self._places.complained:
+                self._places.complained.add(home)
+                _log.warning("%s is no mailbox: %s", self._places.path(home), wrong)
             return None
         self._owners[home] = name
         return name
@@ -204,7 +204,7 @@ class Reconciling:
         try:
             mailbox = self._mailbox_of(seen, sheet)
         except (NameTaken, LookAlike) as taken:
-            self._set_aside(seen, str(taken))
+            self._set_aside(seen, _why_taken(taken, self._places.of(seen.folder)[0]))
             return
         if first is None:
             number = self._writing.insert_letter(message)
@@ -391,6 +391,12 @@ def _seated(sheet: Sheet) -> dict[Recipient, int]:
 def _old(seen: Seen) -> Seen:
     """A file that nobody is still writing."""
     return seen._replace(stamp=seen.stamp._replace(written=0))
+
+
+def _why_taken(taken: PostroomError, home: str) -> str:
+    if taken.field != "to":
+        return f"its sender: {taken.message} ({taken.hint})"
+    return f"its folder {home!a}: {taken.message} ({taken.hint}: put the file into that folder)"
 
 
 def _another_id(id: str, seen: Seen) -> str:
