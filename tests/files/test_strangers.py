@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from postroom.errors import NameTaken, PostroomError
+from postroom.errors import LeaseLost, NameTaken, PostroomError, StoreFailing
 from postroom.model.delivery import State
 from postroom.model.health import Finding, Level
 from postroom.model.query import LetterQuery, Query
@@ -22,7 +22,7 @@ from postroom.store.files.layouts.swarm import local
 from postroom.store.files.reconciling import DELETED
 from postroom.store.files.store import FileStore
 from tests.files.folders import home, inbox, letters_in, opened, rob, room
-from tests.letters import NOW, ack, claim, held, ids, letter, post, send
+from tests.letters import NOW, ack, held, ids, letter, post, send
 
 SOON = 30.0  # seconds; a bound, not a pace
 OLD = (1_000_000_000, 1_000_000_000)  # a file's time: nobody is still writing it
@@ -128,22 +128,42 @@ def test_a_letter_that_a_stranger_is_done_with_is_done(layout: Layout, tmp_path:
         assert held(store, "m1").state is State.DONE
 
 
+@pytest.mark.parametrize("how", ["done", "deleted"])
 def test_an_ack_that_comes_after_a_stranger_was_done_is_refused_and_nothing_is_lost(
-    layout: Layout, tmp_path: Path
+    layout: Layout, tmp_path: Path, how: str
 ) -> None:
-    with opened(tmp_path, layout) as store:
-        send(store, "m1")
-        mine = claim(store, held(store, "m1"))
+    with room(tmp_path, layout) as here:
+        id = here.mailbox("ann").send("bob", "hello").id
+        late, later = here.mailbox("bob").claim(), opened(tmp_path, layout)
+        assert late is not None
         (path,) = letters_in(tmp_path)
-        if layout.name == "nanobot":
+        if how == "done":
             move_to(tmp_path / path, tmp_path, layout)
-            with pytest.raises(PostroomError):
-                ack(store, mine)
         else:
             (tmp_path / path).unlink()
-            with pytest.raises(PostroomError):
-                ack(store, mine)
-        assert held(store, "m1").state in {State.DONE, State.DEAD}
+        with later as store, pytest.raises(PostroomError):
+            ack(store, late.delivery)
+        with pytest.raises(LeaseLost):
+            late.ack()
+        (found,) = here.mailbox("ann").trace(id).stops
+        assert found.state is (State.DONE if how == "done" else State.DEAD)
+
+
+def test_a_folder_that_cannot_be_written_is_named_and_an_ack_works_again_afterwards(
+    layout: Layout, tmp_path: Path
+) -> None:
+    with room(tmp_path, layout) as here:
+        here.mailbox("ann").send("bob", "hello")
+        work = here.mailbox("bob").claim()
+        done = home(tmp_path, layout) / "bob" / layout.places[1]
+        done.write_text("a file stands in its place")
+        assert work is not None
+        with pytest.raises(StoreFailing, match=f"{done}.* cannot be written: .*Try again once it is") as told:
+            work.ack()
+        assert told.value.temporary
+        done.unlink()
+        work.ack()
+        assert here.mailbox("bob").claim() is None
 
 
 def test_a_letter_whose_file_was_deleted_is_dead_and_can_be_revived(layout: Layout, tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ class Paperwork:
         self._steps: list[tuple[Step, tuple[int, int] | None, bool]] = []  # with its delivery; must it last?
         self._entries: list[dict[str, Any]] = []
         self._done: list[Step] = []
+        self._doing: Step | None = None
         self._unsynced: dict[str, bool] = {}  # folders, and whether a letter came into them
         self._journal_was: int | None = None  # its length before this commit's line
         self._writes: Sequence[Write] = ()
@@ -79,9 +80,12 @@ class Paperwork:
         try:
             self._do()
         except OSError as failed:
+            folders = () if self._doing is None else self._doing.folders
             self.undo()
             if is_full(failed):
                 raise apsw.FullError(str(failed)) from failed
+            if folders:  # what one can do something about; a file aside has a name that nobody knows
+                raise OSError(failed.errno, failed.strerror, " or ".join(folders)) from failed
             raise
         except BaseException:
             self.undo()
@@ -129,8 +133,10 @@ class Paperwork:
         if self._entries or len(lasting) > 1:
             self._note(lasting)
         for step, at, must in sorted(self._steps, key=lambda each: isinstance(each[0], Remove)):
+            self._doing = step
             stamp = self._rewrite(step) if isinstance(step, Rewrite) else step.do(durable=self._durable and must)
             self._done.append(step)
+            self._doing = None
             if at is not None and stamp is not None and not isinstance(step, (Remove, Resettle)):
                 self._ledger.keep(*at, self._below_home(step.folder), step.name, stamp)
             if self._durable and (must or len(step.folders) > 1):
@@ -232,6 +238,9 @@ class Paperwork:
         must = must_last(move)
         if self._layout.changes_content(move.before, after):
             fields, was = self._fields(former, kept.name)
+            _, place = self._places.of(kept.folder)
+            if self._layout.told(fields, place).state is not self._layout.shown(move.before):
+                raise self._astray(kept.folder, kept.name)
             self._layout.show(fields, after)
             content = self._layout.dump(fields)
             step: Step = Rewrite(folder=folder, name=kept.name, content=content, former=former, was=was)
