@@ -1,5 +1,6 @@
 """A room in folders of files, as three public designs have it. The files are the truth; `.postroom/` is an index.
 
+    recognising  whose letters lie in a folder
     layouts      how a design writes a letter down, and where it lies in which state
     letters      a letter ⇄ a file, without loss, in any layout
     paper        files that survive: made whole, moved, made to last
