@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from .. import service
-from ..errors import Invalid, UnknownMessage, Unreadable
+from ..errors import Invalid, Unreadable
 from ..model.codec import encode
 from ..model.delivery import open_delivery
 from ..model.message import Recipient
@@ -25,6 +25,7 @@ from ..store.base import Post
 from ..store.files import letters as sheets
 from ..store.files.layouts.base import OWN, Where, text_of, time_or_none
 from ..store.files.layouts.nanobot import LAYOUT
+from . import relays
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,7 @@ def post(office: Office, sender: str, to: str, msg: dict[str, Any]) -> Post:
             raise Invalid(f"{POSTMASTER!r} is the house's own name", field=field)
     now = office.now().wall
     filled = _filled(office, sender, to, msg, now)
-    message = _followed(office, _letter(office, sender, to, filled, now))
+    message = relays.counted(office, _followed(office, _letter(office, sender, to, filled, now)), to)
     encoded = service.compose.seal(message, office.limits)
     msg.update({name: filled[name] for name in ("id", "from", "to", "timestamp")})
     return Post(
@@ -107,11 +108,8 @@ def _followed(office: Office, message: Message) -> Message:
     """In the thread of the letter it answers, if its sender knows that one."""
     if message.in_reply_to is None:
         return _about_its_task(office, message)
-    try:
-        parent = service.sending.known_letter(office, message.sender, message.in_reply_to)
-    except UnknownMessage:
-        return message
-    return replace(message, thread_id=parent.thread)
+    parent = relays.letter_above(office, message)
+    return message if parent is None else replace(message, thread_id=parent.thread)
 
 
 def _about_its_task(office: Office, message: Message) -> Message:
