@@ -11,6 +11,7 @@ import pytest
 from postroom.model.task import TaskState
 from postroom.nanobot import MailboxManager
 from postroom.store.files.layouts import layout_named
+from postroom.store.files.layouts.base import Layout
 from tests.files.folders import inbox, letters_in, rob, room
 from tests.files.test_strangers import drop
 
@@ -87,6 +88,22 @@ def test_tasks_come_back_from_the_files(tmp_path: Path, lost: str) -> None:
     with room(tmp_path, NANOBOT) as post:
         assert {task.id: task.state for task in post.mailbox("bob").tasks()} == before
     assert before[asked] is TaskState.INPUT_REQUIRED
+
+
+def test_tasks_come_back_in_every_layout(layout: Layout, tmp_path: Path) -> None:
+    with room(tmp_path, layout) as post:
+        ann, bob = post.mailbox("ann"), post.mailbox("bob")
+        given = [ann.give_task("bob", text, cc="cleo").id for text in ("taken on", "refused", "taken back", "new")]
+        bob.task(given[0]).accept()
+        bob.task(given[1]).reject("no time")
+        ann.unsend(given[2])
+        del given[2]
+    rob(tmp_path)
+    with room(tmp_path, layout) as post:
+        told = {task.id: task.state for task in post.mailbox("bob").tasks()}
+        assert told == dict(zip(given, ("accepted", "rejected", "pending"), strict=True))
+        assert post.mailbox("ann").task(given[1]).reason == "no time"
+        assert post.mailbox("cleo").tasks() == []
 
 
 def test_a_busy_stranger_is_shown_busy(tmp_path: Path) -> None:
