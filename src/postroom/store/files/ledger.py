@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import NameTaken
-from ...model.names import check_agent
 from .paper import Stamp
 
 if TYPE_CHECKING:
@@ -153,11 +152,6 @@ class Ledger:
         for number, name in self._ask(sql, (folder,)):
             return number, name
         return None
-
-    def whose(self, folder: str) -> str:
-        """The mailbox that a folder is, or would be, the folder of; Invalid if it can be nobody's."""
-        owner = self.owner(folder)
-        return owner[1] if owner else check_agent(self._layout.mailbox(folder), "folder")
 
     def resettle(self, former: str, folder: str, mailbox: int, name: str) -> None:
         """A mailbox's folder gets another name, and all that lies in it with it."""

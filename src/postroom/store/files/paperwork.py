@@ -7,6 +7,7 @@ journal first, so that all of them happen or none.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,6 @@ class Paperwork:
         self._steps: list[tuple[Step, tuple[int, int] | None, bool]] = []  # with its delivery; must it last?
         self._entries: list[dict[str, Any]] = []
         self._done: list[Step] = []
-        self._doing: Step | None = None
         self._unsynced: dict[str, bool] = {}  # folders, and whether a letter came into them
         self._journal_was: int | None = None  # its length before this commit's line
         self._writes: Sequence[Write] = ()
@@ -80,16 +80,20 @@ class Paperwork:
         try:
             self._do()
         except OSError as failed:
-            folders = () if self._doing is None else self._doing.folders
             self.undo()
             if is_full(failed):
                 raise apsw.FullError(str(failed)) from failed
-            if folders:  # what one can do something about; a file aside has a name that nobody knows
-                raise OSError(failed.errno, failed.strerror, " or ".join(folders)) from failed
-            raise
+            raise self._naming_folders(failed) from failed
         except BaseException:
             self.undo()
             raise
+
+    def _naming_folders(self, failed: OSError) -> OSError:
+        """The same, with what one can do something about: what is written aside has a name that nobody knows."""
+        paths = [path for path in (failed.filename, failed.filename2) if isinstance(path, str)]
+        if failed.errno != errno.ENOTDIR:  # else it is the folder
+            paths = [os.path.dirname(path) for path in paths]
+        return OSError(failed.errno, failed.strerror, " or ".join(dict.fromkeys(paths)) or None)
 
     def undo(self) -> None:
         """The index does not have it: take it back, as far as that can be done."""
@@ -133,10 +137,8 @@ class Paperwork:
         if self._entries or len(lasting) > 1:
             self._note(lasting)
         for step, at, must in sorted(self._steps, key=lambda each: isinstance(each[0], Remove)):
-            self._doing = step
             stamp = self._rewrite(step) if isinstance(step, Rewrite) else step.do(durable=self._durable and must)
             self._done.append(step)
-            self._doing = None
             if at is not None and stamp is not None and not isinstance(step, (Remove, Resettle)):
                 self._ledger.keep(*at, self._below_home(step.folder), step.name, stamp)
             if self._durable and (must or len(step.folders) > 1):

@@ -73,7 +73,6 @@ class Reconciling:
             fresh = [seen for seen in fresh if not self._was_moved(seen, gone)]
         for seen, where, sheet in sorted(self._sheets(fresh), key=lambda each: (each[2].order, each[0].name)):
             self._take_in(seen, where, sheet, gone)
-        self.entered = self._entering.enter(self._writing)
         self._ledger.reach(self._latest)
         for (folder, name), held in gone.items():
             self._vanished(folder, name, held)
@@ -81,6 +80,7 @@ class Reconciling:
             at = changed[folder]
             if names is None and at is not None and is_settled(at) and folder not in self._later:
                 self._ledger.note(folder, at)
+        self.entered = self._entering.enter(self._writing)
         self._writing.remember()
         return self._rung, self._later
 
@@ -171,7 +171,7 @@ class Reconciling:
 
     def _owner(self, home: str) -> str | None:
         try:
-            name = self._ledger.whose(home)
+            name = self._here.whose(home)
         except PostroomError as wrong:
             if home not in self._places.complained:
                 self._places.complained.add(home)
@@ -222,10 +222,10 @@ class Reconciling:
     def _deliver_first(self, seen: Seen, where: Where, sheet: Sheet, number: int, mailbox: int) -> None:
         delivery = self._delivery_of(sheet.message, where, sheet, number)
         self._writing.insert_delivery(delivery, number, mailbox)
-        self._entering.note(sheet.message, delivery)
         self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp)
         if delivery.state is State.UNREAD:
             self._rung.add(sheet.mailbox)
+        self._entering.note(sheet.message, delivery)
 
     def _deliver(
         self,

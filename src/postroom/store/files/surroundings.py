@@ -139,7 +139,7 @@ def _letters_in(here: FileConnection, folder: str) -> list[str]:
 
 def _why_nobodys(here: FileConnection, home: str) -> str:
     try:
-        here.ledger.whose(home)
+        here.whose(home)
     except PostroomError as wrong:
         return wrong.message
     return ""
