@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from ...model.hashing import blake2b
 from . import letters
 
 if TYPE_CHECKING:
@@ -36,3 +37,8 @@ def _is_misspelt(layout: Layout, known: Message, sheet: Sheet, name: str) -> boo
         return False
     written = letters.fields_of(layout, known, sheet.mailbox, name=name, order=sheet.order)
     return not frozenset(sheet.fields) >= written.keys()
+
+
+def another_id(id: str, home: str, name: str) -> str:
+    """Of a second letter with the same id: from where it lies, so that it is always the same."""
+    return f"{id[:180]}.{blake2b(f'{home}/{name}'.encode(), digest_size=5).hexdigest()}"

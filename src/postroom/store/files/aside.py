@@ -15,6 +15,7 @@ from .handles import sync_path
 from .layouts.base import line_in
 
 if TYPE_CHECKING:
+    from ...errors import PostroomError
     from ...model.query import Moment
     from ..sqlite.writing import Writing
     from .connection import FileConnection
@@ -24,6 +25,13 @@ SLOW_STRANGER = 10.0  # seconds: somebody may still be writing a file that was c
 ASIDE = ".quarantine"
 _FOR_GOOD = ("link", "UTF-8")  # what no writing will change
 _log = logging.getLogger("postroom")
+
+
+def why_taken(taken: PostroomError, home: str) -> str:
+    """Why a letter cannot come in under the name of its mailbox or its sender, and how to mend that."""
+    if taken.field != "to":
+        return f"its sender: {taken.message} ({taken.hint})"
+    return f"its folder {home!a}: {taken.message} ({taken.hint}: put the file into that folder)"
 
 
 class Aside:

@@ -91,8 +91,8 @@ class Paperwork:
     def _naming_folders(self, failed: OSError) -> OSError:
         """The same, with what one can do something about: what is written aside has a name that nobody knows."""
         paths = [path for path in (failed.filename, failed.filename2) if isinstance(path, str)]
-        if failed.errno != errno.ENOTDIR:  # else it is the folder
-            paths = [os.path.dirname(path) for path in paths]
+        if failed.errno != errno.ENOTDIR:  # else it should be the folder
+            paths = [path if os.path.isdir(path) else os.path.dirname(path) for path in paths]
         return OSError(failed.errno, failed.strerror, " or ".join(dict.fromkeys(paths)) or None)
 
     def undo(self) -> None:

@@ -15,11 +15,10 @@ from msgspec.structs import replace
 from ...clock import SystemClock
 from ...errors import LookAlike, NameTaken, PostroomError, Unreadable
 from ...model.delivery import OPEN, Lease, State, open_delivery
-from ...model.hashing import blake2b
 from ..sqlite import rows
 from ..sqlite.writing import Writing
 from . import accepting, letters, paper
-from .aside import Aside
+from .aside import Aside, why_taken
 from .entering import Entering
 from .eyes import changed_at, is_settled
 from .layouts.base import Where
@@ -199,12 +198,14 @@ class Reconciling:
         self._latest = max(self._latest, sheet.order)
         first = self._letter(message.id)
         if first is not None and not accepting.is_same(first[1], message):
-            message = replace(message, id=_another_id(message.id, seen))
+            message = replace(
+                message, id=accepting.another_id(message.id, self._places.of(seen.folder)[0], seen.name)
+            )
             first = self._letter(message.id)
         try:
             mailbox = self._mailbox_of(seen, sheet)
         except (NameTaken, LookAlike) as taken:
-            self._set_aside(seen, _why_taken(taken, self._places.of(seen.folder)[0]))
+            self._set_aside(seen, why_taken(taken, self._places.of(seen.folder)[0]))
             return
         if first is None:
             number = self._writing.insert_letter(message)
@@ -391,15 +392,3 @@ def _seated(sheet: Sheet) -> dict[Recipient, int]:
 def _old(seen: Seen) -> Seen:
     """A file that nobody is still writing."""
     return seen._replace(stamp=seen.stamp._replace(written=0))
-
-
-def _why_taken(taken: PostroomError, home: str) -> str:
-    if taken.field != "to":
-        return f"its sender: {taken.message} ({taken.hint})"
-    return f"its folder {home!a}: {taken.message} ({taken.hint}: put the file into that folder)"
-
-
-def _another_id(id: str, seen: Seen) -> str:
-    """Of a second letter with the same id: from where it lies, so that it is always the same."""
-    home = seen.folder.partition("/")[0]
-    return f"{id[:180]}.{blake2b(f'{home}/{seen.name}'.encode(), digest_size=5).hexdigest()}"
