@@ -42,14 +42,22 @@ def test_a_strangers_task_is_listed_taken_on_and_done(tmp_path: Path) -> None:
     assert sorted(told) == ["accepted", "completed"]
 
 
-@pytest.mark.parametrize("names_letter", [True, False])
+@pytest.mark.parametrize("reply_to", ["the letter", "another letter", None])
 @pytest.mark.parametrize("states", [("accepted", "working", "completed"), ("completed",), ("rejected",)])
-def test_a_strangers_answer_moves_our_task(tmp_path: Path, states: tuple[str, ...], *, names_letter: bool) -> None:
+def test_a_strangers_answer_moves_our_task(tmp_path: Path, states: tuple[str, ...], reply_to: str | None) -> None:
     with room(tmp_path, NANOBOT) as post:
         ann = post.mailbox("ann")
         id = ann.give_task("bob", "sort it").id
+        reminder = ann.reply(id, "How far are you?").id
         for number, state in enumerate(states, 2):
-            answer(tmp_path, number, state, id if names_letter else None, task=id, to="ann")
+            answer(
+                tmp_path,
+                number,
+                state,
+                id if reply_to == "the letter" else reply_to and reminder,
+                task=id,
+                to="ann",
+            )
             assert (ann.task(id).state, ann.task(id).reason) == (state, "as told")
 
 
@@ -61,8 +69,9 @@ def test_what_may_not_move_a_task_is_only_a_letter(tmp_path: Path) -> None:
         answer(tmp_path, 3, "canceled", task.id, sender="eve", to="bob")
         answer(tmp_path, 4, "finished", task.id)
         answer(tmp_path, 5, "completed", None, task="another")
-        answer(tmp_path, 6, "completed", "msg_of_nobody")
-        assert post.mailbox("bob").task("sort-it").state is TaskState.PENDING
+        give(tmp_path, 6)
+        answer(tmp_path, 7, "completed", None)  # there are two of that name by now
+        assert [task.state for task in post.mailbox("bob").tasks()] == [TaskState.PENDING] * 2
         assert len(post.mailbox("eve").check(kinds="task_update")) == 4
 
 

@@ -77,8 +77,8 @@ class Entering:
             self._write(after)
 
     def _task_called(self, message: Message) -> Standing | None:
-        """The one task of its sender that has this name, where nothing says which letter it answers."""
-        if message.task is None or message.in_reply_to is not None:
+        """The one task of its sender that has this name, where the letter it answers says nothing of one."""
+        if message.task is None:
             return None
         party = message.sender
         if party not in self._known:
