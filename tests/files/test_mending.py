@@ -37,6 +37,7 @@ def the_file(root: Path, layout: Layout) -> Path:
 def test_a_file_that_says_something_else_is_set_aside_and_written_again(layout: Layout, tmp_path: Path) -> None:
     with opened(tmp_path, layout) as store:
         send(store, "m1", subject="what was accepted")
+        store.find(Query())  # a second look: from now on the kernel tells, also of a folder whose time stays
         file = the_file(tmp_path, layout)
         said = file.read_bytes()
         file.write_bytes(said.replace(b"was accepted", b"was excepted"))
