@@ -15,6 +15,7 @@ from . import letters
 if TYPE_CHECKING:
     from ...model.message import Message
     from .layouts.base import Layout
+    from .ledger import Seen
     from .letters import Sheet
 
 
@@ -31,14 +32,15 @@ def is_as_accepted(layout: Layout, known: Message, sheet: Sheet, name: str) -> b
     return not strange and not _is_misspelt(layout, known, sheet, name)
 
 
+def another_id(id: str, seen: Seen) -> str:
+    """Of a second letter with the same id: from where it lies, so that it is always the same."""
+    home = seen.folder.partition("/")[0]
+    return f"{id[:180]}.{blake2b(f'{home}/{seen.name}'.encode(), digest_size=5).hexdigest()}"
+
+
 def _is_misspelt(layout: Layout, known: Message, sheet: Sheet, name: str) -> bool:
     """A field is missing, and another is there that nobody knew: one damaged byte in its name does that."""
     if sheet.message.extra.keys() <= known.extra.keys():
         return False
     written = letters.fields_of(layout, known, sheet.mailbox, name=name, order=sheet.order)
     return not frozenset(sheet.fields) >= written.keys()
-
-
-def another_id(id: str, home: str, name: str) -> str:
-    """Of a second letter with the same id: from where it lies, so that it is always the same."""
-    return f"{id[:180]}.{blake2b(f'{home}/{name}'.encode(), digest_size=5).hexdigest()}"

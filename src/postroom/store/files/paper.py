@@ -46,6 +46,7 @@ class Stamp(NamedTuple):
 
     @property
     def time(self) -> datetime:
+        """When it was written; 1970 where that is no time."""
         try:
             return datetime.fromtimestamp(self.written // 1000 / 1_000_000, UTC)
         except (ValueError, OverflowError):

@@ -26,11 +26,8 @@ from .ledger import Seen
 from .paper import Stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ...model.delivery import Delivery
     from ...model.message import Message, Recipient
-    from ..base import Put
     from .connection import FileConnection
     from .eyes import News
     from .ledger import Held
@@ -53,7 +50,6 @@ class Reconciling:
         self._now = SystemClock().now()
         self._aside = Aside(here, self._writing, self._now)
         self._later: News = {}
-        self.entered: Sequence[Put] = ()  # in the book of tasks
         self._entering = Entering(here)
         self._seats: dict[int, dict[Recipient, int]] = {}  # of the letters that came, as far as files tell
         self._rung: set[str] = set()
@@ -79,8 +75,10 @@ class Reconciling:
             at = changed[folder]
             if names is None and at is not None and is_settled(at) and folder not in self._later:
                 self._ledger.note(folder, at)
-        self.entered = self._entering.enter(self._writing)
+        entered = self._entering.enter(self._writing)
         self._writing.remember()
+        if entered and self._here.registry is not None and not self._after_crash:  # else all of it is looked at
+            self._here.registry.tell(entered)
         return self._rung, self._later
 
     # -- comparing
@@ -198,9 +196,7 @@ class Reconciling:
         self._latest = max(self._latest, sheet.order)
         first = self._letter(message.id)
         if first is not None and not accepting.is_same(first[1], message):
-            message = replace(
-                message, id=accepting.another_id(message.id, self._places.of(seen.folder)[0], seen.name)
-            )
+            message = replace(message, id=accepting.another_id(message.id, seen))
             first = self._letter(message.id)
         try:
             mailbox = self._mailbox_of(seen, sheet)
@@ -377,12 +373,9 @@ class Reconciling:
 
 def reconcile(here: FileConnection, news: News, *, after_crash: bool = False) -> tuple[set[str], News]:
     """Whose bells to ring, and what is to be looked at again."""
-    looking = Reconciling(here, after_crash=after_crash)
     with here.database:  # a savepoint, where somebody is in a transaction already
-        found = looking.run(news)
-    if here.registry is not None and not after_crash:  # else all of it is looked at
-        here.registry.tell(looking.entered)
-    return found
+        found = Reconciling(here, after_crash=after_crash).run(news)
+    return found  # noqa: RET504 - mypy believes that a transaction may swallow errors
 
 
 def _seated(sheet: Sheet) -> dict[Recipient, int]:
