@@ -1,0 +1,62 @@
+"""The command that hosts start for an agent: mail as an MCP server."""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..mcp.sdk import need_sdk
+from ..model.names import check_agent, check_scope
+from ..whereabouts import first_variable
+from .answers import Answer, sayable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .answers import Screen
+    from .context import Context
+
+AGENT = ("POSTROOM_AGENT", "INBOX_AGENT_ID")
+SCOPE = ("POSTROOM_SCOPE", "INBOX_SCOPE")
+
+
+def run_mcp(context: Context) -> Iterator[Answer]:
+    """Serves until the host hangs up, and has nothing else to say: standard output is the wire."""
+    agent, scope = _said(context, "as", AGENT), _said(context, "scope", SCOPE)
+    if agent:
+        check_agent(agent, "--as")
+    if scope:
+        check_scope(scope, "--scope")
+    if context.get("config"):
+        yield Answer(context.name, _config(context), _shown)
+        return
+    need_sdk()
+    room = context.room  # what is wrong with it is told before a second is spent on loading
+    from ..mcp.stdio import serve_room  # noqa: PLC0415 - the SDK
+
+    gc.freeze()  # what was loaded stays
+    gc.set_threshold(10_000)
+    serve_room(room, __version__, agent=agent, scope=scope)
+
+
+def _said(context: Context, option: str, variables: tuple[str, ...]) -> str | None:
+    said: str = context.get(option) or first_variable(*variables)
+    return said or None
+
+
+def _config(context: Context) -> dict[str, Any]:
+    """As most hosts want it. The program's whole path: a host may have another PATH than the shell."""
+    args = ["mcp"]
+    for option in ("as", "room", "scope"):
+        args += [f"--{option}", sayable(context.get(option))] if context.get(option) else []
+    program = shutil.which("postroom") or sys.argv[0]
+    return {"name": "postroom", "command": sayable(program), "args": args, "env": {}}
+
+
+def _shown(_screen: Screen, data: Mapping[str, Any]) -> str:
+    told = {name: data[name] for name in ("command", "args")}
+    return json.dumps({"mcpServers": {data["name"]: told}}, indent=2, ensure_ascii=True) + "\n"

@@ -1,0 +1,73 @@
+"""Letters, agents and tasks in the words of the inbox design. Bodies are data: they stay in their own fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..model.card import INBOX_WORDS, Status, Warmth
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_TASK = ("id", "state", "giver", "receiver", "thread", "deadline", "reason", "subject", "is_final")
+
+
+def message(letter: Mapping[str, Any]) -> dict[str, Any]:
+    """A letter as a model gets it. What is empty is left out."""
+    told = {
+        "id": letter["id"],
+        "from": letter["sender"],
+        "subject": letter["subject"],
+        "content": content(letter),
+        "threadTag": letter["thread_tag"],
+        "importance": letter["priority"],
+        "createdAt": letter["created_at"],
+        "inReplyTo": letter["in_reply_to"],
+        "thread": letter["thread"],
+        "kind": letter["kind"],
+        "task": letter.get("task"),
+        "token": letter.get("token"),
+        "leaseSeconds": letter.get("lease_seconds"),
+    }
+    return {name: value for name, value in told.items() if value not in (None, "")}
+
+
+def messages(letters: Iterable[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
+    told = [message(letter) for letter in letters]
+    return {**more, "count": len(told), "messages": told}
+
+
+def content(letter: Mapping[str, Any]) -> dict[str, Any]:
+    """One part stands for itself; of several, the text leads."""
+    parts = letter["parts"]
+    if len(parts) == 1:
+        return dict(parts[0])
+    text: dict[str, Any] = {"type": "text", "text": letter["text"]}
+    return text | {"parts": parts} if parts else text
+
+
+def agent(row: Mapping[str, Any]) -> dict[str, Any]:
+    card, presence = row["card"], row["presence"]
+    told = {
+        "agentId": card["id"],
+        "name": card.get("display_name"),
+        "scope": next(iter(card.get("scopes") or ()), None) or "default",
+        "status": status(presence),
+        "program": card.get("program"),
+        "description": card.get("description"),
+        "capabilities": card.get("capabilities"),
+        "lastActive": presence.get("last_active_at"),
+        "location": "local",
+    }
+    return {name: value for name, value in told.items() if value not in (None, "", [], ())}
+
+
+def status(presence: Mapping[str, Any]) -> str:
+    """Warmth decides; an agent that left is offline at once."""
+    if presence["status"] == Status.OFFLINE and presence["warmth"] == Warmth.ACTIVE:
+        return INBOX_WORDS[Status.OFFLINE]
+    return INBOX_WORDS[Warmth(presence["warmth"])]
+
+
+def task(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in _TASK if row.get(name) not in (None, "")}
