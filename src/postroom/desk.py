@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .aio_ears import SharedEars
@@ -21,14 +22,13 @@ from .service.waiting import seconds_to_sleep
 from .wire.methods import named
 from .wire.saying import box_of
 from .wire.table import taken
-from .wire.verbs import LONGEST_WAIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .room import Room
     from .service.authorize import Principal
-    from .wire.table import Method
+    from .wire.table import Method, Run
 
 SLOW_THREADS = 4
 MOST_AT_ONCE = 256  # calls made safe by one sync; more would keep the first of them waiting
@@ -60,13 +60,18 @@ class Desk:
         method = named(name)
         return await self.carry_out(self.room.acting_as(principal), method, taken(method, said))
 
-    def carry_out(self, room: Room, method: Method, said: dict[str, Any]) -> asyncio.Future[Any]:
-        """Carry out a method whose parameters were checked. What is quick is done in the order of these calls."""
-        if method.empty is not None and (seconds := _patience(method, said)):
-            return asyncio.ensure_future(self._wait(room, method, said, seconds))
+    def carry_out(
+        self, room: Room, method: Method, said: dict[str, Any], run: Run | None = None
+    ) -> asyncio.Future[Any]:
+        """Carry out a method whose parameters were checked. What is quick is done in the order of these calls.
+        `run` stands in for the method's own, to look at the caller first.
+        """
+        call = partial(run or method.run, room, said)
+        if seconds := method.patience(said):
+            return asyncio.ensure_future(self._wait(room, method, said, call, seconds))
         if method.slow:
-            return self._loop.run_in_executor(self._slow, method.run, room, said)
-        return self.submit(lambda: method.run(room, said))
+            return self._loop.run_in_executor(self._slow, call)
+        return self.submit(call)
 
     def submit(self, run: Callable[[], Any]) -> asyncio.Future[Any]:
         """Something quick, in its turn."""
@@ -74,6 +79,10 @@ class Desk:
         self._queue.append(ticket)
         self._call()
         return ticket.done
+
+    async def run_slow(self, run: Callable[[], Any]) -> Any:
+        """Something that may take long, on a thread of its own."""
+        return await self._loop.run_in_executor(self._slow, run)
 
     async def close(self) -> None:
         """Finish what was begun, then let go of threads and ears. The room is its owner's."""
@@ -125,8 +134,9 @@ class Desk:
 
     # -- waiting
 
-    async def _wait(self, room: Room, method: Method, said: dict[str, Any], seconds: float) -> Any:
-        look = lambda: method.run(room, said)  # noqa: E731 - one word for what is done again and again
+    async def _wait(
+        self, room: Room, method: Method, said: dict[str, Any], look: Callable[[], Any], seconds: float
+    ) -> Any:
         is_empty = method.empty or bool
         answer = await self.submit(look)
         end = self._loop.time() + seconds
@@ -144,12 +154,6 @@ class Desk:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, nap)):
                         await bell.wait()
-
-
-def _patience(method: Method, said: dict[str, Any]) -> float:
-    """How long the caller waits. A claim does not, unless it says so."""
-    seconds: float = said.get("timeout", 0 if method.name == "claim" else 30)
-    return max(0.0, min(seconds, LONGEST_WAIT))
 
 
 def _outcome(run: Callable[[], Any]) -> Any:

@@ -174,6 +174,10 @@ class Room:
         """All letters of a thread, the oldest first."""
         return service.threads.thread(self._office, self._principal, None, id)
 
+    def tagged(self, tag: str, scope: str | None = None) -> list[Message]:
+        """All letters with a thread tag, the oldest first."""
+        return service.threads.tagged(self._office, self._principal, None, tag, scope)
+
     def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> list[Message]:
         """Letters by what they say, whoever sent or got them. See `Mailbox.search`."""
         return service.search.search(self._office, self._principal, None, query, limit=limit, ranked=ranked)

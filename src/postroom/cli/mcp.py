@@ -9,10 +9,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..ipc.client import SocketDesk
 from ..mcp.sdk import need_sdk
 from ..model.names import check_agent, check_scope
-from ..whereabouts import first_variable
+from ..whereabouts import first_variable, variable
 from .answers import Answer, sayable
+from .exits import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 AGENT = ("POSTROOM_AGENT", "INBOX_AGENT_ID")
 SCOPE = ("POSTROOM_SCOPE", "INBOX_SCOPE")
+SOCKET = ("POSTROOM_SOCKET", "INBOX_SOCKET_PATH")
+TOKEN = "POSTROOM_AUTH_TOKEN"  # noqa: S105 - a variable's name; a secret is never an argument
 
 
 def run_mcp(context: Context) -> Iterator[Answer]:
@@ -35,12 +39,27 @@ def run_mcp(context: Context) -> Iterator[Answer]:
         yield Answer(context.name, _config(context), _shown)
         return
     need_sdk()
-    room = context.room  # what is wrong with it is told before a second is spent on loading
-    from ..mcp.stdio import serve_room  # noqa: PLC0415 - the SDK
+    path = _socket(context)
+    room = None if path else context.room  # what is wrong with it is told before a second is spent on loading
+    from ..mcp import stdio  # noqa: PLC0415 - the SDK
 
     gc.freeze()  # what was loaded stays
-    gc.set_threshold(10_000)
-    serve_room(room, __version__, agent=agent, scope=scope)
+    gc.set_threshold(2000, 10, 10)  # this one runs for long
+    if room is not None:
+        stdio.run(stdio.serve_room(room, __version__, agent=agent, scope=scope))
+    else:
+        call = SocketDesk(path, token=variable(TOKEN)).call
+        stdio.run(stdio.serve(call, __version__, agent=agent, scope=scope))
+
+
+def _socket(context: Context) -> str:
+    """The daemon's socket, where one is named. A room that is named by hand beats the variables."""
+    if "room" in context.values and "socket" in context.values:
+        raise Usage("a daemon's socket and a room: which of them?", field="--socket")
+    if "room" in context.values:
+        return ""
+    path: str = context.get("socket") or first_variable(*SOCKET)
+    return path
 
 
 def _said(context: Context, option: str, variables: tuple[str, ...]) -> str | None:
@@ -50,11 +69,11 @@ def _said(context: Context, option: str, variables: tuple[str, ...]) -> str | No
 
 def _config(context: Context) -> dict[str, Any]:
     """As most hosts want it. The program's whole path: a host may have another PATH than the shell."""
-    args = ["mcp"]
-    for option in ("as", "room", "scope"):
+    program = shutil.which("postroom")
+    command, args = (program, ["mcp"]) if program else (sys.executable, ["-m", "postroom", "mcp"])
+    for option in ("as", "room", "socket", "scope"):
         args += [f"--{option}", sayable(context.get(option))] if context.get(option) else []
-    program = shutil.which("postroom") or sys.argv[0]
-    return {"name": "postroom", "command": sayable(program), "args": args, "env": {}}
+    return {"name": "postroom", "command": sayable(command), "args": args, "env": {}}
 
 
 def _shown(_screen: Screen, data: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """Mail as an MCP server, over stdio and streamable HTTP, in the revisions 2026-07-28 and 2025-11-25.
 
 It reaches mail by one function, `await call(verb, said)`: the same server works on an open room and over a
-daemon's socket. It refuses to know how mail is kept and who may see it. Below it stands the desk; the official SDK
-(`postroom[mcp]`) is loaded by the files that speak it, never by the tables.
+daemon's socket. It refuses to know how mail is kept and who may see it. Below it stand desk and wire; the official
+SDK (`postroom[mcp]`) is loaded by the files that speak it, never by the tables.
 
 | file | holds |
 |---|---|

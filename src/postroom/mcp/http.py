@@ -7,7 +7,6 @@ The web rim above knows who calls: it leaves a room that is bound to the caller 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -19,13 +18,13 @@ from .caller import Caller
 from .server import build
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from mcp.server.context import ServerRequestContext
     from starlette.types import Receive, Scope, Send
 
-    from ..desk import Desk
     from ..room import Room
+    from .caller import Call
     from .shelf import Shelf
 
 ROOM = "postroom.room"  # where the web rim leaves the caller's room
@@ -35,7 +34,7 @@ LOOPBACK_ORIGINS = (*(f"http://{host}" for host in _LOOPBACK), *(f"http://{host}
 
 
 def asgi(
-    desk: Desk,
+    call_of: Callable[[Room], Call],
     version: str,
     *,
     hosts: Sequence[str] = LOOPBACK_HOSTS,
@@ -44,12 +43,13 @@ def asgi(
     scope: str | None = None,
     shelves: Sequence[Shelf] = (),
 ) -> App:
-    """The app. It serves while its `running()` is entered. `agent`: who is meant when nobody is named."""
+    """The app. It serves while its `running()` is entered. `call_of` says how mail is reached in a caller's name;
+    `agent`, who is meant when nobody is named.
+    """
 
     def caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:
         room: Room = ctx.request.scope[ROOM]  # type: ignore[union-attr]
-        principal = room.principal
-        return Caller(partial(desk.call, principal), agent=principal.agent, usual=agent, scope=scope)
+        return Caller(call_of(room), agent=room.principal.agent, usual=agent, scope=scope)
 
     manager = StreamableHTTPSessionManager(
         build(caller_of, version, *shelves),
@@ -74,7 +74,8 @@ class App:
         if room is None:
             await _refuse(send)
             return
-        token = AccessToken(token="", client_id=room.principal.name, scopes=[])
+        caller = room.principal
+        token = AccessToken(token="", client_id=f"{caller.name} {caller.token}", scopes=[])
         await self._manager.handle_request({**scope, "user": AuthenticatedUser(token)}, receive, send)
 
 

@@ -18,22 +18,25 @@ from .caller import Caller
 from .server import build
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from ..room import Room
     from .caller import Call
 
 
-def serve_room(room: Room, version: str, *, agent: str | None = None, scope: str | None = None) -> None:
-    """Serve an open room until the client hangs up."""
-
-    async def run() -> None:
-        desk = Desk(room)
-        try:
-            await serve(partial(desk.call, room.principal), version, agent=agent, scope=scope)
-        finally:
-            await desk.close()
-
+def run(serving: Coroutine[Any, Any, None]) -> None:
+    """Serve until the client hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that reads cannot be asked to stop; nothing is lost
-    asyncio.run(run())
+    asyncio.run(serving)
+
+
+async def serve_room(room: Room, version: str, *, agent: str | None = None, scope: str | None = None) -> None:
+    """Serve an open room."""
+    desk = Desk(room)
+    try:
+        await serve(partial(desk.call, room.principal), version, agent=agent, scope=scope)
+    finally:
+        await desk.close()
 
 
 async def serve(call: Call, version: str, *, agent: str | None = None, scope: str | None = None) -> None:

@@ -31,6 +31,7 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
     notices    letters of the postmaster about another letter
     bouncing   notices to the sender of a letter that died
 
+    tokens     proof of who is calling, over a wire
     directory  cards, heartbeats, presence
     guarding   allow lists, and names whose mail is refused
     tasks      give a task, find it again, list them
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
         tasks,
         templates,
         threads,
+        tokens,
         tracing,
         transfer,
         transfer_fence,
@@ -139,6 +141,7 @@ __all__ = [
     "tasks",
     "templates",
     "threads",
+    "tokens",
     "tracing",
     "transfer",
     "transfer_fence",

@@ -15,6 +15,7 @@ from ..model.names import check_agent, fold
 from .office import POSTMASTER
 
 Rule = Literal["own", "operator", "anyone"]
+SCOPES = ("read", "send", "work", "manage")  # what a token may be good for; all of it, unless it says otherwise
 
 # action -> who: the mailbox's own agent, only the operator, or anyone who got in.
 RULES: dict[str, Rule] = {
@@ -42,11 +43,37 @@ RULES: dict[str, Rule] = {
     "templates": "operator",
     "room": "operator",
     "rename": "operator",
+    "tokens": "operator",
     "janitor": "operator",
     "doctor": "operator",
     "backup": "operator",
     "export": "operator",
     "import": "operator",
+}
+
+# What a token must be good for. What is not here, an agent's token is never good for.
+NEEDS: dict[str, str] = {
+    "send": "send",
+    "unsend": "send",
+    "task": "send",
+    "check": "read",
+    "read": "read",
+    "count": "read",
+    "wait": "read",
+    "threads": "read",
+    "escalations": "read",
+    "search": "read",
+    "trace": "read",
+    "agents": "read",
+    "template": "read",
+    "claim": "work",
+    "settle": "work",
+    "dead": "work",
+    "revive": "work",
+    "purge": "work",
+    "block": "manage",
+    "register": "manage",
+    "heartbeat": "manage",
 }
 
 # Verbs that would let a caller speak as the house, and the field that names the speaker.
@@ -59,6 +86,8 @@ class Principal(Struct, frozen=True):
     name: str
     agent: str | None = None  # an agent's principal reaches that agent's mailbox
     operator: bool = False
+    scopes: frozenset[str] | None = None  # what its token is good for; None: there is none, and no limit
+    token: str | None = None  # the id of the token it showed
 
 
 OWNER = Principal("owner", operator=True)
@@ -74,9 +103,11 @@ def authorize(principal: Principal, action: str, mailbox: str | None = None) -> 
     field = _NAMED_BY.get(action)
     if field is not None and mailbox is not None and fold(mailbox) == POSTMASTER:
         raise Invalid(f"{POSTMASTER!r} is the house's own name", field=field, hint="choose another name")
-    if principal.operator or rule == "anyone":
+    if principal.operator:
         return
-    if rule == "own" and mailbox is not None and mailbox == principal.agent:
+    if principal.scopes is not None and NEEDS.get(action) not in principal.scopes:
+        raise NotAllowed(f"the token of {principal.name} is not good for {action}")
+    if rule == "anyone" or (rule == "own" and mailbox is not None and mailbox == principal.agent):
         return
     target = "the room" if mailbox is None else f"the mailbox {mailbox!r}"
     raise NotAllowed(f"{principal.name} may not {action} in {target}")

@@ -23,7 +23,7 @@ from .moving import SLICE, let_time_pass, move_found
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..model.query import Found, Moment
+    from ..model.query import Found, Moment, Order
     from .authorize import Principal
     from .office import Office
 
@@ -82,12 +82,15 @@ def check(
     limit: int | None = 20,
     unread_only: bool = True,
     peek: bool = False,
+    order: Order = "inbox",
 ) -> list[Found]:
     """The inbox: unread first, by priority, then age. Stamps what it returns as read, unless it only peeks."""
     authorize(caller, "check", mailbox)
     moment = office.now()
     let_time_pass(office, moment, (mailbox,))
     query = narrow(office, _offered(mailbox, moment, unread_only=unread_only, limit=check_limit(limit)), filter)
+    if order != "inbox":
+        query = replace(query, order=order)
     if unread_only and not peek:
         found = move_found(office, query, "read", lambda delivery: moves.read(delivery, moment.wall))
     else:

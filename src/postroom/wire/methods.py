@@ -1,14 +1,15 @@
-"""All methods by name. Our own verbs are called by their bare name inside the house and on the socket, and as
-`mail/<verb>` in JSON-RPC.
+"""All methods by name.
+
+Our own verbs are called by their bare name inside the house and on the socket, and as `mail/<verb>` in JSON-RPC.
+The actions of agent-inbox are the socket's, and come first there; `mail/*` of its conversations are JSON-RPC's.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Missing
-from . import room_verbs, verbs, work_verbs
-from .table import taken
+from . import inbox, mail, room_verbs, session_verbs, verbs, work_verbs
+from .table import NoSuchMethod, taken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,22 +17,40 @@ if TYPE_CHECKING:
     from ..room import Room
     from .table import Method
 
-VERBS: dict[str, Method] = {row.name: row for row in (*verbs.ROWS, *work_verbs.ROWS, *room_verbs.ROWS)}
 PREFIX = "mail/"
-
-
-class NoSuchMethod(Missing):
-    """Nobody serves this method."""
+VERBS: dict[str, Method] = {row.name: row for row in (*verbs.ROWS, *work_verbs.ROWS, *room_verbs.ROWS)}
+ACTIONS: dict[str, Method] = {row.name: row for row in inbox.ROWS}
+MAIL: dict[str, Method] = {row.name: row for row in mail.ROWS}
+SESSION: dict[str, Method] = {row.name: row for row in session_verbs.ROWS}  # the caller's connection itself
+ALIASES = {"mail/inbox": "check"}  # what agent-inbox's README calls it
 
 
 def named(name: str) -> Method:
-    """A verb of ours."""
-    if name not in VERBS:
-        raise NoSuchMethod(f"there is no verb {name!a}", field="method")
-    return VERBS[name]
+    """Inside the house: a verb of ours, or what agent-inbox calls one."""
+    found = VERBS.get(name) or ACTIONS.get(name) or MAIL.get(name)
+    if found is None:
+        raise NoSuchMethod(f"Method not found: {name}", field="method")
+    return found
+
+
+def for_action(name: str) -> Method:
+    """On the socket."""
+    found = ACTIONS.get(name) or VERBS.get(name) or SESSION.get(name)
+    if found is None:
+        raise NoSuchMethod(f"Unknown action: {name}", field="action")
+    return found
+
+
+def for_rpc(name: str) -> Method:
+    """In JSON-RPC."""
+    bare = ALIASES.get(name) or name.removeprefix(PREFIX)
+    found = MAIL.get(name) or SESSION.get(name) or (VERBS.get(bare) if bare != name else None)
+    if found is None:
+        raise NoSuchMethod(f"Method not found: {name}", field="method")
+    return found
 
 
 def call(room: Room, name: str, said: Mapping[str, Any]) -> Any:
-    """Carry out a verb. One that waits only looks."""
+    """Carry out a method. One that waits only looks."""
     method = named(name)
     return method.run(room, taken(method, said))

@@ -16,7 +16,7 @@ from ..errors import (
     UnknownAgent,
     UnknownMessage,
 )
-from .methods import NoSuchMethod
+from .table import NoSuchMethod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

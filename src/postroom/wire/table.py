@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from ..errors import Invalid
-from ..room import Room
+from ..errors import Invalid, Missing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # What a value must be. `when` is a time in ISO 8601, or seconds from now; `texts` is one text or a list of them.
 Kind = Literal["text", "texts", "count", "seconds", "flag", "object", "list", "when", "any"]
-Run = Callable[[Room, dict[str, Any]], Any]
+Run = Callable[[Any, dict[str, Any]], Any]  # of a room, or of a session
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _TYPES: dict[Kind, tuple[type, ...]] = {
     "text": (str,),
@@ -42,6 +41,16 @@ _SAID: dict[Kind, str] = {
 }
 
 
+LONGEST_WAIT = 300.0  # seconds; whoever wants more asks again with the cursor
+
+
+class NoSuchMethod(Missing):
+    """Nobody serves this method."""
+
+    def __str__(self) -> str:
+        return self.message  # in exactly the words of agent-inbox
+
+
 class Param(Struct, frozen=True):
     """Something that may be said. Names are snake_case; camelCase is understood too."""
 
@@ -64,7 +73,18 @@ class Method(Struct, frozen=True, kw_only=True):
     strict: bool = True  # is a parameter nobody knows refused? The dialects of others ignore it
     slow: bool = False  # may take long: not on the thread that serves everyone
     empty: Callable[[Any], bool] | None = None  # of one that waits: is there nothing yet?
+    waits: float = 0.0  # and for how long, in seconds, when its caller does not say
+    of_session: bool = False  # is it about the caller's connection? Then `run` takes that in place of a room
     writes: bool = True  # does it change anything?
+
+    def patience(self, said: Mapping[str, Any]) -> float:
+        """How long this call waits when there is nothing."""
+        seconds: float = said.get("timeout", self.waits) if self.empty is not None else 0.0
+        return max(0.0, min(seconds, LONGEST_WAIT))
+
+    def is_long(self, said: Mapping[str, Any]) -> bool:
+        """May this call take long, or change who is calling?"""
+        return self.slow or self.of_session or self.patience(said) > 0
 
 
 def taken(method: Method, said: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from .saying import (
     some,
     wanted_of,
 )
-from .table import Method, Param
+from .table import LONGEST_WAIT, Method, Param
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ..room import Room
 
 TO = Param("to", "any", "a name, or a list of names", required=True)
-LONGEST_WAIT = 300.0  # seconds; whoever wants more asks again with the cursor
 SINCE = Param("since", "text", "a cursor: what came after it, read or not, so that nothing is missed")
 TIMEOUT = Param("timeout", "seconds", f"how long to wait; {LONGEST_WAIT:g} at most, 30 when nothing is said")
 
@@ -244,6 +243,7 @@ ROWS = (
         result="letter (null when the time is up), cursor (for the next call)",
         action="wait",
         empty=nothing_came,
+        waits=30.0,
     ),
     _row("search", "letters sent or received here, by what they say", _search, Param("query", "text",
          "words, phrases, from: to: tag: kind: thread: before: after:", required=True), LIMIT,

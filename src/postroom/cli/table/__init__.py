@@ -34,6 +34,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "For agents": ("mcp", ("mcp",)),
     "Other designs": ("swarm", ("swarm install",)),
     "Chipset": ("chipset", ("witness",)),
+    "Service": ("serving", ("serve", "token create", "token list", "token revoke")),
     "This program": ("meta", ("help", "completion", "version")),
 }  # fmt: skip
 HIDDEN = {"__complete": "meta"}  # for shells, not for people

@@ -1,0 +1,150 @@
+"""Who calls over a wire, and what each may do: between the rims, which read and write, and the desk, which works.
+
+It refuses to know bytes. Above it stand the rims, below it `desk`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from . import service
+from .errors import Invalid, NotAllowed, PostroomError
+from .service.authorize import OWNER
+from .wire.session import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .desk import Desk
+    from .hub import Hub
+    from .room import Room
+    from .service.authorize import Principal
+    from .service.office import Office
+    from .wire.session import Asked
+    from .wire.table import Method
+
+log = logging.getLogger("postroom")
+
+
+class Caller:
+    """One caller over time. `push` sends it what it did not ask for just now, or answers False: not now, `resume`
+    is called when there is room again. Without one it cannot subscribe.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        hub: Hub,
+        *,
+        push: Callable[[dict[str, Any]], bool] | None = None,
+        principal: Principal = OWNER,
+    ) -> None:
+        self._desk = desk
+        self._hub = hub
+        self._push = push
+        self.room: Room = desk.room.acting_as(principal)
+
+    # -- calls
+
+    def carry_out(self, asked: Asked) -> asyncio.Future[Any]:
+        """The reply, when it is there; None when nobody waits for one."""
+        if asked.is_batch:
+            return asyncio.ensure_future(self._all(asked))
+        step = asked.steps[0]
+        owed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if isinstance(step, Step):
+            self._begin(step).add_done_callback(lambda done: _settle(owed, _reply(step, done)))
+        else:
+            owed.set_result(step or None)
+        return owed
+
+    async def _all(self, asked: Asked) -> Any:
+        """The replies of a batch; its calls are carried out one after the other."""
+        replies = []
+        for step in asked.steps:
+            if isinstance(step, Step):
+                done = self._begin(step)
+                await asyncio.wait([done])
+                replies.append(_reply(step, done))
+            else:
+                replies.append(step)
+        return [reply for reply in replies if reply] or None
+
+    def _begin(self, step: Step) -> asyncio.Future[Any]:
+        method, said = step.method, step.said
+        if method.of_session:  # at once, on this thread: nothing of this caller is under way
+            return _done(partial(method.run, self, said))
+        return self._desk.carry_out(self.room, method, said, partial(self._checked, method))
+
+    def _checked(self, method: Method, room: Room, said: dict[str, Any]) -> Any:
+        """Carried out, if the caller still is who it was, and speaks for nobody who has a token."""
+        principal, office = room.principal, room._office
+        if principal.token is not None:
+            if not service.tokens.is_live(office, principal.token):
+                raise NotAllowed("this token is not valid any more", field="token")
+        elif method.whose is not None and _is_sealed(office, said.get(method.whose)):
+            told = f"{said[method.whose]!a} has a token, and nobody speaks for it without"
+            raise NotAllowed(told, field=method.whose, hint="show it: the action `authenticate`, or a header")
+        answer = method.run(room, said)
+        if method.name == "emit":
+            self._hub.publish(said)
+        return answer
+
+    # -- the session
+
+    def authenticate(self, token: str) -> dict[str, Any]:
+        principal = service.tokens.holder(self.room._office, token)
+        self.room = self.room.acting_as(principal)
+        return {"agent_id": principal.agent, "scopes": sorted(principal.scopes or ())}
+
+    def subscribe(self, said: dict[str, Any]) -> dict[str, Any]:
+        if self._push is None:
+            raise Invalid("nothing can be sent to this caller later", hint="use the socket, a WebSocket or SSE")
+        return self._hub.subscribe(self, self._push, said)
+
+    def unsubscribe(self, id: str) -> dict[str, Any]:
+        return self._hub.unsubscribe(self, id)
+
+    def resume(self) -> None:
+        """There is room for more."""
+        self._hub.resume(self)
+
+    def close(self) -> None:
+        self._hub.forget(self)
+
+
+def _is_sealed(office: Office, name: Any) -> bool:
+    return isinstance(name, str) and service.tokens.is_sealed(office, name)
+
+
+def _done(run: Callable[[], Any]) -> asyncio.Future[Any]:
+    """Something that is done already."""
+    done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    try:
+        done.set_result(run())
+    except PostroomError as refused:
+        done.set_exception(refused)
+    return done
+
+
+def _settle(owed: asyncio.Future[Any], reply: Any) -> None:
+    if not owed.done():  # nobody gave up on it
+        owed.set_result(reply)
+
+
+def _reply(step: Step, done: asyncio.Future[Any]) -> Any:
+    """What is told of a call that is over."""
+    if done.cancelled():
+        return None
+    error = done.exception()
+    if step.call.is_notification:
+        return None
+    if error is None:
+        return step.call.answer(done.result())
+    if isinstance(error, PostroomError):
+        return step.call.refuse(error)
+    log.error("%s failed by a fault of ours", step.method.name, exc_info=error)
+    return step.call.refuse(PostroomError("a fault of the house; its log says more"))

@@ -1,0 +1,123 @@
+"""The commands of the service: open it, and say who may call."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
+
+from .. import service
+from ..daemon import logs
+from ..daemon.app import serve
+from ..daemon.options import options
+from ..model.codec import to_plain
+from .answers import Answer
+from .escape import one_line
+from .tables import facts, hint, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..service.tokens import Token
+    from .answers import Screen
+    from .context import Context
+
+
+def run_serve(context: Context) -> Iterator[Answer]:
+    """Answers once, when everything listens; then serves until it is stopped."""
+    chosen = options(
+        context.get("room"),
+        dict(context.get("set", ())),
+        sockets=context.get("socket", ()),
+        http=context.get("http"),
+        certificate=context.get("tls_cert", ""),
+        key=context.get("tls_key", ""),
+        inboxes=context.get("inboxes", ""),
+        log_level=context.get("log_level", "info"),
+    )
+    logs.start(chosen.log_level)
+
+    def told(where: dict[str, Any]) -> None:
+        sys.stdout.write(Answer(context.name, where, _open).text(context.screen))
+        sys.stdout.flush()
+
+    gc.set_threshold(2000, 10, 10)  # this one runs for long
+    asyncio.run(serve(chosen, told))
+    return iter(())
+
+
+def _open(screen: Screen, data: Mapping[str, Any]) -> str:
+    pairs = [("Room", data["room"]), *(("Socket", path) for path in data["sockets"])]
+    pairs += [(name, data[key]) for name, key in (("HTTP", "http"), ("MCP", "mcp")) if data.get(key)]
+    return "The post room is open. Ctrl-C closes it.\n\n" + facts(screen, pairs) + _paste(data)
+
+
+def _paste(data: Mapping[str, Any]) -> str:
+    """What an agent's configuration needs."""
+    socket = data["sockets"][0]
+    return (
+        "\nFor an agent with MCP, paste this into its configuration, with a name of its own:\n"
+        f'  {{"mcpServers": {{"postroom": {{"command": "postroom", "args": ["mcp", "--socket", "{socket}",'
+        ' "--as", "NAME"]}}}\n'
+        f"For a program that knows agent-inbox: INBOX_SOCKET_PATH={socket}\n"
+    )
+
+
+# -- tokens
+
+
+def run_token_create(context: Context) -> Answer:
+    agent, scopes, words = context.get("agent"), context.get("scope"), context.get("note", "")
+    office, caller = context.room._office, context.room.principal
+    text, token = service.tokens.create(office, caller, agent, scopes, words)
+    return Answer(context.name, {"token": text, "about": _plain(token)}, _created)
+
+
+def run_token_list(context: Context) -> Answer:
+    found = service.tokens.everyone(context.room._office, context.room.principal)
+    return Answer(context.name, {"tokens": [_plain(token) for token in found]}, _list)
+
+
+def run_token_revoke(context: Context) -> Answer:
+    gone = service.tokens.revoke(context.room._office, context.room.principal, context.get("id"))
+    return Answer(context.name, {"about": _plain(gone)}, _revoked)
+
+
+def _plain(token: Token) -> dict[str, Any]:
+    plain: dict[str, Any] = to_plain(asdict(token))
+    del plain["hash"]
+    return plain
+
+
+def _created(_screen: Screen, data: Mapping[str, Any]) -> str:
+    whose = data["about"]["agent"] or "an operator"
+    told = f"For {one_line(whose)}. It is not shown again; keep it where only its user can read it.\n"
+    return f"{data['token']}\n\n{told}"
+
+
+def _list(screen: Screen, data: Mapping[str, Any]) -> str:
+    if not data["tokens"]:
+        return "No tokens yet.\n" + hint(screen, "token create --agent NAME")
+    rows = [
+        (
+            t["id"],
+            t["agent"] or "(operator)",
+            ", ".join(t["scopes"]),
+            "revoked" if t["revoked_at"] else "live",
+            t["note"],
+        )
+        for t in data["tokens"]
+    ]
+    return table(screen, ("ID", "AGENT", "GOOD FOR", "STATE", "NOTE"), rows)
+
+
+def _row(token: Mapping[str, Any]) -> tuple[str, ...]:
+    state = "revoked" if token["revoked_at"] else "live"
+    return token["id"], token["agent"] or "(operator)", ", ".join(token["scopes"]), state, token["note"]
+
+
+def _revoked(_screen: Screen, data: Mapping[str, Any]) -> str:
+    return f"{data['about']['id']} is worth nothing now.\n"

@@ -1,0 +1,69 @@
+"""The rows of the commands of the service. Their functions stand in the file of the same name above."""
+
+from __future__ import annotations
+
+from .shape import Command, Option
+
+ABOUT = "id, agent (null for an operator's), scopes, note, created_at, revoked_at"
+
+COMMANDS = {
+    "serve": Command(
+        "serve",
+        "open the post room for programs that are not Python: a socket, HTTP, WebSocket, MCP",
+        Option("--socket", help="where to listen; beside the room by default", many=True, metavar="PATH",
+               complete="files"),
+        Option("--http", help="address and port, or off; 127.0.0.1:4650 by default", metavar="HOST:PORT"),
+        Option("--tls-cert", help="a certificate, to be reached from outside", metavar="FILE", complete="files"),
+        Option("--tls-key", help="its key", metavar="FILE", complete="files"),
+        Option("--inboxes", help="write inbox.jsonl files into this folder", metavar="FOLDER", complete="files"),
+        Option("--log-level", help="debug, info, warning or error; info by default", metavar="LEVEL",
+               choices=("debug", "info", "warning", "error")),
+        about="Serves until it is stopped by Ctrl-C or SIGTERM, and keeps house meanwhile. One daemon per room and"
+        " socket; a second one is refused and told of the first. The socket is for you alone. HTTP and WebSocket need"
+        " a token (postroom token create), on this machine too. The log goes to stderr.\n\n"
+        "INBOX_SOCKET_PATH, INBOX_HTTP_PORT, INBOX_SQLITE_PATH and INBOX_DIR are honoured; POSTROOM_SOCKET,"
+        " POSTROOM_HTTP, POSTROOM_STORE, POSTROOM_INBOXES and the options beat them.",
+        examples=(
+            ("postroom serve", "the room of this project, or your own"),
+            ("postroom serve --socket ~/.claude/agent-inbox/inbox.sock --http off", "in the place of agent-inbox"),
+        ),
+        json=(
+            ("pid", "of the daemon"),
+            ("room", "its address"),
+            ("sockets", "where it listens"),
+            ("http", "the URL, or null"),
+            ("mcp", "the URL of the MCP server, or null"),
+        ),
+        exits=((69, "another daemon serves this room or this socket"),),
+    ),
+    "token create": Command(
+        "token create",
+        "make a token; it is shown once",
+        Option("--agent", help="who speaks with it; without, it is an operator's", metavar="NAME", complete="agents"),
+        Option("--scope", help="what it is good for: read, send, work, manage; all by default", many=True,
+               metavar="WORD"),
+        Option("--note", help="for whom, for people", metavar="TEXT"),
+        about="Only a hash of it is kept. From now on nobody speaks for this agent over the socket without a token;"
+        " the library and these commands, which open the room itself, are not affected.",
+        examples=(
+            ("postroom token create --agent coder", "for everything that is coder's"),
+            ("postroom token create --scope operator", "for everything"),
+        ),
+        json=(("token", "the token itself, told only now"), ("about", ABOUT)),
+    ),
+    "token list": Command(
+        "token list",
+        "all tokens, without their secrets",
+        examples=(("postroom token list", "who may call"),),
+        json=(("tokens", ABOUT),),
+        looks=True,
+    ),
+    "token revoke": Command(
+        "token revoke",
+        "make a token worth nothing, at once",
+        Option("ID", help="as token list shows it", required=True),
+        examples=(("postroom token revoke 0123456789ab", "it leaked"),),
+        json=(("about", ABOUT),),
+        exits=((66, "there is no such token"),),
+    ),
+}  # fmt: skip

@@ -1,0 +1,41 @@
+"""Structured lines on stderr: one JSON object per line for programs, or plain text for people at a terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+
+from ..model.codec import encode
+
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class JsonLines(logging.Formatter):
+    """What happened, when, and whatever was said beside it by `extra`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        told |= {name: value for name, value in vars(record).items() if name not in _PLAIN}
+        if record.exc_info:
+            told["trace"] = self.formatException(record.exc_info)
+        return encode({name: _plain(value) for name, value in told.items()}).decode()
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def start(level: str) -> None:
+    """Log to stderr, from this level on."""
+    handler = logging.StreamHandler(sys.stderr)
+    if sys.stderr.isatty():
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    else:
+        handler.setFormatter(JsonLines())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

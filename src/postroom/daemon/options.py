@@ -1,0 +1,127 @@
+"""What was asked for: flags beat POSTROOM_*, which beats agent-inbox's INBOX_*."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ..errors import BadStore, Invalid
+from ..room import chosen_settings
+from ..settings import Settings
+from ..store.opening import place_of
+from ..whereabouts import variable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DEFAULT_HTTP = "127.0.0.1:4650"
+OFF = "off"
+SOCKET = "postroom.sock"  # beside the room
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """A daemon, as it is asked for."""
+
+    settings: Settings
+    sockets: tuple[str, ...]
+    host: str = ""  # empty: no HTTP
+    port: int = 0
+    certificate: str = ""
+    key: str = ""
+    inboxes: str = ""  # the folder of inbox.jsonl files; empty: none are written
+    log_level: str = "info"
+
+    @property
+    def is_loopback(self) -> bool:
+        return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+
+
+def options(
+    store: str | None,
+    said: dict[str, str],
+    *,
+    sockets: Sequence[str] = (),
+    http: str | None = None,
+    certificate: str = "",
+    key: str = "",
+    inboxes: str = "",
+    log_level: str = "info",
+) -> Options:
+    """Checked options."""
+    settings = chosen_settings(store or _inbox_store(), said)
+    host, port = _address(http or variable("POSTROOM_HTTP") or _inbox_http() or DEFAULT_HTTP)
+    if bool(certificate) != bool(key):
+        raise Invalid("needs both a certificate and its key", field="tls", hint="--tls-cert and --tls-key")
+    chosen = Options(
+        settings=settings,
+        sockets=tuple(dict.fromkeys(sockets)) or (_socket(settings),),
+        host=host,
+        port=port,
+        certificate=certificate,
+        key=key,
+        inboxes=inboxes or variable("POSTROOM_INBOXES") or variable("INBOX_DIR"),
+        log_level=log_level,
+    )
+    if host and not chosen.is_loopback and not certificate:
+        hint = "--tls-cert and --tls-key, or listen at 127.0.0.1"
+        raise Invalid(f"{host} can be reached from outside; that needs TLS", field="http", hint=hint)
+    return chosen
+
+
+def _inbox_store() -> str | None:
+    """agent-inbox names its database by a variable of its own."""
+    path = variable("INBOX_SQLITE_PATH")
+    if not path or variable("POSTROOM_STORE"):
+        return None
+    if _is_of_agent_inbox(path):
+        told = f"{path} is agent-inbox's own database"
+        hint = "unset INBOX_SQLITE_PATH or name another file; Postroom keeps mail in a room of its own"
+        raise BadStore(told, field="INBOX_SQLITE_PATH", hint=hint)
+    return f"sqlite:{os.path.abspath(path)}"
+
+
+def _is_of_agent_inbox(path: str) -> bool:
+    """Has it agent-inbox's tables?"""
+    if not os.path.isfile(path):
+        return False
+    import apsw  # noqa: PLC0415 - only where that variable is set
+
+    try:
+        database = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        names = {str(name) for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        database.close()
+    except apsw.Error:  # whatever it is, opening it as a room will tell
+        return False
+    return {"messages", "recipients", "conversations", "turns"} <= names
+
+
+def _inbox_http() -> str:
+    port = variable("INBOX_HTTP_PORT")
+    return f"127.0.0.1:{port}" if port and port != "0" else ""
+
+
+def _socket(settings: Settings) -> str:
+    named = variable("POSTROOM_SOCKET") or variable("INBOX_SOCKET_PATH")
+    if named:
+        return named
+    place = place_of(settings.store)
+    if place is None:
+        raise Invalid("a room in memory has no place for a socket", field="socket", hint="--socket PATH")
+    return os.path.join(os.path.dirname(os.path.abspath(place)), SOCKET)
+
+
+def _address(text: str) -> tuple[str, int]:
+    if text == OFF:
+        return "", 0
+    host, colon, digits = text.rpartition(":")
+    host = host.strip("[]") if colon else "127.0.0.1"
+    if not digits.isascii() or not digits.isdecimal() or int(digits) > 65535:
+        raise Invalid(f"{text!a} is no address", field="http", hint=f"such as {DEFAULT_HTTP}, or {OFF}")
+    try:
+        ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        raise Invalid(f"{host!a} is no address of this machine", field="http", hint=DEFAULT_HTTP) from None
+    return host, int(digits)

@@ -1,0 +1,9 @@
+"""The Unix socket: lines of JSON in, lines of JSON out, in the dialect of agent-inbox and in JSON-RPC.
+
+It refuses to know what any method does. Above it stands the daemon, below it `desk` and `wire`.
+
+    place       where the socket is, who holds it, a stale one cleared safely
+    server      accepts, and ends
+    connection  one caller: who it is, what it says, replies in order, a bounded memory
+    client      a program's side of it
+"""

@@ -1,0 +1,168 @@
+"""One caller at the socket: what it says, line by line, and the replies in the order of what was said.
+
+A caller that does not read is not read from either, so that its replies take bounded memory. What was said is
+carried out even when the caller has gone meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ..errors import NotAllowed
+from ..model.codec import encode
+from ..wire.lines import Lines
+from ..wire.problems import socket_error
+from ..wire.session import ROOM_FOR_MORE, Asked, read_line
+
+if TYPE_CHECKING:
+    from ..callers import Caller
+    from .server import Server
+
+_CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
+MOST_ASKED = 64  # lines of one caller that are under way at once
+
+
+class Connection(asyncio.Protocol):
+    """One caller."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._lines = Lines(server.limits.max_message_bytes + ROOM_FOR_MORE)
+        self._waiting: deque[bytes | None] = deque()  # lines that were read, and not begun
+        self._replies: deque[asyncio.Future[Any]] = deque()  # in the order they are owed
+        self._transport: asyncio.Transport | None = None
+        self._is_alone = False  # is something carried out that nothing may overtake?
+        self._is_full = False  # does the caller not read its replies?
+        self._is_ended = False  # will it say no more?
+        self.caller: Caller | None = None
+
+    # -- what the loop tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of a stream
+        self._transport = transport
+        self._server.enter(self)
+        if not _is_ours(transport.get_extra_info("socket")):
+            self._write(socket_error(NotAllowed("this socket serves the user who runs the post room")))
+            transport.close()
+            return
+        self.caller = self._server.open_caller(self._push)
+
+    def data_received(self, data: bytes) -> None:
+        if self.caller is not None:
+            self._waiting += self._lines.feed(data)
+            self._go_on()
+
+    def eof_received(self) -> bool:
+        """The caller may have half closed; what it said last is still answered."""
+        self._is_ended = True
+        self._waiting += self._lines.last()
+        self._go_on()
+        self._end_if_done()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - it is gone, whyever
+        self._transport = None
+        self._server.go(self)
+        if self.caller is not None:
+            self.caller.close()
+        self._is_full = False
+        self._go_on()  # what it said is carried out all the same
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+        self._breathe()
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        if self.caller is not None:
+            self.caller.resume()
+        self._go_on()
+
+    # -- carrying out
+
+    def _go_on(self) -> None:
+        """Begin what can be begun, in order."""
+        while self._waiting and not self._is_alone and not self._is_full and len(self._replies) < MOST_ASKED:
+            self._begin(self._waiting.popleft())
+        self._breathe()
+
+    def _breathe(self) -> None:
+        """Read on only while there is room."""
+        if self._transport is None or self._transport.is_closing() or self._is_ended:
+            return
+        if self._is_full or self._is_alone or len(self._replies) >= MOST_ASKED or len(self._waiting) >= MOST_ASKED:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _begin(self, line: bytes | None) -> None:
+        caller = self.caller
+        assert caller is not None  # noqa: S101 - who is nobody is not read from
+        asked = read_line(line, self._server.limits)
+        if isinstance(asked, Asked):
+            self._is_alone = asked.is_long
+            owed = caller.carry_out(asked)
+        else:
+            owed = self._server.loop.create_future()
+            owed.set_result(asked)
+        self._replies.append(owed)
+        if owed.done():
+            self._settle()
+        else:
+            owed.add_done_callback(lambda _: self._settle())
+
+    def _settle(self) -> None:
+        """Write the replies that are there, as far as they are in order."""
+        while self._replies and self._replies[0].done():
+            reply = self._replies.popleft().result()
+            if reply is not None:
+                self._write(reply)
+        if self._is_alone and not self._replies:
+            self._is_alone = False
+        if self._waiting:
+            self._server.loop.call_soon(self._go_on)
+        else:
+            self._breathe()
+        self._end_if_done()
+
+    # -- replying
+
+    def _write(self, reply: Any) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(encode(reply) + b"\n")
+
+    def _push(self, notice: dict[str, Any]) -> bool:
+        """Something nobody asked for just now. False: the caller does not read; try again when it does."""
+        if self._is_full or self._transport is None or self._transport.is_closing():
+            return False
+        self._write(notice)
+        return not self._is_full
+
+    def _end_if_done(self) -> None:
+        if self._is_ended and not self._waiting and not self._replies and self._transport is not None:
+            self._transport.close()
+
+    def end(self) -> None:
+        """The daemon stops. What is under way is answered first."""
+        self._is_ended = True
+        self._waiting.clear()
+        self._end_if_done()
+
+    def cut(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _is_ours(peer: socket.socket) -> bool:
+    """Is the caller the user we run as, or root? Where the system does not tell, the socket's mode has decided."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return True
+    _, user, _ = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
+    return user in {os.geteuid(), 0}

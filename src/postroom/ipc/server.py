@@ -1,0 +1,63 @@
+"""Accepts callers at one socket, and ends in good order."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ..callers import Caller
+from .connection import Connection
+from .place import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..desk import Desk
+    from ..hub import Hub
+    from ..policy.limits import Limits
+
+GRACE = 1.0  # seconds for what is under way when the daemon stops
+
+
+class Server:
+    """One socket."""
+
+    def __init__(self, desk: Desk, hub: Hub, path: str) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.limits: Limits = desk.room.settings
+        self.place = Place(path)
+        self.connections: set[Connection] = set()
+        self._desk = desk
+        self._hub = hub
+        self._listening: asyncio.Server | None = None
+        self._gone = asyncio.Event()  # nobody is here any more
+
+    async def start(self) -> None:
+        listening = self.place.take()
+        self._listening = await self.loop.create_unix_server(lambda: Connection(self), sock=listening)
+
+    async def stop(self) -> None:
+        """Nobody new; what is under way is answered, for a moment; then everybody goes."""
+        if self._listening is not None:
+            self._listening.close()
+        for connection in list(self.connections):
+            connection.end()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE if self.connections else 0):
+                await self._gone.wait()
+        for connection in list(self.connections):
+            connection.cut()
+        self.place.leave()
+
+    def enter(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        self._gone.clear()
+
+    def go(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self._gone.set()
+
+    def open_caller(self, push: Callable[[dict[str, Any]], bool]) -> Caller:
+        return Caller(self._desk, self._hub, push=push)

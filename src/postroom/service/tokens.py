@@ -1,0 +1,171 @@
+"""Tokens: proof of who is calling, for callers we cannot see. Shown once; only a hash is kept.
+
+A token belongs to one agent, or to an operator. While an agent has a token, nobody speaks for it without one, not
+even whoever may open the socket. A token that is revoked is worth nothing at once.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .. import service
+from ..errors import Invalid, Missing, NotAllowed
+from ..model.codec import convert, to_plain
+from ..model.names import check_agent
+from ..model.record import TOKEN, TOKENS_OF
+from ..model.values import check_line
+from .authorize import SCOPES, Principal, authorize
+from .given import listed
+from .records import find_record, put_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.record import Record
+    from ..store.base import Write
+    from .office import Office
+
+PREFIX = "pr"
+OPERATOR = "operator"  # a scope that is everything
+_LONGEST = 200
+
+
+class Token(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of a token. The secret is not."""
+
+    id: str
+    hash: str  # SHA-256 of the whole token, in hex
+    agent: str | None = None  # None: an operator's
+    scopes: tuple[str, ...] = ()
+    note: str = ""
+    created_at: datetime
+    revoked_at: datetime | None = None
+
+    @property
+    def is_live(self) -> bool:
+        return self.revoked_at is None
+
+
+def create(
+    office: Office, caller: Principal, agent: str | None, scopes: Sequence[str] | None = None, note: str = ""
+) -> tuple[str, Token]:
+    """A new token, and what is kept of it. The first is told once and never again."""
+    authorize(caller, "tokens")
+    chosen = _check_scopes(agent, scopes)
+    name = None if agent is None else check_agent(agent, "agent")
+    id = os.urandom(6).hex()
+    text = f"{PREFIX}_{id}_{os.urandom(32).hex()}"
+    token = Token(
+        id=id,
+        hash=_hash(text),
+        agent=name,
+        scopes=chosen,
+        note=check_line(note, "note", 200),
+        created_at=office.now().wall,
+    )
+
+    def plan() -> Sequence[Write]:
+        return [put_record(TOKEN, id, to_plain(token), None), *_listed_for(office, name, id, add=True)]
+
+    office.store.commit(plan)
+    return text, token
+
+
+def everyone(office: Office, caller: Principal) -> list[Token]:
+    """All tokens, also those that were revoked; the oldest first."""
+    authorize(caller, "tokens")
+    found = [convert(record.value, Token) for record in office.store.records(TOKEN)]
+    return sorted(found, key=lambda token: token.created_at)
+
+
+def revoke(office: Office, caller: Principal, id: str) -> Token:
+    """It is worth nothing from now on."""
+    authorize(caller, "tokens")
+    revoked: list[Token] = []
+
+    def plan() -> Sequence[Write]:
+        held = _find(office, id)
+        if held is None:
+            raise Missing(f"there is no token {id!a}", field="id", hint="postroom token list shows all")
+        token = convert(held.value, Token)
+        gone = token if token.revoked_at else replace(token, revoked_at=office.now().wall)
+        revoked[:] = [gone]
+        return [
+            put_record(TOKEN, id, to_plain(gone), held),
+            *_listed_for(office, token.agent, id, add=False),
+        ]
+
+    office.store.commit(plan)
+    return revoked[0]
+
+
+def holder(office: Office, text: Any) -> Principal:
+    """Who shows this token. Whatever is wrong with it, the answer is the same."""
+    token = _known(office, text)
+    if token is None:
+        raise NotAllowed("this token is not valid", field="token", hint="ask the operator for another one")
+    if OPERATOR in token.scopes:
+        return Principal(f"token:{token.id}", operator=True, token=token.id)
+    return Principal(f"agent:{token.agent}", agent=token.agent, scopes=frozenset(token.scopes), token=token.id)
+
+
+def is_live(office: Office, id: str) -> bool:
+    """Is the token with this id still worth something?"""
+    held = _find(office, id)
+    return held is not None and convert(held.value, Token).is_live
+
+
+def is_sealed(office: Office, agent: str) -> bool:
+    """Has this agent a token? Then who speaks for it must show one."""
+    return find_record(office, TOKENS_OF, service.naming.resident(office, agent)) is not None
+
+
+def _known(office: Office, text: Any) -> Token | None:
+    if not isinstance(text, str) or len(text) > _LONGEST or not text.isascii():
+        return None
+    prefix, _, rest = text.partition("_")
+    held = _find(office, rest.partition("_")[0]) if prefix == PREFIX else None
+    token = None if held is None else convert(held.value, Token)
+    expected = token.hash if token is not None else "0" * 64  # as long as for a token that is there
+    is_right = hmac.compare_digest(_hash(text), expected)
+    return token if token is not None and is_right and token.is_live else None
+
+
+def _find(office: Office, id: Any) -> Record | None:
+    known = isinstance(id, str) and 0 < len(id) <= 32 and id.isalnum()
+    return find_record(office, TOKEN, id) if known else None
+
+
+def _listed_for(office: Office, agent: str | None, id: str, *, add: bool) -> list[Write]:
+    """The live tokens of an agent, in one record: whether there is any is asked at every call."""
+    if agent is None:
+        return []
+    held = find_record(office, TOKENS_OF, agent)
+    ids = [one for one in (held.value if held else []) if one != id] + ([id] if add else [])
+    return [put_record(TOKENS_OF, agent, ids or None, held)] if ids or held else []
+
+
+def _check_scopes(agent: str | None, scopes: Sequence[str] | None) -> tuple[str, ...]:
+    if agent is None:
+        if scopes not in (None, [OPERATOR], (OPERATOR,)):
+            raise Invalid(
+                "a token without an agent is an operator's", field="scope", hint=f"{OPERATOR}, or --agent"
+            )
+        return (OPERATOR,)
+    chosen = tuple(dict.fromkeys(listed(scopes, "scope"))) if scopes else SCOPES
+    wrong = [scope for scope in chosen if scope not in SCOPES]
+    if wrong:
+        hint = f"{', '.join(SCOPES)}; or {OPERATOR}, without an agent"
+        raise Invalid(f"there is no scope {wrong[0]!a}", field="scope", hint=hint)
+    return chosen
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()

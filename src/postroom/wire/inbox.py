@@ -1,0 +1,269 @@
+"""The actions of agent-inbox, with its requests and replies, and what its own callers send and it drops.
+
+Beyond it: what is wrong is told and nothing of it is written; nothing is marked as read but what was returned.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
+
+from .. import service
+from ..errors import Invalid, UnknownAgent
+from ..model.query import Query
+from .inbox_records import agent_record, message_record, payload_to_parts
+from .saying import LIMIT, box_of
+from .table import Method, Param
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.delivery import Delivery
+    from ..model.query import Found
+    from ..room import Room
+
+DEFAULT = "default"  # agent and scope of whoever names none
+# Their name of a field → ours, with its parameter.
+_FIELDS = {
+    "scope": "scope", "thread_tag": "thread_tag", "in_reply_to": "in_reply_to", "importance": "priority",
+    "meta": "metadata", "subject": "subject", "conversation_id": "conversation_id", "kind": "kind", "key": "key",
+    "expires": "expires", "at": "at", "tags": "tags",
+}  # fmt: skip
+
+# -- mail
+
+
+def _send(room: Room, said: dict[str, Any]) -> Any:
+    fields = {ours: said[theirs] for theirs, ours in _FIELDS.items() if theirs in said}
+    sent = box_of(room, said, "from").send(
+        body=payload_to_parts(said.get("payload")), **_recipients(said.get("to")), **fields
+    )
+    return {"messageId": sent.id}
+
+
+def _recipients(to: Any) -> dict[str, Any]:
+    """By kind. A list may mix names and objects."""
+    found: dict[str, list[Any]] = {"to": []}
+    for one in to if isinstance(to, list) else [to]:
+        kind, name = ("to", one) if isinstance(one, str) else _recipient(one)
+        found.setdefault(kind, []).append(name)
+    return found
+
+
+def _recipient(one: Any) -> tuple[str, Any]:
+    kind = one.get("kind", "to") if isinstance(one, dict) else None
+    if kind not in {"to", "cc", "bcc"} or "agent_id" not in one:
+        hint = 'a name, a list of names, or of {"agent_id": NAME, "kind": "to" | "cc" | "bcc"}'
+        raise Invalid("names nobody", field="to", hint=hint)
+    return kind, one["agent_id"]
+
+
+def _check_inbox(room: Room, said: dict[str, Any]) -> Any:
+    """In the order they came. Only what is returned is marked as read."""
+    name = said.get("agent_id") or room.principal.agent or said.get("scope") or DEFAULT
+    found = service.reading.check(
+        room._office,
+        room.principal,
+        room.mailbox(name).name,
+        limit=said.get("limit"),
+        unread_only=said.get("unread_only", False),
+        peek=not said.get("clear", False),
+        order="age",
+    )
+    since = said.get("since")
+    if since is not None:
+        found = [one for one in found if one.message.created_at > since]
+    return {"messages": _records(room, found, name)}
+
+
+def _records(room: Room, found: Sequence[Found], reader: str) -> list[dict[str, Any]]:
+    """Each letter with all its recipients; how it is with the others is asked only where there are any."""
+    several = [f.message.id for f in found if len(f.message.recipients) > 1 or _is_open(f)]
+    others: dict[str, list[Delivery]] = {}
+    if several and room.principal.operator:
+        for one in room._office.store.find(Query(message_ids=tuple(several))):
+            others.setdefault(one.message.id, []).append(one.delivery)
+    return [message_record(f.message, others.get(f.message.id, [f.delivery]), reader) for f in found]
+
+
+def _is_open(found: Found) -> bool:
+    """Was it sent to a group, and not to this mailbox by name?"""
+    return found.message.recipients[0].address != found.delivery.mailbox
+
+
+def _read_thread(room: Room, said: dict[str, Any]) -> Any:
+    tag, scope = said["thread_tag"], said.get("scope", DEFAULT)
+    me = room.principal.agent
+    letters = room.tagged(tag, scope) if me is None else room.mailbox(me).tagged(tag, scope)
+    ids = tuple(letter.id for letter in letters)
+    deliveries: dict[str, list[Delivery]] = {}
+    for one in room._office.store.find(Query(message_ids=ids)) if ids else ():
+        if me is None or one.delivery.mailbox == me:
+            deliveries.setdefault(one.message.id, []).append(one.delivery)
+    records = [message_record(letter, deliveries.get(letter.id, ()), me) for letter in letters]
+    return {"threadTag": tag, "count": len(records), "messages": records}
+
+
+# -- agents
+
+
+def _list_agents(room: Room, said: dict[str, Any]) -> Any:
+    rows = [agent_record(agent) for agent in room.agents(scope=said.get("scope"))]
+    return {"count": len(rows), "agents": rows}
+
+
+def _register_agent(room: Room, said: dict[str, Any]) -> Any:
+    scopes = said.get("scopes") or ([said["scope"]] if "scope" in said else None)
+    told = {"display_name": said.get("name"), "program": said.get("program"), "model": said.get("model"),
+            "scopes": scopes, "metadata": said.get("metadata")}  # fmt: skip
+    upsert(room, box_of(room, said).name, told)
+    return {}
+
+
+def _notify(room: Room, said: dict[str, Any]) -> Any:
+    """Agents come and go; whatever else happens is nothing to us."""
+    event = said["event"]
+    agent = event.get("agent") if isinstance(event.get("agent"), dict) else {}
+    name = event.get("agentId") or agent.get("agentId")
+    if event.get("type") == "agent.spawn":
+        if not name:
+            raise Invalid("is missing", field="event.agent.agentId")
+        told = {"display_name": agent.get("name"), "scopes": agent.get("scopes") or [DEFAULT],
+                "metadata": _metadata(agent)}  # fmt: skip
+        upsert(room, name, told)
+    elif event.get("type") == "agent.done" and name:
+        with suppress(UnknownAgent):  # who was never here has left
+            room.mailbox(name).leave()
+    return {}
+
+
+def _metadata(agent: dict[str, Any]) -> dict[str, Any] | None:
+    told = dict(agent.get("metadata") or {})
+    return told | ({"role": agent["role"]} if agent.get("role") else {}) or None
+
+
+def upsert(room: Room, name: str, told: dict[str, Any]) -> None:
+    """An agent's card with these fields; what is not said stays as it was."""
+    try:
+        before = asdict(room.agent(name).card)
+    except UnknownAgent:
+        before = {}
+    kept = {field: before[field] for field in _CARD if field in before}
+    room.mailbox(name).register(**kept | {field: value for field, value in told.items() if value is not None})
+
+
+_CARD = ("display_name", "description", "capabilities", "program", "model", "scopes", "allow_from",
+         "max_concurrent_tasks", "metadata")  # fmt: skip
+
+
+def _ping(_room: Room, _said: dict[str, Any]) -> Any:
+    return {"pid": os.getpid()}
+
+
+def _emit(_room: Room, _said: dict[str, Any]) -> Any:
+    """Whoever carries out calls publishes it to those who listen."""
+    return {}
+
+
+def _row(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
+    return Method(name=name, about=about, run=run, params=params, result=result, strict=False, **more)
+
+
+AGENT = Param("agent_id", "text", f"whose; without it the token's agent, else the scope, else {DEFAULT!r}")
+SCOPE = Param("scope", "text", f"{DEFAULT!r} when nothing is said")
+ROWS = (
+    _row("ping", "is anybody there?", _ping, result="pid", action="agents", writes=False),
+    _row(
+        "send",
+        "send a letter",
+        _send,
+        Param("from", "text", "the sender; with a token, its agent"),
+        Param("to", "any", "a name, a list of names, or of {agent_id, kind}", required=True),
+        Param("payload", "any", "text, an object with a `type`, or any JSON"),
+        SCOPE,
+        Param("thread_tag", "text", "a label for the thread"),
+        Param("in_reply_to", "text", "the letter it answers"),
+        Param("importance", "text", "low, normal, high or urgent"),
+        Param("meta", "object", "anything else"),
+        Param("subject", "text", "one line"),
+        Param("conversation_id", "text", "the conversation it belongs to"),
+        Param("kind", "text", "an open word"),
+        Param("key", "text", "the same key again sends nothing twice"),
+        Param("expires", "when", "not offered after this"),
+        Param("at", "when", "not delivered before this"),
+        Param("tags", "list", "labels"),
+        result="messageId",
+        action="send",
+        whose="from",
+    ),
+    _row(
+        "check_inbox",
+        "an agent's mail, in the order it came",
+        _check_inbox,
+        AGENT,
+        SCOPE,
+        Param("unread_only", "flag", "false when nothing is said"),
+        Param("clear", "flag", "mark what is returned as read"),
+        LIMIT,
+        Param("since", "when", "only letters written after this"),
+        result="messages",
+        action="check",
+        whose="agent_id",
+    ),
+    _row(
+        "read_thread",
+        "the letters with a thread tag",
+        _read_thread,
+        Param("thread_tag", "text", "the tag", required=True),
+        SCOPE,
+        result="threadTag, count, messages",
+        action="threads",
+        writes=False,
+    ),
+    _row(
+        "list_agents",
+        "who is registered",
+        _list_agents,
+        Param("scope", "text", "only of this scope"),
+        Param("include_federated", "flag", "those of other systems too; there are none yet"),
+        result="count, agents",
+        action="agents",
+        writes=False,
+    ),
+    _row(
+        "register_agent",
+        "say who you are; what is not said stays as it was",
+        _register_agent,
+        Param("agent_id", "text", "the agent's name"),
+        Param("name", "text", "a name for people"),
+        Param("program", "text", "what runs it"),
+        Param("model", "text", "the model behind it"),
+        Param("scope", "text", "the team it is in"),
+        Param("scopes", "list", "the teams it is in"),
+        Param("metadata", "object", "anything else"),
+        result="nothing more",
+        action="register",
+        whose="agent_id",
+    ),
+    _row(
+        "notify",
+        "an agent came (agent.spawn) or went (agent.done)",
+        _notify,
+        Param("event", "object", "type, and agent or agentId", required=True),
+        result="nothing more",
+        action="register",
+    ),
+    _row(
+        "emit",
+        "tell those who subscribed to this scope",
+        _emit,
+        Param("event", "any", "what happened", required=True),
+        Param("meta", "object", "about it"),
+        SCOPE,
+        result="nothing more",
+        action="agents",
+    ),
+)

@@ -1,0 +1,106 @@
+"""One caller over time: who it is, and in which dialect each line of it is answered.
+
+A line is an action of agent-inbox, a call in JSON-RPC, or a batch of those.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ..errors import Invalid, PostroomError, TooLarge
+from ..model.values import read_json
+from . import rpc
+from .methods import for_action, for_rpc
+from .problems import socket_error
+from .table import Method, NoSuchMethod, taken
+
+if TYPE_CHECKING:
+    from ..policy.limits import Limits
+
+ENVELOPE = frozenset({"action", "id"})  # what says how a line is answered, and is no parameter
+ROOM_FOR_MORE = 64 * 1024  # bytes that a line may be longer than the letter in it
+DEEPER = 8  # levels that stand around a letter
+
+
+class Action(Struct, frozen=True):
+    """A line in agent-inbox's dialect."""
+
+    method: str
+    said: dict[str, Any]
+    id: Any = None
+    is_notification: bool = False
+
+    def answer(self, result: Any) -> dict[str, Any]:
+        return self._with_id({"ok": True, **result})
+
+    def refuse(self, error: PostroomError) -> dict[str, Any]:
+        return self._with_id(socket_error(error))
+
+    def _with_id(self, reply: dict[str, Any]) -> dict[str, Any]:
+        return reply if self.id is None else reply | {"id": self.id}
+
+
+class Step(Struct, frozen=True):
+    """One call that was understood: what is to be done, and how it is answered."""
+
+    call: Action | rpc.Call
+    method: Method
+    said: dict[str, Any]
+
+
+class Asked(Struct, frozen=True):
+    """What one line asks for: steps, and replies that are known already in place of some."""
+
+    steps: list[Step | dict[str, Any]]
+    is_batch: bool = False
+
+    @property
+    def is_long(self) -> bool:
+        """May it take long, or change who is calling? Then nothing of the same caller overtakes it."""
+        return any(isinstance(step, Step) and step.method.is_long(step.said) for step in self.steps)
+
+
+def read_line(line: bytes | None, limits: Limits) -> Asked | dict[str, Any]:
+    """What a line asks for, or the reply that says why it asks for nothing."""
+    if line is None:
+        most = limits.max_message_bytes + ROOM_FOR_MORE
+        return socket_error(TooLarge(f"a line of more than {most} bytes", field="line"))
+    try:
+        value = read_json(
+            line, "line", depth=limits.max_depth + DEEPER, largest=limits.max_message_bytes + ROOM_FOR_MORE
+        )
+    except PostroomError as broken:
+        return socket_error(broken) | {"error": "Invalid JSON", "hint": str(broken)}
+    return read_value(value)
+
+
+def read_value(value: Any) -> Asked:
+    """What a value asks for."""
+    if isinstance(value, list):
+        return Asked([understood(call) for call in rpc.read_batch(value)], is_batch=bool(value))
+    if rpc.is_rpc(value):
+        return Asked([understood(rpc.read_call(value))])
+    return Asked([understood(_read_action(value))])
+
+
+def understood(call: Action | rpc.Call | dict[str, Any]) -> Step | dict[str, Any]:
+    """The step that a call asks for, or its refusal. A notification that is refused is answered by nothing: {}."""
+    if isinstance(call, dict):
+        return call
+    try:
+        method = for_action(call.method) if isinstance(call, Action) else for_rpc(call.method)
+        return Step(call, method, taken(method, call.said))
+    except PostroomError as wrong:
+        return {} if call.is_notification else call.refuse(wrong)
+
+
+def _read_action(value: Any) -> Action | dict[str, Any]:
+    if not isinstance(value, dict):
+        return socket_error(Invalid("Unknown action: undefined", hint="a line is an object with an `action`"))
+    name, id = value.get("action"), value.get("id")
+    if not isinstance(name, str):
+        told = NoSuchMethod("Unknown action: undefined", hint="say `action`, or `jsonrpc` and `method`")
+        return Action("", {}, id).refuse(told)
+    return Action(name, {key: said for key, said in value.items() if key not in ENVELOPE}, id)
