@@ -1,5 +1,5 @@
-"""Runs the public MCP conformance suite against our server, for both revisions. Ends with 0 when every scored scenario
-passes. The server is the one that ships; the fixtures that the suite asks for stand on a shelf beside the mail.
+"""Runs the public MCP conformance suite against our server, for both revisions. Ends with 0 when every scored
+scenario passes. The server is the one that ships; the fixtures that the suite asks for stand on a shelf beside mail.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ def main() -> int:
         text=True,
     )
     try:
-        assert server.stdout is not None
-        url = server.stdout.readline().strip()
+        url = server.stdout.readline().strip() if server.stdout else ""
         return max([run(folder, url, revision) for revision in REVISIONS])
     finally:
         server.terminate()
@@ -60,9 +59,8 @@ def run(folder: Path, url: str, revision: str) -> int:
     passed, failed = (sum(int(row[column]) for row in counted) for column in (2, 3))
     whole = sum(row[0] == "✓" for row in counted)
     seconds = time.monotonic() - begun
-    print(
-        f"{revision}: {whole} of {len(counted)} scored scenarios; {passed} checks passed, {failed} failed; {seconds:.0f} s"
-    )
+    checks = f"{passed} checks passed, {failed} failed"
+    print(f"{revision}: {whole} of {len(counted)} scored scenarios; {checks}; {seconds:.0f} s")
     for row in rows:
         if row[0] == "✗":
             print(f"  {row[1]}: {row[3]} failed{' (not scored)' if row[1] in beside else ''}")

@@ -1,4 +1,4 @@
-"""Packages from npm, for tests with programs that are not ours. Kept in the user's cache: fetched once per version."""
+"""Packages from npm, for tests with programs that are not ours. Kept in the user's cache."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ async def by_capability(ctx: Ctx, params: Params) -> Answer:
 async def missing_capability(ctx: Ctx, _params: Params) -> Answer:
     has = ctx.session.client_capabilities
     if has is None or has.sampling is None:
-        needed = {"requiredCapabilities": {"sampling": {}}}
+        needed: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
         raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, "this needs sampling", needed)
     return _said("the client can sample")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..model.card import INBOX_WORDS, Status, Warmth
+from ..model.card import Warmth
+from ..model.parts import Part
+from ..wire.inbox_records import STATUS, content_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,12 +40,8 @@ def messages(letters: Iterable[Mapping[str, Any]], **more: Any) -> dict[str, Any
 
 
 def content(letter: Mapping[str, Any]) -> dict[str, Any]:
-    """One part stands for itself; of several, the text leads."""
-    parts = letter["parts"]
-    if len(parts) == 1:
-        return dict(parts[0])
-    text: dict[str, Any] = {"type": "text", "text": letter["text"]}
-    return text | {"parts": parts} if parts else text
+    """As agent-inbox has it: one part stands for itself."""
+    return content_of([Part(**part) for part in letter["parts"]])
 
 
 def agent(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,7 +50,7 @@ def agent(row: Mapping[str, Any]) -> dict[str, Any]:
         "agentId": card["id"],
         "name": card.get("display_name"),
         "scope": next(iter(card.get("scopes") or ()), None) or "default",
-        "status": status(presence),
+        "status": STATUS[Warmth(presence["warmth"])],
         "program": card.get("program"),
         "description": card.get("description"),
         "capabilities": card.get("capabilities"),
@@ -60,13 +58,6 @@ def agent(row: Mapping[str, Any]) -> dict[str, Any]:
         "location": "local",
     }
     return {name: value for name, value in told.items() if value not in (None, "", [], ())}
-
-
-def status(presence: Mapping[str, Any]) -> str:
-    """Warmth decides; an agent that left is offline at once."""
-    if presence["status"] == Status.OFFLINE and presence["warmth"] == Warmth.ACTIVE:
-        return INBOX_WORDS[Status.OFFLINE]
-    return INBOX_WORDS[Warmth(presence["warmth"])]
 
 
 def task(row: Mapping[str, Any]) -> dict[str, Any]:

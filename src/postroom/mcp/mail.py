@@ -135,7 +135,6 @@ def wire_tool(tool: Tool) -> types.Tool:
         read_only_hint=tool.reads_only,
         destructive_hint=tool.destroys,
         idempotent_hint=tool.repeatable,
-        open_world_hint=False,
     )
     return types.Tool(
         name=tool.name,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LONGEST = 4000  # characters of one letter
 BUDGET = 8000  # of a whole inbox
-_ME = Arg("agent", "text", "you, if the server was not told")
+_ME = Arg("agent", "text", "default: you")
 
 
 class Prompt(NamedTuple):

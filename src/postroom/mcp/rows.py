@@ -8,7 +8,7 @@ from . import tools, work_tools
 from .table import Arg, Tool
 
 PRIORITIES = ("low", "normal", "high", "urgent")
-ME = Arg("agentId", "text", "you, if the server was not told")
+ME = Arg("agentId", "text", "default: you")
 LIMIT = Arg("limit", "count")
 TEXT: dict[str, Any] = {"type": "string"}
 COUNT: dict[str, Any] = {"type": "integer"}
@@ -38,7 +38,7 @@ ROWS = (
             Arg("to", "texts", "agent ids; needed unless to_scope names a team"),
             Arg("body", "text", "plain text"),
             Arg("content", "object", "instead of body: an object with a string `type`"),
-            Arg("from", "text", "you, if the server was not told"),
+            Arg("from", "text", "default: you"),
             Arg("subject", "text"),
             Arg("threadTag", "text", "label that groups a thread"),
             Arg("inReplyTo", "text", "id of the message this answers"),
@@ -176,7 +176,7 @@ ROWS = (
             Arg("filesModified", "list"),
             Arg("notes", "text"),
             Arg("subject", "text"),
-            Arg("from", "text", "you, if the server was not told"),
+            Arg("from", "text", "default: you"),
         ),
         answer=_SENT,
         always=("ok", "messageId"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid, UnknownAgent
+from ..model.parts import Part
+from ..wire.inbox_records import payload_to_parts
 from .letters import agent, message, messages
 
 if TYPE_CHECKING:
@@ -96,4 +98,4 @@ def _body(said: dict[str, Any]) -> Any:
     content = said["content"]
     if not isinstance(content.get("type"), str):
         raise Invalid("must be an object with a string `type`", field="content")
-    return [content]
+    return [part.to_json() if isinstance(part, Part) else part for part in payload_to_parts(content)]

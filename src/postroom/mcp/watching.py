@@ -65,9 +65,10 @@ class Watching:
         bus = InMemorySubscriptionBus()
         uris = dict.fromkeys(params.notifications.resource_subscriptions or ())
         _check_room(len(uris))
+        watches = {uri: await self._watch(ctx, uri) for uri in uris}
         async with anyio.create_task_group() as tasks:
-            for uri in uris:
-                if (watch := await self._watch(ctx, uri)) is not None:
+            for uri, watch in watches.items():
+                if watch is not None:
                     tell = partial(bus.publish, ResourceUpdated(uri))
                     tasks.start_soon(_run, watch, tell, anyio.CancelScope())
             result = await ListenHandler(bus)(ctx, params)
