@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from . import service
 from .errors import Invalid, NotAllowed, PostroomError
 from .service.authorize import OWNER
+from .wire.methods import let_in
 from .wire.session import Step
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Caller:
         elif method.whose is not None and _is_sealed(office, said.get(method.whose)):
             told = f"{said[method.whose]!a} has a token, and nobody speaks for it without"
             raise NotAllowed(told, field=method.whose, hint="show it: the action `authenticate`, or a header")
+        let_in(room, method, said)
         answer = method.run(room, said)
         if method.name == "emit":
             self._hub.publish(said)
@@ -143,8 +145,8 @@ def _reply(step: Step, done: asyncio.Future[Any]) -> Any:
     if step.call.is_notification:
         return None
     if error is None:
-        return step.call.answer(done.result())
+        return step.answer(done.result())
     if isinstance(error, PostroomError):
-        return step.call.refuse(error)
+        return step.refuse(error)
     log.error("%s failed by a fault of ours", step.method.name, exc_info=error)
-    return step.call.refuse(PostroomError("a fault of the house; its log says more"))
+    return step.refuse(PostroomError("a fault of the house; its log says more"))
