@@ -1,5 +1,5 @@
 """Runs the public MCP conformance suite against our server, for both revisions. Ends with 0 when every scored
-scenario passes. The server is the one that ships; the fixtures that the suite asks for stand on a shelf beside mail.
+scenario passes. The server is the one that ships; the fixtures that the suite asks for stand beside the mail.
 """
 
 from __future__ import annotations

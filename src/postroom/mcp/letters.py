@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..model.card import Warmth
+from ..model.card import INBOX_WORDS, Warmth
+from ..model.content import content_of
 from ..model.parts import Part
-from ..wire.inbox_records import STATUS, content_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,7 +50,7 @@ def agent(row: Mapping[str, Any]) -> dict[str, Any]:
         "agentId": card["id"],
         "name": card.get("display_name"),
         "scope": next(iter(card.get("scopes") or ()), None) or "default",
-        "status": STATUS[Warmth(presence["warmth"])],
+        "status": INBOX_WORDS[Warmth(presence["warmth"])],
         "program": card.get("program"),
         "description": card.get("description"),
         "capabilities": card.get("capabilities"),

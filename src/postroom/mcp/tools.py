@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Invalid, UnknownAgent
+from ..errors import Invalid, NotAllowed, UnknownAgent
+from ..model.content import payload_to_parts
 from ..model.parts import Part
-from ..wire.inbox_records import payload_to_parts
 from .letters import agent, message, messages
 
 if TYPE_CHECKING:
@@ -86,10 +87,12 @@ def patience(said: dict[str, Any], usual: float) -> float:
 
 async def _announce(caller: Caller, name: str) -> None:
     """Whoever looks at an inbox is there; an agent nobody knows is registered."""
-    try:
-        await caller.call("heartbeat", {"agent_id": name, "active": True})
-    except UnknownAgent:
-        await caller.call("register", {"agent_id": name, **({"scopes": [caller.scope]} if caller.scope else {})})
+    with suppress(NotAllowed):  # a token that is good for reading only
+        try:
+            await caller.call("heartbeat", {"agent_id": name, "active": True})
+        except UnknownAgent:
+            team = {"scopes": [caller.scope]} if caller.scope else {}
+            await caller.call("register", {"agent_id": name, **team})
 
 
 def _body(said: dict[str, Any]) -> Any:
