@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from functools import partial
 from typing import Any
 
 import uvicorn
@@ -20,7 +19,7 @@ from tests.conformance.fixtures import Fixtures
 async def main() -> None:
     with postroom.open("memory:") as room, socket.create_server(("127.0.0.1", 0)) as listening:
         desk = Desk(room)
-        app = asgi(lambda caller: partial(desk.call, caller.principal), "0", agent="tester", shelves=[Fixtures()])
+        app = asgi(desk, "0", agent="tester", shelves=[Fixtures()])
 
         async def known(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http":

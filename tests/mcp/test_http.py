@@ -6,7 +6,6 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 import httpx2 as httpx
@@ -15,8 +14,11 @@ import uvicorn
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp import Client
+from postroom import service
+from postroom.callers import Door
+from postroom.hub import Hub
 from postroom.mcp.http import ROOM, asgi
-from postroom.service.authorize import agent_principal
+from postroom.service.authorize import Principal, agent_principal
 from tests.mcp.house import MODES, House, ask, house, refused, run
 
 JSON = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -28,14 +30,18 @@ HELLO = {
 }
 
 
+KNOWN: dict[str, Principal] = {}  # callers with a token of their own
+
+
 @asynccontextmanager
 async def serving(opened: House) -> AsyncIterator[str]:
     """A rim that believes a header; what it stands for asks for a token."""
-    app = asgi(lambda room: partial(opened.desk.call, room.principal), "0")
+    app = asgi(Door(opened.desk, Hub(opened.desk)), "0")
 
     async def rim(scope: Any, receive: Any, send: Any) -> None:
         name = dict(scope["headers"]).get(b"x-agent", b"").decode()
-        known = {ROOM: opened.room.acting_as(agent_principal(name))} if name else {}
+        principal = KNOWN.get(name) or (agent_principal(name) if name else None)
+        known = {ROOM: opened.room.acting_as(principal)} if principal else {}
         await app({**scope, **known}, receive, send)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -84,6 +90,22 @@ def test_new_mail_is_told_over_http() -> None:
         ):
             opened.room.mailbox("ann").send("bob", "new")
             assert "inbox://bob" == (await anext(heard)).uri  # type: ignore[union-attr]
+
+    run(story())
+
+
+def test_a_token_that_is_revoked_is_worth_nothing_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with house() as opened, serving(opened) as url:
+            office, owner = opened.room._office, opened.room.principal
+            text, token = service.tokens.create(office, owner, "bob", ["read"], "")
+            monkeypatch.setitem(KNOWN, "bob", service.tokens.holder(office, text))
+            async with calling(url, "bob") as bob:
+                opened.room.mailbox("ann").send("bob", "hello")
+                assert 1 == (await ask(bob, "check_inbox"))["count"]
+                assert "NotAllowed" == (await refused(bob, "send_message", to="ann", body="x"))["name"]
+                service.tokens.revoke(office, owner, token.id)
+                assert "NotAllowed" == (await refused(bob, "check_inbox"))["name"]
 
     run(story())
 

@@ -211,6 +211,10 @@ def test_threads_are_read_by_their_tag() -> None:
             found = await ask(ann, "read_thread", threadTag="release")
             assert ("release", 2) == (found["threadTag"], found["count"])
             assert 1 == (await ask(ann, "read_thread", threadTag="release", scope="sorting"))["count"]
+        async with house.client() as operator, house.client(token="eve") as eve:  # noqa: S106 - a name
+            (letter,) = (await ask(operator, "read_thread", threadTag="release"))["messages"]
+            assert ("ann", {"type": "text", "text": "1"}) == (letter["from"], letter["content"])
+            assert 0 == (await ask(eve, "read_thread", threadTag="release"))["count"]
 
     played(story)
 

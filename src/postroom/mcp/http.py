@@ -7,7 +7,8 @@ The web rim above knows who calls: it leaves a room that is bound to the caller 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
@@ -18,13 +19,13 @@ from .caller import Caller
 from .server import build
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from mcp.server.context import ServerRequestContext
     from starlette.types import Receive, Scope, Send
 
     from ..room import Room
-    from .caller import Call
+    from ..service.authorize import Principal
     from .shelf import Shelf
 
 ROOM = "postroom.room"  # where the web rim leaves the caller's room
@@ -33,8 +34,14 @@ LOOPBACK_HOSTS = (*_LOOPBACK, *(f"{host}:*" for host in _LOOPBACK))
 LOOPBACK_ORIGINS = (*(f"http://{host}" for host in _LOOPBACK), *(f"http://{host}:*" for host in _LOOPBACK))
 
 
+class Calls(Protocol):
+    """What carries out verbs: a desk, or callers' `Door`, which asks each time whether a token is still good."""
+
+    async def call(self, principal: Principal, name: str, said: Mapping[str, Any], /) -> Any: ...
+
+
 def asgi(
-    call_of: Callable[[Room], Call],
+    desk: Calls,
     version: str,
     *,
     hosts: Sequence[str] = LOOPBACK_HOSTS,
@@ -43,13 +50,12 @@ def asgi(
     scope: str | None = None,
     shelves: Sequence[Shelf] = (),
 ) -> App:
-    """The app. It serves while its `running()` is entered. `call_of` says how mail is reached in a caller's name;
-    `agent`, who is meant when nobody is named.
-    """
+    """The app. It serves while its `running()` is entered. `agent`: who is meant when nobody is named."""
 
     def caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:
         room: Room = ctx.request.scope[ROOM]  # type: ignore[union-attr]
-        return Caller(call_of(room), agent=room.principal.agent, usual=agent, scope=scope)
+        principal = room.principal
+        return Caller(partial(desk.call, principal), agent=principal.agent, usual=agent, scope=scope)
 
     manager = StreamableHTTPSessionManager(
         build(caller_of, version, *shelves),

@@ -39,6 +39,21 @@ def messages(letters: Iterable[Mapping[str, Any]], **more: Any) -> dict[str, Any
     return {**more, "count": len(told), "messages": told}
 
 
+def record(one: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of a letter as agent-inbox writes it down."""
+    told = {
+        "id": one["id"],
+        "from": one["sender_id"],
+        "subject": one.get("subject"),
+        "content": one["content"],
+        "threadTag": one.get("thread_tag"),
+        "importance": one["importance"],
+        "createdAt": one["created_at"],
+        "inReplyTo": one.get("in_reply_to"),
+    }
+    return {name: value for name, value in told.items() if value not in (None, "")}
+
+
 def content(letter: Mapping[str, Any]) -> dict[str, Any]:
     """As agent-inbox has it: one part stands for itself."""
     return content_of([Part(**part) for part in letter["parts"]])
