@@ -10,6 +10,9 @@ import mcp_types as types
 import pytest
 
 from mcp import Client, MCPError
+from postroom.errors import StoreBusy
+from postroom.mcp import resources
+from postroom.mcp.caller import Caller
 from postroom.mcp.watching import MOST_WATCHES
 from tests.mcp.house import MODES, House, ask, played
 
@@ -90,6 +93,40 @@ def test_new_mail_is_told_to_who_listens() -> None:
             ann.send("bob", "answer", in_reply_to="m-1")
             told = {(await anext(heard)).uri for _ in range(3)}  # type: ignore[union-attr]
             assert set(watched) == told
+
+    played(story)
+
+
+def test_watching_goes_on_after_the_room_was_restored() -> None:
+    async def story(house: House) -> None:
+        async with house.client("bob") as bob, bob.listen(resource_subscriptions=["inbox://bob"]) as heard:
+            house.room._office.store.renew_epoch()
+            house.room.mailbox("ann").send("bob", "after")
+            assert "inbox://bob" == (await anext(heard)).uri  # type: ignore[union-attr]
+
+    played(story)
+
+
+def test_watching_goes_on_after_a_time_of_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(house: House) -> None:
+        monkeypatch.setattr(resources, "TROUBLE", 0.01)
+        told = asyncio.Event()
+        troubles = [StoreBusy(), StoreBusy()]
+
+        async def call(name: str, said: dict[str, Any]) -> Any:
+            if name == "wait" and said["timeout"] and troubles:
+                raise troubles.pop()
+            return await house.desk.call(house.room.principal, name, said)
+
+        async def changed() -> None:
+            told.set()
+
+        watch = await resources.follow(Caller(call, usual="bob"), resources.Place("inbox", "bob"))
+        watching = asyncio.ensure_future(watch(changed))
+        house.room.mailbox("ann").send("bob", "new")
+        await told.wait()
+        watching.cancel()
+        assert not troubles
 
     played(story)
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 AGENT = ("POSTROOM_AGENT", "INBOX_AGENT_ID")
 SCOPE = ("POSTROOM_SCOPE", "INBOX_SCOPE")
-SOCKET = ("POSTROOM_SOCKET", "INBOX_SOCKET_PATH")
 TOKEN = "POSTROOM_AUTH_TOKEN"  # noqa: S105 - a variable's name; a secret is never an argument
 
 
@@ -58,7 +57,8 @@ def _socket(context: Context) -> str:
         raise Usage("a daemon's socket and a room: which of them?", field="--socket")
     if "room" in context.values:
         return ""
-    path: str = context.get("socket") or first_variable(*SOCKET)
+    theirs = "" if variable("POSTROOM_STORE") else variable("INBOX_SOCKET_PATH")
+    path: str = context.get("socket") or variable("POSTROOM_SOCKET") or theirs
     return path
 
 

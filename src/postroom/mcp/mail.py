@@ -122,7 +122,10 @@ class Mail(Shelf):
         if not known or params.argument.name not in _AGENT_ARGUMENTS:
             return None
         begun = params.argument.value.casefold()
-        found = await self._caller_of(ctx).call("agents", {})
+        try:
+            found = await self._caller_of(ctx).call("agents", {})
+        except PostroomError:  # nothing to offer
+            return None
         names: list[str] = [row["card"]["id"] for row in found["agents"]]
         return sorted(name for name in names if name.casefold().startswith(begun))
 

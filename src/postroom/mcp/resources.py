@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
-from ..errors import Resync
+from ..errors import Busy, Resync
 from .letters import message, messages
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 MOST = 100  # letters in one answer
 PAUSE = 50.0  # seconds of one wait; the next begins where it ended
+TROUBLE = 5.0  # seconds before it is tried again
 
 
 class Template(NamedTuple):
@@ -78,6 +80,9 @@ async def _next(caller: Caller, said: dict[str, Any], at: str, changed: Changed)
         found = await caller.call("wait", {**said, "since": at, "timeout": PAUSE})
     except Resync:  # the room was restored meanwhile
         found = {"letter": True}
+    except Busy:  # a daemon that is away comes back
+        await asyncio.sleep(TROUBLE)
+        return at
     if not found["letter"]:
         return str(found["cursor"])
     now = await _now(caller)
