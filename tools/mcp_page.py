@@ -51,6 +51,9 @@ Gemini CLI, in `~/.gemini/settings.json` or a project's `.gemini/settings.json`:
 {"mcpServers": {"postroom": {"command": "postroom", "args": ["mcp", "--as", "coder"], "timeout": 60000}}}
 ```
 
+Tried without a model: `claude mcp list` (Claude Code 2.1.325) and `gemini mcp list` (0.61, in a trusted folder) start it and
+say that they are connected; `codex mcp add` (0.166) writes these lines, and `codex mcp list` reads them.
+
 It opens the room itself, as every command does: no daemon is needed. `--socket PATH` (or `POSTROOM_SOCKET`, or
 `INBOX_SOCKET_PATH`) asks a running daemon instead; where agents have tokens, set `POSTROOM_AUTH_TOKEN`. Over HTTP a host needs
 the URL and a token (`postroom token create --agent coder`), as the header `Authorization: Bearer …`.
