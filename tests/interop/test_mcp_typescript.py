@@ -1,4 +1,4 @@
-"""The official TypeScript client, an outside program, starts `postroom mcp` and uses all of it."""
+"""The official TypeScript clients, outside programs, start `postroom mcp` and use all of it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,29 @@ import postroom
 
 HERE = Path(__file__).parent
 TOOL = runpy.run_path(str(HERE.parent.parent / "tools" / "npm.py"))
-SDK = "@modelcontextprotocol/sdk@1"
 PATIENCE = 120  # seconds
 
 pytestmark = pytest.mark.skipif(not os.environ.get("POSTROOM_INTEROP"), reason="make interop runs it")
 
 
-@pytest.fixture(scope="module")
-def packages() -> Path:
+def folder_of(package: str) -> Path:
     try:
-        folder: Path = TOOL["packages"](SDK)
+        folder: Path = TOOL["packages"](package)
     except TOOL["NoNpm"] as missing:
         pytest.skip(str(missing))
     return folder
 
 
-def test_the_typescript_client_over_stdio(packages: Path, tmp_path: Path) -> None:
-    script = packages / "mcp_client.mjs"  # where it finds its packages
-    shutil.copyfile(HERE / "mcp_client.mjs", script)
+@pytest.mark.parametrize(
+    ("package", "program"),
+    [
+        ("@modelcontextprotocol/sdk@1.32.2", "mcp_client.mjs"),  # the revision 2025-11-25
+        ("@modelcontextprotocol/client@2.4.0", "mcp_client_2026.mjs"),
+    ],
+)
+def test_the_typescript_client_over_stdio(package: str, program: str, tmp_path: Path) -> None:
+    script = folder_of(package) / program  # where it finds its packages
+    shutil.copyfile(HERE / program, script)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("POSTROOM_", "INBOX_"))}
     source = str(Path(postroom.__file__).parent.parent)
     env = kept | {"POSTROOM_STORE": f"sqlite:{tmp_path}/room.db", "PYTHONPATH": source}
