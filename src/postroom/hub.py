@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -18,9 +17,11 @@ from .service.reading import check_cursor
 from .store.bells import ROOM
 from .wire import events, rpc
 from .wire.event_filter import check_filter, wanted
+from .wire.inbox_records import milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
 
     from .desk import Desk
     from .model.change import Change, Cursor
@@ -68,7 +69,7 @@ class Subscription:
 
     def tell_resync(self, cursor: Cursor) -> None:
         self.cursor = cursor
-        now = int(datetime.now(UTC).timestamp() * 1000)
+        now = milliseconds(self.room._office.now().wall)
         told = {"id": f"{RESYNC}-{cursor.number}", "type": RESYNC, "timestamp": now, "data": {}}
         self.push(self._notice(told, cursor))
 
@@ -120,7 +121,7 @@ class Hub:
         if self._of.get(caller, {}).pop(id, None) is None:
             raise Missing(f"there is no subscription {id!a}", field="subscription_id")
         self._rest()
-        return {"subscription": {"id": id, "closedAt": int(datetime.now(UTC).timestamp() * 1000)}}
+        return {"subscription": {"id": id, "closedAt": milliseconds(self._now())}}
 
     def resume(self, caller: Any) -> None:
         """It reads again."""
@@ -141,9 +142,12 @@ class Hub:
         self._loop.call_soon_threadsafe(self._publish, said)
 
     def _publish(self, said: dict[str, Any]) -> None:
-        event = events.emitted(said, self._cursor.number)
+        event = events.emitted(said, self._cursor.number, self._now())
         for one in self._everyone():
             one.tell_once(event)
+
+    def _now(self) -> datetime:
+        return self._desk.room._office.now().wall
 
     # -- what happens
 
