@@ -24,7 +24,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "core tests",
         (
             *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
-            *("--durations=8", "--ignore=tests/faults", "-m", "not files"),
+            *("--durations=8", "--ignore=tests/faults", "-m", "not files and not daemon"),
         ),
     ),
     (
@@ -32,6 +32,13 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
             *("--durations=8", "--ignore=tests/faults", "-m", "files"),
+        ),
+    ),
+    (
+        "tests of the daemon",
+        (
+            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
+            *("--durations=8", "--ignore=tests/faults", "-m", "daemon"),
         ),
     ),
     ("coverage data", (sys.executable, "-m", "coverage", "combine", "--quiet")),
