@@ -48,6 +48,7 @@ docs: $(READY)  ## draw what docs/ takes from the code
 	@$(BIN)/python tools/draw.py
 	@$(BIN)/python tools/commands.py
 	@$(BIN)/python tools/mcp_page.py
+	@$(BIN)/python tools/wire_page.py
 
 imports: $(READY)  ## what each command loads
 	@$(BIN)/python tools/imports.py

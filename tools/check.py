@@ -20,6 +20,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("rooms", (str(BIN / "lint-imports"), "--no-cache")),
     ("drawings", (sys.executable, "tools/draw.py", "--check")),
     ("commands", (sys.executable, "tools/commands.py", "--check")),
+    ("service", (sys.executable, "tools/wire_page.py", "--check")),
     (
         "core tests",
         (
