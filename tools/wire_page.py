@@ -22,7 +22,7 @@ def page() -> str:
     pieces = [
         "<!-- Written by `make docs` from tools/service_head.md and the tables in src/postroom/wire. -->\n",
         HEAD.read_text(encoding="utf-8"),
-        "## Actions on the socket\n\nThose of agent-inbox, with its requests and replies. Unknown fields are ignored.\n",
+        "## Actions on the socket\n\nThose of agent-inbox, with its replies. Unknown fields are ignored.\n",
         *(described(method, f"`{method.name}`") for method in ACTIONS.values()),
         "## About the connection\n\nOn the socket and on a WebSocket.\n",
         *(described(method, f"`{method.name}`") for method in SESSION.values()),
