@@ -23,7 +23,6 @@ import fcntl
 import os
 
 from ..errors import BadStore
-from ..model.hashing import blake2b
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
@@ -215,11 +214,16 @@ class InboxFolder:
             if " " in line
         )
         for length in (0, 8, 32):
-            mark = f"-{blake2b(agent.encode(), digest_size=16).hexdigest()[:length]}" if length else ""
-            stem = safe_form(agent) + mark
+            stem = safe_form(agent) + (_mark(agent, length) if length else "")
             if owners.get(stem, agent) == agent:
                 return stem, owners
         raise BadStore(f"no name is left for the file of {agent!a}", field="inboxes")
+
+
+def _mark(agent: str, length: int) -> str:
+    from ..model.hashing import blake2b  # noqa: PLC0415 - few names meet
+
+    return f"-{blake2b(agent.encode(), digest_size=16).hexdigest()[:length]}"
 
 
 class Taken:
