@@ -35,7 +35,7 @@ _EMPTY = {
 
 def quick_answer(call: Call) -> str | None:
     """What to print, or None: run the command."""
-    if call.name.startswith("hook "):
+    if call.name.startswith("hook ") and "help" not in call.values:
         from .hook_quick import quick_hook  # noqa: PLC0415 - only for hooks
 
         return quick_hook(call)
