@@ -27,7 +27,7 @@ START, PROMPT = ("hook", "session-start"), ("hook", "prompt")
 @pytest.fixture
 def bob(desk: Desk) -> Desk:
     desk.environment = {name: text for name, text in desk.environment.items() if not name.startswith("INBOX_")}
-    desk.environment["INBOX_AGENT_ID"] = "bob"
+    desk.environment |= {"INBOX_AGENT_ID": "bob", "POSTROOM_HOOK_SECONDS": "30"}  # a busy machine is not the point
     return desk
 
 
@@ -188,9 +188,9 @@ def test_a_daemon_that_does_not_answer_is_not_waited_for(bob: Desk, tmp_path: Pa
         assert process.stdout is not None
         process.stdout.readline()
         began = time.monotonic()
-        done = bob.run(*PROMPT, INBOX_SOCKET=str(tmp_path / "s"))
+        done = bob.run(*PROMPT, INBOX_SOCKET=str(tmp_path / "s"), POSTROOM_HOOK_SECONDS="")
         assert (0, "") == (done.code, done.out)
-        assert "2 s" in done.err and time.monotonic() - began < 5
+        assert " 2 s;" in done.err and time.monotonic() - began < 10
         process.kill()
 
 

@@ -98,5 +98,36 @@ def test_mail_for_later_is_told_when_it_comes(tmp_path: Path) -> None:
     room.close()
 
 
+def test_a_folder_that_was_cleared_away_is_made_anew(daemon: Daemon, tmp_path: Path) -> None:
+    daemon.ask(action="send", **{"from": "ann", "to": "bob", "payload": "1"})
+    lines(tmp_path, "bob", 1)
+    (tmp_path / "inboxes").rename(tmp_path / "away")
+    daemon.ask(action="send", **{"from": "ann", "to": "bob", "payload": "2"})
+    assert "2" in [line["payload"] for line in lines(tmp_path, "bob", 1)]
+
+
+def test_what_is_in_one_agents_way_is_told_and_stops_nobody_else(daemon: Daemon, tmp_path: Path) -> None:
+    (tmp_path / "inboxes" / "bob.inbox.jsonl").symlink_to(tmp_path / "elsewhere")
+    daemon.ask(action="send", **{"from": "ann", "to": ["bob", "carol"], "payload": "x"})
+    assert 1 == len(lines(tmp_path, "carol", 1))
+    assert "the inbox file of bob cannot be written" in daemon.log()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_file_that_is_full_says_so_and_so_does_the_log(daemon: Daemon, tmp_path: Path) -> None:
+    with postroom.open(daemon.room) as room:
+        ann = room.mailbox("ann")
+        for n in range(1101):
+            ann.send("bob", str(n))
+        end = time.monotonic() + PATIENCE
+        while "was full" not in daemon.log():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        first, *rest = lines(tmp_path, "bob", 999)
+        assert "postmaster" == first["from"] and f"{first['dropped']} older letter(s)" in first["payload"]
+        assert "1100" == rest[-1]["payload"] and len(rest) <= 1100
+        assert 1101 == room.mailbox("bob").counts()["total"]
+
+
 def test_agents_of_other_systems_have_no_files_here() -> None:
     assert is_here("bob") and is_here("team/bob") and not is_here("bob@elsewhere")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -175,6 +177,27 @@ def test_a_link_is_not_followed_and_a_folder_that_cannot_be_is_told(folder: Inbo
     assert target.read_bytes() == b"mine\n"
     with pytest.raises(BadStore, match="cannot make"):
         InboxFolder(str(target / "below")).prepare()
+
+
+def test_half_a_line_of_somebody_who_died_spoils_no_other(folder: InboxFolder) -> None:
+    (Path(folder.path) / "bob.inbox.jsonl").write_bytes(b'{"half')
+    folder.append("bob", [b"1\n"])
+    assert [b'{"half', b"1"] == take(folder)
+
+
+def test_a_full_disk_leaves_no_half_line(folder: InboxFolder) -> None:
+    folder.append("bob", [b"1\n"])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(OSError, match="large"):
+            folder.append("bob", [b"x" * 200 + b"\n"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    folder.append("bob", [b"2\n"])
+    assert [b"1", b"2"] == take(folder)
 
 
 def test_who_has_no_folder_has_no_mail(tmp_path: Path) -> None:

@@ -20,9 +20,8 @@ NO_MAIL = "No unread mail for {0}.\n"
 NO_DIGEST = "You have no unread letters.\n"
 _NO_COUNTS = '"urgent":0,"high":0,"normal":0,"low":0,"total":0'
 _SAID = frozenset({"as", "room", "json", "peek"})  # with any other option the library must check its value
-_NO_SETTINGS = frozenset(
-    {"AGENT", "STORE", "TOKEN", "ID", "LETTER", "SOCKET", "HTTP", "INBOXES"}
-)  # variables that change no rule
+# Variables that change no rule.
+_NO_SETTINGS = frozenset({"AGENT", "STORE", "TOKEN", "ID", "LETTER", "SOCKET", "HTTP", "INBOXES", "HOOK_SECONDS"})
 _NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
 # command -> (text, fields of the JSON answer), for a mailbox {0} without unread mail

@@ -1,7 +1,7 @@
 """The hooks' first look: who asks, where the mail is, and whether there is surely nothing to show.
 
 A host runs a hook at every prompt and waits for it, and mostly there is nothing: so this loads next to nothing,
-and whatever is unusual is left to `hook`. A hook never takes longer than two seconds and never fails a session.
+and whatever is unusual is left to `hook`. A hook takes two seconds at most, and never fails a session.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 
     from .parse import Call
 
-SECONDS = 2.0  # for all of it
+SECONDS = 2.0  # for all of it, where POSTROOM_HOOK_SECONDS does not say otherwise
 PROMPT = "hook prompt"
 _FIRST_WORD = 50  # milliseconds for a host that has not yet said what it wants to say
 _MOST_SAID = 256 * 1024  # bytes of it
 _LONGEST_REPLY = 64 * 2**20
-_LATE = b"postroom: the mail could not be looked at within 2 s; it is all still there\n"
 
 
 def quick_hook(call: Call) -> str | None:
@@ -64,7 +63,7 @@ def exchange(path: str, lines: bytes, replies: int) -> bytes:
 
     line = socket(AF_UNIX, SOCK_STREAM)
     try:
-        line.settimeout(SECONDS)
+        line.settimeout(seconds())
         line.connect(path)
         line.sendall(lines)
         heard = b""
@@ -110,9 +109,15 @@ def _socket_has_nothing(path: str, agent: str) -> bool:
         return False
 
 
+def seconds() -> float:
+    """How long a session waits for its mail at most."""
+    said = variable("POSTROOM_HOOK_SECONDS")
+    return min(float(said), 600.0) if said.isascii() and said.isdecimal() else SECONDS
+
+
 def _end_in_time() -> None:
-    time.sleep(SECONDS)
-    os.write(2, _LATE)
+    time.sleep(seconds())
+    os.write(2, b"postroom: the mail could not be looked at in %g s; it is all still there\n" % seconds())
     os._exit(0)
 
 

@@ -8,6 +8,7 @@ unread. A letter that was read before we looked is no news any more.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from contextlib import suppress
@@ -30,6 +31,8 @@ log = logging.getLogger("postroom")
 SLICE = 500  # numbers looked at in one go
 POLL = 1.0  # seconds between two looks where no bell can be heard
 AGAIN = 5.0  # seconds after a failure
+# Something of somebody's stands where one agent's file should be. That is no reason to tell the others nothing.
+_IN_THE_WAY = frozenset({errno.ELOOP, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ENXIO})
 
 
 class Carrier:
@@ -67,6 +70,7 @@ class Carrier:
             await self._desk.run_slow(self.carry)
         except (PostroomError, OSError) as failed:
             log.warning("the inbox files could not be written: %s", failed)
+            self._is_first = True  # some of the slice may stand there
             await asyncio.sleep(AGAIN)
             return
         if self._unsure:
@@ -84,6 +88,7 @@ class Carrier:
 
     def carry(self) -> None:
         """Tell of everything that came since the last time."""
+        self.folder.prepare()  # somebody may have cleared it away
         unsure, self._unsure = self._unsure, set()
         for name in sorted(unsure):
             self.folder.check(name)
@@ -110,17 +115,22 @@ class Carrier:
             if is_here(one.delivery.mailbox):
                 by_name.setdefault(one.delivery.mailbox, []).append(one)
         for name, news in by_name.items():
-            told = self.folder.content(name) if self._is_first else b""
-            lines = [line_of(one.message, name) for one in news if _mark(one.message.id) not in told]
-            if lines:
-                self._append(name, lines)
+            try:
+                self._tell_one(name, news)
+            except OSError as refused:
+                if refused.errno not in _IN_THE_WAY:
+                    raise
+                log.warning("the inbox file of %s cannot be written: %s", name, refused.strerror)
 
-    def _append(self, name: str, lines: list[bytes]) -> None:
-        gone = self.folder.append(name, lines)
-        self._unsure.add(name)
+    def _tell_one(self, name: str, news: list[Found]) -> None:
+        told = self.folder.content(name) if self._is_first else b""
+        lines = [line_of(one.message, name) for one in news if _mark(one.message.id) not in told]
+        gone = self.folder.append(name, lines) if lines else 0
+        if lines:
+            self._unsure.add(name)
         if gone:
-            told = "the inbox file of %s was full: its %d oldest lines were dropped; the letters are in the inbox"
-            log.warning(told, name, gone)
+            words = "the inbox file of %s was full: its %d oldest lines were dropped; the letters are in the inbox"
+            log.warning(words, name, gone)
 
     # -- how far we are
 

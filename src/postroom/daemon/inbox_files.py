@@ -97,8 +97,10 @@ class InboxFolder:
     # -- writing
 
     def prepare(self) -> None:
-        """Make the folder, for its owner alone."""
+        """Make the folder, for its owner alone, if it is not there or not there any more."""
         try:
+            if not os.path.isdir(self.path):
+                self._stems.clear()
             os.makedirs(self.path, mode=0o700, exist_ok=True)
             found = os.stat(self.path)
         except OSError as error:
@@ -134,13 +136,13 @@ class InboxFolder:
     def _write(self, stem: str, agent: str, lines: list[bytes]) -> int:
         last = self._last.setdefault(stem, Last())
         path = os.path.join(self.path, f"{stem}{END}")
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600)
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600)
         try:
             found = os.fstat(file)
             again = last.lost(found)
             if (found.st_ino, found.st_size) != (last.inode, last.size):
                 last.count = _read(path).count(b"\n")
-            _write_all(file, b"".join([*again, *lines]))
+            _write_lines(file, found.st_size, b"".join([*again, *lines]))
         except BaseException:
             os.close(file)
             raise
@@ -279,6 +281,17 @@ class _Locked:
 
     def __exit__(self, *how: object) -> None:
         os.close(self._file)
+
+
+def _write_lines(file: int, size: int, data: bytes) -> None:
+    """At the end, whole or not at all. Where somebody died in the middle of a line, it is ended first."""
+    if data and size and os.pread(file, 1, size - 1) != b"\n":
+        data = b"\n" + data
+    try:
+        _write_all(file, data)
+    except OSError:  # the disk is full
+        os.ftruncate(file, size)
+        raise
 
 
 def _write_all(file: int, data: bytes) -> None:
