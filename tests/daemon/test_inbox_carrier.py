@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,6 +86,23 @@ def test_after_a_restart_nothing_is_missed_and_nothing_doubled(tmp_path: Path) -
         ann.send("bob", "3")
         assert ["0", "1", "2", "3"] == [line["payload"] for line in lines(tmp_path, "bob", 4)]
     room.close()
+
+
+def test_a_daemon_that_is_killed_again_and_again_tells_each_letter_once(tmp_path: Path) -> None:
+    """Nobody reads meanwhile, so what was told can be seen, and is not told again."""
+    script = "import postroom, sys; ann = postroom.open(sys.argv[1], durability='process').mailbox('ann')\n"
+    script += "for n in range(400): ann.send('bob', str(n))"
+    with serve(tmp_path) as daemon:
+        sender = subprocess.Popen([sys.executable, "-c", script, str(daemon.room)])
+        lines(tmp_path, "bob", 1)
+    for _ in range(2):
+        with serve(tmp_path) as daemon:
+            lines(tmp_path, "bob", len(lines(tmp_path, "bob", 1)) + 1 if sender.poll() is None else 1)
+            daemon.stop(signal.SIGKILL)
+    with serve(tmp_path):
+        assert 0 == sender.wait(PATIENCE)
+        told = [line["payload"] for line in lines(tmp_path, "bob", 400)]
+        assert [str(n) for n in range(400)] == sorted(told, key=int)
 
 
 def test_mail_for_later_is_told_when_it_comes(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.daemon.inbox_files import DROPPED, InboxFolder, safe_form
+from postroom.daemon.inbox_files import DROPPED, MOMENT, InboxFolder, safe_form
 from postroom.errors import BadStore
 from postroom.wire.inbox_entries import notice_of
 from tests.letters import NOW
@@ -122,6 +122,16 @@ def test_what_was_read_a_while_after_is_not_written_again(folder: InboxFolder) -
     os.utime(path, ns=(later, later))
     folder.check("bob")
     assert path.read_bytes() == b""
+
+
+def test_only_the_last_moment_is_in_doubt_while_mail_keeps_coming(folder: InboxFolder) -> None:
+    path = Path(folder.path) / "bob.inbox.jsonl"
+    folder.append("bob", [b"old\n"])
+    time.sleep(MOMENT / 1e9 + 0.05)
+    folder.append("bob", [b"new\n"])
+    path.write_bytes(b"")
+    folder.check("bob")
+    assert path.read_bytes() == b"new\n"
 
 
 def test_a_new_file_is_not_taken_for_one_that_was_emptied(folder: InboxFolder) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import errno
 import logging
 import os
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ class Carrier:
         self._rang = asyncio.Event()
         self._number = -1  # told up to here; not known yet
         self._is_first = True  # may some of the next slice have been told already?
-        self._unsure: set[str] = set()  # whose file is to be looked at again in a moment
+        self._unsure: dict[str, float] = {}  # whose file is to be looked at again, and when
 
     async def run(self) -> None:
         """For ever. What goes wrong is logged, and tried again."""
@@ -73,12 +74,16 @@ class Carrier:
             self._is_first = True  # some of the slice may stand there
             await asyncio.sleep(AGAIN)
             return
-        if self._unsure:
-            await asyncio.sleep(MOMENT / 1e9)
-            return  # and look again: `carry` begins with the doubts
         with suppress(TimeoutError):
-            async with asyncio.timeout(None if watch.fileno() >= 0 else POLL):
+            async with asyncio.timeout(self._patience(watch)):
                 await self._rang.wait()
+
+    def _patience(self, watch: Watch) -> float | None:
+        """Until somebody rings, or a doubt is due."""
+        bounds = [] if watch.fileno() >= 0 else [POLL]
+        if self._unsure:
+            bounds.append(max(min(self._unsure.values()) - time.monotonic(), 0.0))
+        return min(bounds, default=None)
 
     def _hear(self, watch: Watch) -> None:
         watch.rung()
@@ -89,9 +94,13 @@ class Carrier:
     def carry(self) -> None:
         """Tell of everything that came since the last time."""
         self.folder.prepare()  # somebody may have cleared it away
-        unsure, self._unsure = self._unsure, set()
-        for name in sorted(unsure):
+        now = time.monotonic()
+        for name in [name for name, due in self._unsure.items() if due <= now]:
+            del self._unsure[name]
             self.folder.check(name)
+        self._tell_news()
+
+    def _tell_news(self) -> None:
         now = self._store.cursor()
         if self._number < 0:
             self._number = self._begin(now)
@@ -127,7 +136,7 @@ class Carrier:
         lines = [line_of(one.message, name) for one in news if _mark(one.message.id) not in told]
         gone = self.folder.append(name, lines) if lines else 0
         if lines:
-            self._unsure.add(name)
+            self._unsure[name] = time.monotonic() + MOMENT / 1e9
         if gone:
             words = "the inbox file of %s was full: its %d oldest lines were dropped; the letters are in the inbox"
             log.warning(words, name, gone)

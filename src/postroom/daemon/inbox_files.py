@@ -55,7 +55,7 @@ class Last:
         self.size = 0
         self.count = 0  # lines in it
         self.changed = 0  # nanoseconds, by the file system's clock
-        self.doubtful: list[bytes] = []  # lines that have not been seen to stay
+        self.doubtful: list[tuple[int, list[bytes]]] = []  # lines of the last moment, and when they were written
 
     def hold(self, file: int) -> None:
         self.let_go()
@@ -68,12 +68,19 @@ class Last:
             self.file = -1
 
     def lost(self, found: os.stat_result) -> list[bytes]:
-        """Lines that may have been emptied away unread: the file is shorter than it was left, since a moment
-        after.
-        """
-        if found.st_ino != self.inode or found.st_size >= self.size:
+        """Lines that may have been emptied away unread, and are not in doubt any more from here on."""
+        if found.st_ino == self.inode and found.st_size >= self.size:
             return []
-        return self.doubtful if found.st_mtime_ns - self.changed <= MOMENT else []
+        doubtful, self.doubtful = self.doubtful, []
+        if found.st_ino != self.inode:
+            return []
+        return [line for at, lines in doubtful if found.st_mtime_ns - at <= MOMENT for line in lines]
+
+    def doubt(self, lines: list[bytes]) -> None:
+        """These were written just now. What was written before that moment has stayed."""
+        self.doubtful = [(at, old) for at, old in self.doubtful if self.changed - at <= MOMENT]
+        if lines:
+            self.doubtful.append((self.changed, lines))
 
 
 class InboxFolder:
@@ -142,13 +149,14 @@ class InboxFolder:
             again = last.lost(found)
             if (found.st_ino, found.st_size) != (last.inode, last.size):
                 last.count = _read(path).count(b"\n")
-            _write_lines(file, found.st_size, b"".join([*again, *lines]))
+            new = [*again, *lines]
+            _write_lines(file, found.st_size, b"".join(new))
         except BaseException:
             os.close(file)
             raise
-        last.count += len(again) + len(lines)
-        last.doubtful = [*(last.doubtful if last.inode == found.st_ino else []), *lines]
+        last.count += len(new)
         last.hold(file)
+        last.doubt(new)
         if last.count * 10 > self._most * 11 or last.size * 10 > self._most_bytes * 11:
             return self._trim(path, agent, last)
         return 0
