@@ -162,6 +162,7 @@ def test_who_has_no_name_hears_nothing(bob: Desk, words: tuple[str, ...]) -> Non
     [
         {"POSTROOM_STORE": "nonsense"},
         {"POSTROOM_STORE": "", "INBOX_SOCKET": "/nowhere/s"},
+        {"POSTROOM_STORE": "", "POSTROOM_SOCKET": "/nowhere/s"},
         {"INBOX_AGENT_ID": "../x"},
         {"POSTROOM_LEASE": "x"},
         {"POSTROOM_STORE": "/proc/x/room.db"},
@@ -179,6 +180,8 @@ def test_whatever_goes_wrong_the_session_goes_on(
 
 def test_a_daemon_that_is_gone_is_no_matter_where_the_room_is_named(bob: Desk) -> None:
     post(bob)
+    check_layout(well(bob.run(*PROMPT, POSTROOM_SOCKET="/nowhere/s")))
+    post(bob)
     check_layout(well(bob.run(*PROMPT, INBOX_SOCKET_PATH="/nowhere/s")))
 
 
@@ -188,7 +191,7 @@ def test_a_daemon_that_does_not_answer_is_not_waited_for(bob: Desk, tmp_path: Pa
         assert process.stdout is not None
         process.stdout.readline()
         began = time.monotonic()
-        done = bob.run(*PROMPT, INBOX_SOCKET=str(tmp_path / "s"), POSTROOM_HOOK_SECONDS="")
+        done = bob.run(*PROMPT, POSTROOM_SOCKET=str(tmp_path / "s"), POSTROOM_HOOK_SECONDS="")
         assert (0, "") == (done.code, done.out)
         assert " 2 s;" in done.err and time.monotonic() - began < 10
         process.kill()

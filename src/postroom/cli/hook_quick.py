@@ -44,10 +44,11 @@ def agent_of(values: Mapping[str, Any]) -> str:
 
 
 def socket_of(values: Mapping[str, Any]) -> str:
-    """Where a daemon listens, if one is named. A room named by hand comes first."""
+    """Where a daemon listens, if one is named. A room that was named for us beats what was said to agent-inbox."""
     if "room" in values:
         return ""
-    return variable("POSTROOM_SOCKET") or variable("INBOX_SOCKET") or variable("INBOX_SOCKET_PATH")
+    theirs = "" if variable("POSTROOM_STORE") else variable("INBOX_SOCKET") or variable("INBOX_SOCKET_PATH")
+    return variable("POSTROOM_SOCKET") or theirs
 
 
 def folder_of(values: Mapping[str, Any]) -> str:

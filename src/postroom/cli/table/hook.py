@@ -6,9 +6,9 @@ from .shape import Command
 
 _ABOUT = (
     " Who you are: --as, POSTROOM_AGENT or INBOX_AGENT_ID; where none is set it does nothing and says nothing. Where the"
-    " mail is, in this order: --room; a daemon at POSTROOM_SOCKET, INBOX_SOCKET or INBOX_SOCKET_PATH; POSTROOM_STORE; where"
-    " only the folder POSTROOM_INBOXES or INBOX_DIR is set, your inbox.jsonl in it; else the room of the project around the"
-    " host's working folder, or your own.\n\n"
+    " mail is, in this order: --room; a daemon at POSTROOM_SOCKET; POSTROOM_STORE; a daemon at INBOX_SOCKET or"
+    " INBOX_SOCKET_PATH; where only the folder POSTROOM_INBOXES or INBOX_DIR is set, your inbox.jsonl in it; else the room of"
+    " the project around the host's working folder, or your own.\n\n"
     "Bodies stand inside a fence and are cut. It takes two seconds at most (POSTROOM_HOOK_SECONDS) and never fails a session: what goes wrong is one"
     " line on standard error, and the exit code is 0."
 )
