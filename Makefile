@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run demo test test-long faults interop lint format bench bench-peers docs imports shells fault-tools lock clean
+.PHONY: run demo test test-long faults lint format bench bench-peers conformance interop docs imports shells fault-tools lock clean
 
 run: $(READY)  ## set everything up and watch agents exchange letters
 	@$(BIN)/python -m postroom.demo
@@ -20,14 +20,6 @@ test-long: $(READY)  ## the same tests with many more examples, processes and ki
 
 faults: $(READY) fault-tools  ## the long form of the fault suite: kills, failing disks, damage, clocks, load
 	@POSTROOM_TEST_LONG=1 POSTROOM_FAULTS_MUST_RUN=1 $(BIN)/python -m pytest -q -n 2 --durations=8 tests/faults
-
-# Without install scripts: what they would build, a database, is not used by what is tested.
-INTEROP := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/postroom-interop
-interop: $(READY)  ## the real agent-inbox from npm against ours, as outside processes; needs node and npm
-	@mkdir -p $(INTEROP)
-	@test "$$(node -p 'require("$(INTEROP)/node_modules/agent-inbox/package.json").version' 2>/dev/null)" = 0.2.3 || \
-	 npm install --prefix $(INTEROP) --ignore-scripts --no-audit --no-fund --loglevel=error agent-inbox@0.2.3
-	@POSTROOM_INTEROP_MUST_RUN=1 $(BIN)/python -m pytest -q -m interop tests/interop
 
 lint: $(READY)  ## style, types, rooms; prints the shape of the code
 	@$(BIN)/ruff check .
@@ -46,9 +38,17 @@ bench: $(READY)  ## speed, as ratios against what this disk can do; writes docs/
 bench-peers: $(READY)  ## the same work by what you would pick instead; writes docs/peers.md
 	@$(BIN)/python -m bench.peers
 
+conformance: $(READY)  ## the public MCP conformance suite, both revisions; fetches it from npm
+	@$(BIN)/python tools/conformance.py
+
+interop: $(READY)  ## clients that are not ours, from npm, against our servers
+	@POSTROOM_INTEROP=1 $(BIN)/python -m pytest -q tests/interop
+
 docs: $(READY)  ## draw what docs/ takes from the code
 	@$(BIN)/python tools/draw.py
 	@$(BIN)/python tools/commands.py
+	@$(BIN)/python tools/mcp_page.py
+	@$(BIN)/python tools/wire_page.py
 
 imports: $(READY)  ## what each command loads
 	@$(BIN)/python tools/imports.py

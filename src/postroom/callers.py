@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from . import service
 from .errors import Invalid, NotAllowed, PostroomError
 from .service.authorize import OWNER
+from .wire.methods import let_in, named
 from .wire.session import Step
+from .wire.table import taken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from .desk import Desk
     from .hub import Hub
@@ -88,10 +90,17 @@ class Caller:
         elif method.whose is not None and _is_sealed(office, said.get(method.whose)):
             told = f"{said[method.whose]!a} has a token, and nobody speaks for it without"
             raise NotAllowed(told, field=method.whose, hint="show it: the action `authenticate`, or a header")
+        let_in(room, method, said)
         answer = method.run(room, said)
         if method.name == "emit":
             self._hub.publish(said)
         return answer
+
+    async def call(self, name: str, said: Mapping[str, Any]) -> Any:
+        """A verb by its name, for who speaks no dialect."""
+        method = named(name)
+        run = partial(self._checked, method)
+        return await self._desk.carry_out(self.room, method, taken(method, said), run)
 
     # -- the session
 
@@ -114,6 +123,17 @@ class Caller:
 
     def close(self) -> None:
         self._hub.forget(self)
+
+
+class Door:
+    """The desk, for callers that were known when they came in: each call asks whether they still are."""
+
+    def __init__(self, desk: Desk, hub: Hub) -> None:
+        self._desk = desk
+        self._hub = hub
+
+    async def call(self, principal: Principal, name: str, said: Mapping[str, Any]) -> Any:
+        return await Caller(self._desk, self._hub, principal=principal).call(name, said)
 
 
 def _is_sealed(office: Office, name: Any) -> bool:
@@ -143,8 +163,8 @@ def _reply(step: Step, done: asyncio.Future[Any]) -> Any:
     if step.call.is_notification:
         return None
     if error is None:
-        return step.call.answer(done.result())
+        return step.answer(done.result())
     if isinstance(error, PostroomError):
-        return step.call.refuse(error)
+        return step.refuse(error)
     log.error("%s failed by a fault of ours", step.method.name, exc_info=error)
-    return step.call.refuse(PostroomError("a fault of the house; its log says more"))
+    return step.refuse(PostroomError("a fault of the house; its log says more"))

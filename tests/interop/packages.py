@@ -1,11 +1,13 @@
-"""The real npm packages, as outside processes. `make interop` installs them, outside the tree; without them these
-tests are skipped and say so.
+"""The real agent-inbox from npm, as outside processes. `make interop` installs it, outside the tree; where it is
+not installed these tests are skipped and say so. Its install scripts are left out: they build a database that is
+not used here.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,31 +15,23 @@ from typing import Any, Self
 
 import pytest
 
-VERSION = "0.2.3"  # of agent-inbox
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "postroom-interop"
-PACKAGE = CACHE / "node_modules" / "agent-inbox"
-MUST_RUN = "POSTROOM_INTEROP_MUST_RUN"
+NAME = "agent-inbox@0.2.3"
+NPM = runpy.run_path(str(Path(__file__).parent.parent.parent / "tools" / "npm.py"))
+PACKAGE = NPM["place_of"](NAME) / "node_modules" / "agent-inbox"
 PATIENCE = 30.0  # seconds; a bound, not a pace
 PROTOCOL = "2025-06-18"  # of MCP, as agent-inbox's SDK speaks it
 
 
 def require_package() -> None:
-    """Skip where node or the package is missing, and fail where they must be there."""
-    reason = _missing()
-    if reason and os.environ.get(MUST_RUN):
-        raise AssertionError(reason)
-    if reason:
-        pytest.skip(reason)
-
-
-def _missing() -> str:
     if shutil.which("node") is None:
-        return "node is not installed"
-    try:
-        found = json.loads((PACKAGE / "package.json").read_text(encoding="utf-8"))["version"]
-    except OSError:
-        return f"agent-inbox@{VERSION} is not in {CACHE}: make interop puts it there"
-    return "" if found == VERSION else f"agent-inbox is {found}, not {VERSION}: make interop"
+        pytest.skip("node is not installed")
+    if os.environ.get("POSTROOM_INTEROP"):
+        try:
+            NPM["packages"](NAME, scripts=False)
+        except NPM["NoNpm"] as missing:
+            pytest.skip(str(missing))
+    elif not (NPM["place_of"](NAME) / ".ready").exists():
+        pytest.skip(f"{NAME} is not installed: make interop does it")
 
 
 def surroundings(home: Path, **variables: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ import postroom
 from tests.daemons import PATIENCE, Daemon
 from tests.interop.packages import McpProxy, require_package, run_hook
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.daemon]
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ Pure values. This room refuses to know files, clocks, randomness or policy: what
 above it in `policy`, where things are kept is decided beside it in `store`. Below it is only `errors`.
 Values hold no cycles, so the frequent ones are kept from the garbage collector (`gc=False`).
 
-Reading order: `message` (what is written), `delivery` (what moves), `task`, `thread`, `card`, `record`,
+Reading order: `message` (what is written), `delivery` (what moves), `task`, `thread`, `talk`, `card`, `record`,
 `query`, `search` and `change` (how stores are asked), `words` (what text is made of), `names` and `values` (what
-may enter), `codec` (JSON).
+may enter), `codec` and `content` (JSON).
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from ..loading import on_demand
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
     from . import (
+        book,
         card,
         change,
         codec,
+        content,
         delivery,
         escalation,
         guard,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         record,
         search,
         stats,
+        talk,
         task,
         template,
         thread,
@@ -41,9 +44,11 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "book",
     "card",
     "change",
     "codec",
+    "content",
     "delivery",
     "escalation",
     "guard",
@@ -57,6 +62,7 @@ __all__ = [
     "record",
     "search",
     "stats",
+    "talk",
     "task",
     "template",
     "thread",

@@ -21,6 +21,10 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
     reading    check, read, counts, wait
     waiting    look, sleep until a bell rings, look again
     threads    threads, conversations, turns
+    talks      conversations as a caller may see them, with what letters do not tell
+    conversing open, join, leave, invite, close, reopen; threads that are opened
+    turning    a turn: a letter to everybody else in a conversation
+    retelling  which turns, in numbers, and who is there
     search     letters by what they say, what was sent, ids by how they begin
     present    letters as text for prompts
 
@@ -64,6 +68,7 @@ if TYPE_CHECKING:
         bouncing,
         climbing,
         compose,
+        conversing,
         copying,
         counting,
         dead,
@@ -87,9 +92,11 @@ if TYPE_CHECKING:
         reading,
         records,
         renaming,
+        retelling,
         search,
         sending,
         standing_down,
+        talks,
         task_moves,
         taskbook,
         tasks,
@@ -100,6 +107,7 @@ if TYPE_CHECKING:
         transfer,
         transfer_fence,
         transfer_records,
+        turning,
         unsending,
         waiting,
     )
@@ -110,6 +118,7 @@ __all__ = [
     "bouncing",
     "climbing",
     "compose",
+    "conversing",
     "copying",
     "counting",
     "dead",
@@ -133,9 +142,11 @@ __all__ = [
     "reading",
     "records",
     "renaming",
+    "retelling",
     "search",
     "sending",
     "standing_down",
+    "talks",
     "task_moves",
     "taskbook",
     "tasks",
@@ -146,6 +157,7 @@ __all__ = [
     "transfer",
     "transfer_fence",
     "transfer_records",
+    "turning",
     "unsending",
     "waiting",
 ]

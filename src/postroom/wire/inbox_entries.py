@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..model.codec import encode
+from ..model.content import content_of
 from ..model.thread import conversation_of
-from .inbox_records import content_of, stamp
+from .inbox_records import stamp
 
 if TYPE_CHECKING:
     from datetime import datetime
