@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -100,6 +101,18 @@ def test_its_modes_are_agent_inboxs(desk: Desk, shim: Path) -> None:
     assert serve == call(desk, shim, "ipc", INBOX_HTTP_PORT="4651")
     bad = subprocess.run([str(shim), "nonsense"], capture_output=True, text=True, check=False)
     assert (1, "") == (bad.returncode, bad.stdout) and "mcp-proxy" in bad.stderr
+
+
+@pytest.mark.daemon
+def test_mcp_is_an_mcp_server(desk: Desk, shim: Path) -> None:
+    desk.json(*INSTALL)
+    client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    said = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+    with subprocess.Popen(
+        [str(shim)], env=desk.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as server:
+        out, _ = server.communicate(json.dumps(said).encode() + b"\n", timeout=PATIENCE)
+    assert "serverInfo" in json.loads(out)["result"]
 
 
 def test_ipc_is_a_post_room(desk: Desk, shim: Path) -> None:
