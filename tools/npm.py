@@ -12,18 +12,26 @@ class NoNpm(Exception):
     """What is needed from npm cannot be had here."""
 
 
-def packages(*names: str) -> Path:
-    """The folder in which these are installed, each as `name@version`."""
+def place_of(*names: str) -> Path:
+    """The folder in which these are installed, if they are: then there is a file `.ready` in it."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "postroom"
+    return cache / "-".join(name.replace("/", "-").lstrip("@") for name in sorted(names))
+
+
+def packages(*names: str, scripts: bool = True) -> Path:
+    """The folder in which these are installed, each as `name@version`. Without `scripts`, what a package would
+    build for itself is left out.
+    """
     npm = shutil.which("npm")
     if npm is None:
         raise NoNpm("npm is not installed")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "postroom"
-    folder = cache / "-".join(name.replace("/", "-").lstrip("@") for name in sorted(names))
+    folder = place_of(*names)
     if not (folder / ".ready").exists():
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "package.json").write_text('{"private": true, "type": "module"}', encoding="utf-8")
+        options = [] if scripts else ["--ignore-scripts"]
         done = subprocess.run(
-            [npm, "install", "--no-audit", "--no-fund", "--loglevel", "error", *names],
+            [npm, "install", *options, "--no-audit", "--no-fund", "--loglevel", "error", *names],
             cwd=folder, capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
         if done.returncode:

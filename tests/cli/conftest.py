@@ -15,6 +15,8 @@ MEASURED = {
     "test_errands",
     "test_finding",
     "test_health",
+    "test_hook",
+    "test_installing",
     "test_swarm",
     "test_tasks",
     "test_top",

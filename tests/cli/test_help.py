@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.service import tokens
 from postroom.cli.manual import WIDEST, manual
 from postroom.cli.table import FILE_OF, GROUPS, HIDDEN, row
+from postroom.service import tokens
 from tests.cli.shell import Desk
 from tests.cli.terminal import show
 
@@ -106,6 +106,7 @@ def prepared(desk: Desk, example: Desk) -> Desk:
     """A copy of the room the examples speak of."""
     shutil.copytree(example.home, desk.home, dirs_exist_ok=True)
     desk.environment |= {name: example.environment[name] for name in ("TOKEN", "ESCALATION")}
+    desk.environment["POSTROOM_HOOK_SECONDS"] = "30"  # a busy machine is not the point
     return desk
 
 

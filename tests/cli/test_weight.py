@@ -11,6 +11,7 @@ import pytest
 
 from postroom.cli.table import FILE_OF
 from tests.cli.shell import Desk
+from tests.daemons import Daemon
 
 HOME = Path(__file__).parent.parent.parent
 TOOL = runpy.run_path(str(HOME / "tools" / "imports.py"))
@@ -93,6 +94,21 @@ def test_the_quick_answer_is_the_same_as_the_slow_one(room: Desk) -> None:
         quick = room.run(*words, "--as", "bob")
         slow = room.run(*words, "--as", "bob", "--set", "lease=60")
         assert quick == slow
+
+
+def test_a_hook_without_news_is_told_without_the_library(room: Desk) -> None:
+    found = loaded(room, "hook", "prompt", "--as", "ann")
+    assert found & HEAVY == set()
+    assert "apsw" in found
+    (room.home / "inboxes").mkdir()
+    del room.environment["POSTROOM_STORE"]
+    room.environment |= {"INBOX_DIR": str(room.home / "inboxes"), "INBOX_AGENT_ID": "ann"}
+    assert loaded(room, "hook", "prompt") & (HEAVY | {"apsw"}) == set()
+    with Daemon(room.home, "--room", str(room.home / "room.db"), "--http", "off") as daemon:
+        room.environment["INBOX_SOCKET_PATH"] = str(daemon.socket)
+        assert loaded(room, "hook", "prompt") & (HEAVY | {"apsw", "socket"}) == set()
+    del room.environment["INBOX_AGENT_ID"]
+    assert loaded(room, "hook", "session-start") & (HEAVY | {"apsw", "select"}) == set()
 
 
 def test_what_is_unusual_gets_no_quick_answer(room: Desk) -> None:

@@ -20,7 +20,8 @@ NO_MAIL = "No unread mail for {0}.\n"
 NO_DIGEST = "You have no unread letters.\n"
 _NO_COUNTS = '"urgent":0,"high":0,"normal":0,"low":0,"total":0'
 _SAID = frozenset({"as", "room", "json", "peek"})  # with any other option the library must check its value
-_NO_SETTINGS = frozenset({"AGENT", "STORE", "TOKEN", "ID", "LETTER"})  # variables that change no rule
+# Variables that change no rule.
+_NO_SETTINGS = frozenset({"AGENT", "STORE", "TOKEN", "ID", "LETTER", "SOCKET", "HTTP", "INBOXES", "HOOK_SECONDS"})
 _NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
 # command -> (text, fields of the JSON answer), for a mailbox {0} without unread mail
@@ -33,16 +34,20 @@ _EMPTY = {
 
 def quick_answer(call: Call) -> str | None:
     """What to print, or None: run the command."""
+    if call.name.startswith("hook ") and "help" not in call.values:
+        from .hook_quick import quick_hook  # noqa: PLC0415 - only for hooks
+
+        return quick_hook(call)
     empty = _EMPTY.get(call.name)
     if empty is None or not call.values.keys() <= _SAID:
         return None
     text, fields = empty
     wanted = f'{{"schema":1,"command":"{call.name}",{fields}}}\n' if "json" in call.values else text
     me = call.values.get("as") or variable("POSTROOM_AGENT")
-    if not wanted or not _is_plain_name(me):
+    if not wanted or not is_plain_name(me):
         return None
     passed_by: list[tuple[str, str]] = []
-    path = _room(call.values.get("room"), passed_by)
+    path = room_of(call.values.get("room"), passed_by)
     if path is None:
         return None
     with Uninterrupted():
@@ -58,7 +63,7 @@ def quick_answer(call: Call) -> str | None:
     return wanted.replace("{0}", me)
 
 
-def _room(named: str | None, passed_by: list[tuple[str, str]]) -> str | None:
+def room_of(named: str | None, passed_by: list[tuple[str, str]]) -> str | None:
     """The room's file as the settings would choose it; None when that takes more than a look."""
     said = environment()
     if any(name.startswith(PREFIX) and name.removeprefix(PREFIX) not in _NO_SETTINGS for name in said):
@@ -75,6 +80,6 @@ def _room(named: str | None, passed_by: list[tuple[str, str]]) -> str | None:
     return path
 
 
-def _is_plain_name(name: str) -> bool:
+def is_plain_name(name: str) -> bool:
     """A name that the house allows, without a swarm; any other is looked at properly."""
     return 0 < len(name) <= 128 and _NAME.issuperset(name) and name[0] not in "._-"

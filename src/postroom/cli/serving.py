@@ -51,7 +51,11 @@ def run_serve(context: Context) -> Iterator[Answer]:
 
 def _open(screen: Screen, data: Mapping[str, Any]) -> str:
     pairs = [("Room", data["room"]), *(("Socket", path) for path in data["sockets"])]
-    pairs += [(name, data[key]) for name, key in (("HTTP", "http"), ("MCP", "mcp")) if data.get(key)]
+    pairs += [
+        (name, data[key])
+        for name, key in (("HTTP", "http"), ("MCP", "mcp"), ("Inbox files", "inboxes"))
+        if data.get(key)
+    ]
     return "The post room is open. Ctrl-C closes it.\n\n" + facts(screen, pairs) + _paste(data)
 
 

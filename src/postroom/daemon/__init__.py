@@ -7,4 +7,6 @@ Above it stands the command line; below it are the rims, the desk and the room.
     holding    one daemon for a room, and who it is
     logs       structured lines on stderr
     chores     what is done now and then: the janitor
+    inbox_files    a folder of inbox.jsonl files that loses no line
+    inbox_carrier  carries news of each letter into them
 """

@@ -15,6 +15,7 @@ from ..ipc.server import Server
 from ..room import open as open_room
 from .chores import keep_house
 from .holding import Held
+from .inbox_carrier import Carrier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,8 +58,16 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
         stack.push_async_callback(server.stop)
     chores = asyncio.ensure_future(keep_house(desk))
     stack.push_async_callback(_end, chores)
+    if options.inboxes:
+        carrier = Carrier(desk, options.inboxes)
+        stack.push_async_callback(_end, asyncio.ensure_future(carrier.run()))
     held.sign(f"process {os.getpid()} at {options.sockets[0]}")
-    return {"pid": os.getpid(), "room": settings.store, "sockets": list(options.sockets)}
+    return {
+        "pid": os.getpid(),
+        "room": settings.store,
+        "sockets": list(options.sockets),
+        "inboxes": options.inboxes or None,
+    }
 
 
 def _said(options: Options) -> dict[str, Any]:

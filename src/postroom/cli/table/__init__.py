@@ -35,6 +35,8 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Other designs": ("swarm", ("swarm install",)),
     "Chipset": ("chipset", ("witness",)),
     "Service": ("serving", ("serve", "token create", "token list", "token revoke")),
+    "Hooks": ("hook", ("hook session-start", "hook prompt")),
+    "Other hosts": ("installing", ("install agent-inbox-shim", "uninstall agent-inbox-shim")),
     "This program": ("meta", ("help", "completion", "version")),
 }  # fmt: skip
 HIDDEN = {"__complete": "meta"}  # for shells, not for people

@@ -33,6 +33,7 @@ COMMANDS = {
             ("sockets", "where it listens"),
             ("http", "the URL, or null"),
             ("mcp", "the URL of the MCP server, or null"),
+            ("inboxes", "the folder of inbox.jsonl files, or null"),
         ),
         exits=((69, "another daemon serves this room or this socket"),),
     ),

@@ -1,0 +1,365 @@
+"""A folder of `<agent>.inbox.jsonl` files: a line per letter, for hooks that read a file and nothing else.
+
+The file is a hint, the inbox is the truth. Still no line may get lost on the way:
+
+    writer   takes the folder's lock, opens the file by its name, writes whole lines at its end by one call, and
+             lets go.
+    reader   takes the lock, renames the file, lets go, reads at leisure, and removes it when it has shown the
+             lines. No writer can have hold of what was renamed. What a reader left behind that died is taken by
+             the next one: better twice than never.
+    trim     writes a new file and renames it into place, under the lock. Its first line says what was dropped.
+
+agent-inbox's own reader knows no lock: it reads the file and then empties it, and a line that comes in between is
+gone. The writer sees that a file has become shorter than it left it. Where that happened within a moment of a
+write, nobody can tell on which side of the reading the line was, and it is written again.
+
+Two agents whose names have the same safe form get two files: which one is whose stands in `.names`, and the first
+one keeps the plain name. It weighs next to nothing: a hook reads with it at every prompt.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from ..errors import BadStore
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Self
+
+END = ".inbox.jsonl"
+MOST = 1000  # lines of a file; as in agent-inbox it may grow by a tenth before it is trimmed
+MOST_BYTES = 5 * 2**20
+MOMENT = 250_000_000  # nanoseconds between a write and an emptying that make it doubtful
+DROPPED = b'{"dropped":'  # so begins the line that tells what was trimmed
+_TAKEN = ".taken."
+_SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def safe_form(name: str) -> str:
+    """A name as agent-inbox writes it in the name of a file."""
+    return "".join(letter if letter in _SAFE else "_" for letter in name)
+
+
+class Last:
+    """How a file was left by the last write. It is held open while a line is in doubt: so its inode is nobody
+    else's, and a new file of that name cannot be taken for it.
+    """
+
+    def __init__(self) -> None:
+        self.file = -1
+        self.inode = 0
+        self.size = 0
+        self.count = 0  # lines in it
+        self.changed = 0  # nanoseconds, by the file system's clock
+        self.doubtful: list[tuple[int, list[bytes]]] = []  # lines of the last moment, and when they were written
+
+    def hold(self, file: int) -> None:
+        self.let_go()
+        found = os.fstat(file)
+        self.file, self.inode, self.size, self.changed = file, found.st_ino, found.st_size, found.st_mtime_ns
+
+    def let_go(self) -> None:
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+
+    def lost(self, found: os.stat_result) -> list[bytes]:
+        """Lines that may have been emptied away unread, and are not in doubt any more from here on."""
+        if found.st_ino == self.inode and found.st_size >= self.size:
+            return []
+        doubtful, self.doubtful = self.doubtful, []
+        if found.st_ino != self.inode:
+            return []
+        return [line for at, lines in doubtful if found.st_mtime_ns - at <= MOMENT for line in lines]
+
+    def doubt(self, lines: list[bytes]) -> None:
+        """These were written just now. What was written before that moment has stayed."""
+        self.doubtful = [(at, old) for at, old in self.doubtful if self.changed - at <= MOMENT]
+        if lines:
+            self.doubtful.append((self.changed, lines))
+
+
+class InboxFolder:
+    """The files of one folder. `notice` makes the line that says how many were dropped."""
+
+    def __init__(
+        self,
+        path: str,
+        notice: Callable[[str, int], bytes] | None = None,
+        *,
+        most: int = MOST,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self.path = os.path.abspath(os.path.expanduser(path))
+        self._notice = notice
+        self._most = most
+        self._most_bytes = most_bytes
+        self._stems: dict[str, str] = {}
+        self._last: dict[str, Last] = {}
+
+    # -- writing
+
+    def prepare(self) -> None:
+        """Make the folder, for its owner alone, if it is not there or not there any more."""
+        try:
+            if not os.path.isdir(self.path):
+                self._stems.clear()
+            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            found = os.stat(self.path)
+        except OSError as error:
+            raise BadStore(f"cannot make {self.path}: {error.strerror}", field="inboxes") from error
+        if found.st_uid != os.geteuid():
+            raise BadStore(f"{self.path} belongs to another user", field="inboxes")
+
+    def append(self, agent: str, lines: Sequence[bytes]) -> int:
+        """Write lines, each with its newline. How many older ones had to go."""
+        with _Locked(self.path):
+            stem = self._claim(agent)
+            return self._write(stem, agent, list(lines))
+
+    def check(self, agent: str) -> None:
+        """A moment after a write: is it still there? If in doubt, it is written again."""
+        with _Locked(self.path):
+            stem = self._claim(agent)
+            last = self._last.get(stem)
+            if last is None:
+                return
+            if last.doubtful and os.path.lexists(os.path.join(self.path, f"{stem}{END}")):
+                self._write(stem, agent, [])
+            last.doubtful = []
+            last.let_go()
+
+    def content(self, agent: str) -> bytes:
+        """All lines of an agent that are still here, taken by a reader or not."""
+        with _Locked(self.path):
+            stem = self._stem(agent)
+            names = [f"{stem}{END}", *self._left(stem)]
+            return b"".join(_read(os.path.join(self.path, name)) for name in names)
+
+    def _write(self, stem: str, agent: str, lines: list[bytes]) -> int:
+        last = self._last.setdefault(stem, Last())
+        path = os.path.join(self.path, f"{stem}{END}")
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600)
+        try:
+            found = os.fstat(file)
+            again = last.lost(found)
+            if (found.st_ino, found.st_size) != (last.inode, last.size):
+                last.count = _read(path).count(b"\n")
+            new = [*again, *lines]
+            _write_lines(file, found.st_size, b"".join(new))
+        except BaseException:
+            os.close(file)
+            raise
+        last.count += len(new)
+        last.hold(file)
+        last.doubt(new)
+        if last.count * 10 > self._most * 11 or last.size * 10 > self._most_bytes * 11:
+            return self._trim(path, agent, last)
+        return 0
+
+    def _trim(self, path: str, agent: str, last: Last) -> int:
+        """The newest lines, in a new file. How many went now."""
+        lines = _read(path).splitlines(keepends=True)
+        before = 0
+        if lines and lines[0].startswith(DROPPED):
+            before = int(lines.pop(0)[len(DROPPED) :].partition(b",")[0])
+        first, size = len(lines), 0
+        while first > max(len(lines) - self._most + 1, 0) and size + len(lines[first - 1]) <= self._most_bytes:
+            first -= 1
+            size += len(lines[first])
+        head = [self._notice(agent, before + first)] if self._notice else []
+        last.hold(_replace(path, b"".join([*head, *lines[first:]])))
+        last.count = len(head) + len(lines) - first
+        return first
+
+    # -- reading
+
+    def peek(self, agent: str) -> bytes:
+        """What waits, left where it is."""
+        return self.content(agent) if os.path.isdir(self.path) else b""
+
+    def take(self, agent: str) -> Taken | None:
+        """What waits, for this reader alone. None: nothing does."""
+        if not os.path.isdir(self.path):
+            return None
+        with _Locked(self.path):
+            stem = self._stem(agent)
+            taken = Taken(self, agent)
+            for name in self._left(stem):
+                taken.adopt(os.path.join(self.path, name))
+            path = os.path.join(self.path, f"{stem}{END}")
+            if _size(path):
+                name = os.path.join(self.path, f"{stem}{_TAKEN}{os.urandom(6).hex()}")
+                os.rename(path, name)
+                taken.adopt(name)
+        return taken if taken.held else None
+
+    def _left(self, stem: str) -> list[str]:
+        """What readers have taken and not put away."""
+        return sorted(name for name in os.listdir(self.path) if name.startswith(f"{stem}{_TAKEN}"))
+
+    # -- whose file is which
+
+    def _claim(self, agent: str) -> str:
+        """The stem of an agent's file, made its own now if it was not yet."""
+        stem = self._stems.get(agent)
+        if stem is None:
+            stem, owners = self._find(agent)
+            if stem not in owners:
+                _append(os.path.join(self.path, ".names"), f"{stem} {agent}\n".encode())
+            self._stems[agent] = stem
+        return stem
+
+    def _stem(self, agent: str) -> str:
+        return self._stems.get(agent) or self._find(agent)[0]
+
+    def _find(self, agent: str) -> tuple[str, dict[str, str]]:
+        owners = dict(
+            line.split(" ", 1)
+            for line in _read(os.path.join(self.path, ".names")).decode().splitlines()
+            if " " in line
+        )
+        for length in (0, 8, 32):
+            stem = safe_form(agent) + (_mark(agent, length) if length else "")
+            if owners.get(stem, agent) == agent:
+                return stem, owners
+        raise BadStore(f"no name is left for the file of {agent!a}", field="inboxes")
+
+
+def _mark(agent: str, length: int) -> str:
+    from ..model.hashing import blake2b  # noqa: PLC0415 - few names meet
+
+    return f"-{blake2b(agent.encode(), digest_size=16).hexdigest()[:length]}"
+
+
+class Taken:
+    """Lines that one reader has to itself. Whoever ends without `done` leaves them to the next."""
+
+    def __init__(self, folder: InboxFolder, agent: str) -> None:
+        self._folder = folder
+        self._agent = agent
+        self.held: list[tuple[str, int]] = []
+        self.content = b""
+
+    def adopt(self, path: str) -> None:
+        """Take a file that nobody reads just now."""
+        try:
+            file = os.open(path, os.O_RDONLY | _FLAGS)
+        except FileNotFoundError:
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # its reader lives
+            os.close(file)
+            return
+        self.held.append((path, file))
+        self.content += _read_from(file)
+
+    def done(self) -> None:
+        """The lines were shown. What a stranger without a lock still wrote into the file goes back."""
+        for path, file in self.held:
+            late = _read_from(file)
+            os.unlink(path)
+            os.close(file)
+            if late:
+                self._folder.append(self._agent, late.splitlines(keepends=True))
+        self.held = []
+
+    def leave(self) -> None:
+        for _, file in self.held:
+            os.close(file)
+        self.held = []
+
+
+class _Locked:
+    """The folder's lock, held while the block runs. Nobody who holds it waits for anything."""
+
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(folder, ".lock")
+        self._file = -1
+
+    def __enter__(self) -> Self:
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        return self
+
+    def __exit__(self, *how: object) -> None:
+        os.close(self._file)
+
+
+def _write_lines(file: int, size: int, data: bytes) -> None:
+    """At the end, whole or not at all. Where somebody died in the middle of a line, it is ended first."""
+    if data and size and os.pread(file, 1, size - 1) != b"\n":
+        data = b"\n" + data
+    try:
+        _write_all(file, data)
+    except OSError:  # the disk is full
+        os.ftruncate(file, size)
+        raise
+
+
+def _write_all(file: int, data: bytes) -> None:
+    """One call, but where the disk takes less at once."""
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _append(path: str, data: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600)
+    try:
+        _write_all(file, data)
+    finally:
+        os.close(file)
+
+
+def _replace(path: str, data: bytes) -> int:
+    """A new file in the place of the old, still open."""
+    draft = f"{path}.new"
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS, 0o600)
+    try:
+        _write_all(file, data)
+        os.rename(draft, path)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """A small file: all of it, or as it was."""
+    os.close(_replace(path, data))
+
+
+def read_whole(path: str) -> bytes:
+    """Empty where there is no file."""
+    return _read(path)
+
+
+def _read(path: str) -> bytes:
+    """Empty where there is no file."""
+    try:
+        file = os.open(path, os.O_RDONLY | _FLAGS)
+    except FileNotFoundError:
+        return b""
+    try:
+        return _read_from(file)
+    finally:
+        os.close(file)
+
+
+def _read_from(file: int) -> bytes:
+    pieces = []
+    while piece := os.read(file, 2**20):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path, follow_symlinks=False).st_size
+    except FileNotFoundError:
+        return 0

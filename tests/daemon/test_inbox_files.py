@@ -1,0 +1,216 @@
+"""The folder of inbox.jsonl files: no line is lost between a writer and a reader, whoever the reader is."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from postroom.daemon.inbox_files import DROPPED, MOMENT, InboxFolder, safe_form
+from postroom.errors import BadStore
+from postroom.wire.inbox_entries import notice_of
+from tests.letters import NOW
+
+WRITER = """
+import sys
+from postroom.daemon.inbox_files import InboxFolder
+folder = InboxFolder(sys.argv[1])
+for n in range(int(sys.argv[3])):
+    folder.append("bob", [f"{sys.argv[2]}-{n}\\n".encode()])
+    if n % 10 == 9:
+        folder.check("bob")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> InboxFolder:
+    made = InboxFolder(str(tmp_path / "inboxes"))
+    made.prepare()
+    return made
+
+
+def take(folder: InboxFolder, agent: str = "bob") -> list[bytes]:
+    taken = folder.take(agent)
+    if taken is None:
+        return []
+    taken.done()
+    return taken.content.splitlines()
+
+
+def files(folder: InboxFolder) -> set[str]:
+    return {path.name for path in Path(folder.path).iterdir() if path.name.endswith(".inbox.jsonl")}
+
+
+def test_every_line_reaches_a_reader_while_processes_write(folder: InboxFolder) -> None:
+    """Two writers that are processes, two readers that are threads; each line is counted."""
+    many = 400
+    words = [sys.executable, "-c", WRITER, folder.path]
+    writers = [subprocess.Popen([*words, name, str(many)]) for name in ("x", "y")]
+    got: list[bytes] = []
+
+    def read() -> None:
+        own = InboxFolder(folder.path)
+        while any(writer.poll() is None for writer in writers):
+            got.extend(take(own))
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    got += take(folder)
+    assert [0, 0] == [writer.wait() for writer in writers]
+    assert sorted(f"{name}-{n}".encode() for name in "xy" for n in range(many)) == sorted(got)
+
+
+def test_what_a_dead_reader_took_goes_to_the_next_and_what_a_living_one_has_does_not(folder: InboxFolder) -> None:
+    folder.append("bob", [b"1\n"])
+    first = folder.take("bob")
+    assert first is not None and folder.take("bob") is None
+    folder.append("bob", [b"2\n"])
+    first.leave()
+    assert [b"1", b"2"] == sorted(take(folder))
+    assert [] == take(folder)
+    assert b"" == folder.content("bob")
+
+
+def test_a_line_that_a_stranger_wrote_into_a_taken_file_comes_back(folder: InboxFolder) -> None:
+    folder.append("bob", [b"1\n"])
+    with (Path(folder.path) / "bob.inbox.jsonl").open("ab") as stranger:
+        taken = folder.take("bob")
+        assert taken is not None and taken.content == b"1\n"
+        stranger.write(b"2\n")
+    taken.done()
+    assert [b"2"] == take(folder)
+
+
+def test_a_line_that_was_emptied_away_at_once_is_written_again(folder: InboxFolder) -> None:
+    """agent-inbox's reader: it reads, we write, it empties."""
+    path = Path(folder.path) / "bob.inbox.jsonl"
+    folder.append("bob", [b"old\n"])
+    folder.check("bob")
+    assert path.read_bytes() == b"old\n"
+    folder.append("bob", [b"new\n"])
+    path.write_bytes(b"")
+    folder.check("bob")
+    assert path.read_bytes() == b"new\n"
+    path.write_bytes(b"")
+    folder.check("bob")
+    assert path.read_bytes() == b""  # it has been seen to stay before
+
+
+def test_a_line_that_is_in_doubt_comes_with_the_next(folder: InboxFolder) -> None:
+    path = Path(folder.path) / "bob.inbox.jsonl"
+    folder.append("bob", [b"1\n"])
+    path.write_bytes(b"")
+    folder.append("bob", [b"2\n"])
+    assert path.read_bytes() == b"1\n2\n"
+
+
+def test_what_was_read_a_while_after_is_not_written_again(folder: InboxFolder) -> None:
+    path = Path(folder.path) / "bob.inbox.jsonl"
+    folder.append("bob", [b"1\n"])
+    path.write_bytes(b"")
+    later = time.time_ns() + 10**9
+    os.utime(path, ns=(later, later))
+    folder.check("bob")
+    assert path.read_bytes() == b""
+
+
+def test_only_the_last_moment_is_in_doubt_while_mail_keeps_coming(folder: InboxFolder) -> None:
+    path = Path(folder.path) / "bob.inbox.jsonl"
+    folder.append("bob", [b"old\n"])
+    time.sleep(MOMENT / 1e9 + 0.05)
+    folder.append("bob", [b"new\n"])
+    path.write_bytes(b"")
+    folder.check("bob")
+    assert path.read_bytes() == b"new\n"
+
+
+def test_a_new_file_is_not_taken_for_one_that_was_emptied(folder: InboxFolder) -> None:
+    for n in range(50):
+        folder.append("bob", [b"a long line, which makes the file longer than the next\n"])
+        assert 1 == len(take(folder)), n
+        folder.append("bob", [b"short\n"])
+        assert [b"short"] == take(folder)
+
+
+def test_a_full_file_keeps_the_newest_and_says_what_went(tmp_path: Path) -> None:
+    folder = InboxFolder(str(tmp_path), lambda name, dropped: notice_of(name, dropped, NOW), most=10)
+    path = tmp_path / "bob.inbox.jsonl"
+    gone = [folder.append("bob", [f"{n}\n".encode()]) for n in range(25)]
+    lines = path.read_bytes().splitlines()
+    assert len(lines) <= 11
+    assert lines[0].startswith(DROPPED + b"%d," % sum(gone))
+    assert lines[1:] == [b"%d" % n for n in range(sum(gone), 25)]
+    assert not list(tmp_path.glob("*.new"))
+
+
+def test_a_file_is_bounded_in_bytes_too(tmp_path: Path) -> None:
+    folder = InboxFolder(str(tmp_path), most_bytes=1000)
+    for n in range(50):
+        folder.append("bob", [b"%090d\n" % n])
+    assert (tmp_path / "bob.inbox.jsonl").stat().st_size <= 1100
+    assert take(folder)[-1] == b"%090d" % 49
+
+
+def test_names_are_safe_and_two_agents_never_share_a_file(folder: InboxFolder) -> None:
+    assert "a_b-c_D9" == safe_form("a.b-c/D9")
+    for name in ("a.b", "a/b", "a_b"):
+        folder.append(name, [name.encode() + b"\n"])
+    assert "a_b.inbox.jsonl" in files(folder) and len(files(folder)) == 3
+    again = InboxFolder(folder.path)
+    for name in ("a_b", "a/b", "a.b"):
+        assert [name.encode()] == take(again, name)
+    assert [] == take(again, "a b")
+
+
+def test_files_are_for_their_owner_alone(folder: InboxFolder) -> None:
+    folder.append("bob", [b"1\n"])
+    assert 0o700 == Path(folder.path).stat().st_mode & 0o777
+    assert {0o600} == {path.stat().st_mode & 0o777 for path in Path(folder.path).iterdir()}
+
+
+def test_a_link_is_not_followed_and_a_folder_that_cannot_be_is_told(folder: InboxFolder, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_bytes(b"mine\n")
+    (Path(folder.path) / "bob.inbox.jsonl").symlink_to(target)
+    with pytest.raises(OSError, match="symbolic"):
+        folder.append("bob", [b"1\n"])
+    assert target.read_bytes() == b"mine\n"
+    with pytest.raises(BadStore, match="cannot make"):
+        InboxFolder(str(target / "below")).prepare()
+
+
+def test_half_a_line_of_somebody_who_died_spoils_no_other(folder: InboxFolder) -> None:
+    (Path(folder.path) / "bob.inbox.jsonl").write_bytes(b'{"half')
+    folder.append("bob", [b"1\n"])
+    assert [b'{"half', b"1"] == take(folder)
+
+
+def test_a_full_disk_leaves_no_half_line(folder: InboxFolder) -> None:
+    folder.append("bob", [b"1\n"])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(OSError, match="large"):
+            folder.append("bob", [b"x" * 200 + b"\n"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    folder.append("bob", [b"2\n"])
+    assert [b"1", b"2"] == take(folder)
+
+
+def test_who_has_no_folder_has_no_mail(tmp_path: Path) -> None:
+    folder = InboxFolder(str(tmp_path / "none"))
+    assert folder.take("bob") is None and folder.peek("bob") == b""
+    assert not (tmp_path / "none").exists()

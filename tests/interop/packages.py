@@ -1,0 +1,98 @@
+"""The real agent-inbox from npm, as outside processes. `make interop` installs it, outside the tree; where it is
+not installed these tests are skipped and say so. Its install scripts are left out: they build a database that is
+not used here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+NAME = "agent-inbox@0.2.3"
+NPM = runpy.run_path(str(Path(__file__).parent.parent.parent / "tools" / "npm.py"))
+PACKAGE = NPM["place_of"](NAME) / "node_modules" / "agent-inbox"
+PATIENCE = 30.0  # seconds; a bound, not a pace
+PROTOCOL = "2025-06-18"  # of MCP, as agent-inbox's SDK speaks it
+
+
+def require_package() -> None:
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    if os.environ.get("POSTROOM_INTEROP"):
+        try:
+            NPM["packages"](NAME, scripts=False)
+        except NPM["NoNpm"] as missing:
+            pytest.skip(str(missing))
+    elif not (NPM["place_of"](NAME) / ".ready").exists():
+        pytest.skip(f"{NAME} is not installed: make interop does it")
+
+
+def surroundings(home: Path, **variables: str) -> dict[str, str]:
+    """Nothing of ours and nothing of theirs but what is said."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(("POSTROOM_", "INBOX_"))}
+    return kept | {"HOME": str(home)} | variables
+
+
+def run_hook(name: str, home: Path, **variables: str) -> str:
+    """What one of agent-inbox's hook scripts prints."""
+    done = subprocess.run(
+        ["node", str(PACKAGE / "hooks" / name)],
+        env=surroundings(home, **variables),
+        input="{}",
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+class McpProxy:
+    """`agent-inbox mcp-proxy`, and a plain client at its standard input and output."""
+
+    def __init__(self, home: Path, socket: Path, **variables: str) -> None:
+        self._process = subprocess.Popen(
+            ["node", str(PACKAGE / "dist" / "cli.js"), "mcp-proxy"],
+            env=surroundings(home, INBOX_SOCKET_PATH=str(socket), **variables),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._number = 0
+        client = {"name": "postroom-tests", "version": "1"}
+        self.server = self.ask("initialize", protocolVersion=PROTOCOL, capabilities={}, clientInfo=client)
+        self._say({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def ask(self, method: str, **params: Any) -> Any:
+        self._number += 1
+        self._say({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        assert self._process.stdout is not None
+        reply = json.loads(self._process.stdout.readline())
+        assert reply["id"] == self._number and "error" not in reply, reply
+        return reply["result"]
+
+    def call(self, tool: str, **arguments: Any) -> Any:
+        """What a tool answers, read from its text."""
+        result = self.ask("tools/call", name=tool, arguments=arguments)
+        (content,) = result["content"]
+        return json.loads(content["text"])
+
+    def _say(self, said: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(said).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
