@@ -48,10 +48,11 @@ NEVER = {
     "postroom.store.ears", "postroom.store.house_bells",
 }  # fmt: skip
 _SERVICE = {
-    "addressing", "bouncing", "climbing", "compose", "copying", "counting", "dead", "directory", "doctor", "escalating",
-    "files", "guarding", "holders", "holding", "janitor", "moving", "naming", "notices", "overdue", "portable", "present",
-    "reading", "renaming", "search", "sending", "standing_down", "task_moves", "taskbook", "tasks", "templates", "threads", "tracing",
-    "transfer", "transfer_fence", "transfer_records", "unsending", "waiting",
+    "addressing", "bouncing", "climbing", "compose", "conversing", "copying", "counting", "dead", "directory",
+    "doctor", "escalating", "files", "guarding", "holders", "holding", "janitor", "moving", "naming", "notices",
+    "overdue", "portable", "present", "reading", "renaming", "retelling", "search", "sending", "standing_down",
+    "talks", "task_moves", "taskbook", "tasks", "templates", "threads", "tokens", "tracing", "transfer",
+    "transfer_fence", "transfer_records", "turning", "unsending", "waiting",
 }  # fmt: skip
 _STORE = {
     "asking", "backup", "counting", "examining", "holders", "identity", "index", "index_words", "patience", "place",
