@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from .errors import Invalid, Missing, Resync
+from .model.record import TOKEN
+from .service.tokens import is_live
 from .store.bells import ROOM
 from .wire import events, rpc
 
@@ -75,6 +77,8 @@ class Hub:
         self._store = desk.room._office.store
         self._loop = asyncio.get_running_loop()
         self._of: dict[object, dict[str, Subscription]] = {}
+        self._guests: dict[str, dict[object, Callable[[], None]]] = {}  # who stays with a token, by its id
+        desk.counters.subscribers = lambda: sum(map(len, self._of.values()))
         self._numbers = itertools.count(1)
         self._watch: Watch | None = None
         self._poll: asyncio.TimerHandle | None = None
@@ -111,12 +115,21 @@ class Hub:
             if one.is_behind:
                 self._catch_up(one)
 
+    def admit(self, caller: object, token: str, expel: Callable[[], None]) -> None:
+        """Somebody stays, with this token. As soon as it is revoked, wherever that is done, `expel` is called."""
+        self._listen()
+        self._guests.setdefault(token, {})[caller] = expel
+        self._look_at_tokens({token})  # it may have happened since it was shown
+
     def forget(self, caller: Any) -> None:
         self._of.pop(caller, None)
+        for token in [token for token, some in self._guests.items() if some.pop(caller, None) and not some]:
+            del self._guests[token]
         self._rest()
 
     def close(self) -> None:
         self._of.clear()
+        self._guests.clear()
         self._rest()
 
     def publish(self, said: dict[str, Any]) -> None:
@@ -133,7 +146,7 @@ class Hub:
 
     def look(self) -> None:
         """Tell what happened since the last look."""
-        while self._of:
+        while self._of or self._guests:
             try:
                 changes, after = self._store.changes(self._cursor, SLICE)
             except Resync:
@@ -142,7 +155,18 @@ class Hub:
             if not changes:
                 return
             self._cursor = after
-            self._tell(events.events(self._desk.room, changes), after)
+            self._look_at_tokens({c.key for c in changes if c.kind == TOKEN and c.key is not None})
+            if self._of:
+                self._tell(events.events(self._desk.room, changes), after)
+
+    def _look_at_tokens(self, ids: set[str]) -> None:
+        """Whoever holds one that is worth nothing any more hears nothing more, and goes."""
+        office = self._desk.room._office
+        for id in ids & self._guests.keys():
+            if not is_live(office, id):
+                for caller, expel in self._guests.pop(id).items():
+                    self._of.pop(caller, None)
+                    self._loop.call_soon(expel)
 
     def _tell(self, found: Sequence[Event], after: Cursor) -> None:
         for one in self._everyone():
@@ -172,6 +196,7 @@ class Hub:
 
     def _resync(self) -> None:
         self._cursor = self._store.cursor()
+        self._look_at_tokens({*self._guests})
         for one in self._everyone():
             one.cursor = self._cursor
             one.tell_resync(one.cursor)
@@ -198,7 +223,7 @@ class Hub:
 
     def _rest(self) -> None:
         """Nobody listens: neither do we."""
-        if self._watch is None or any(self._of.values()):
+        if self._watch is None or self._guests or any(self._of.values()):
             return
         if self._poll is not None:
             self._poll.cancel()

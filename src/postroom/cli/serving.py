@@ -33,6 +33,7 @@ def run_serve(context: Context) -> Iterator[Answer]:
         dict(context.get("set", ())),
         sockets=context.get("socket", ()),
         http=context.get("http"),
+        names=context.get("http_name", ()),
         certificate=context.get("tls_cert", ""),
         key=context.get("tls_key", ""),
         inboxes=context.get("inboxes", ""),
