@@ -30,7 +30,7 @@ log = logging.getLogger("postroom")
 
 
 class Caller:
-    """One caller over time. `push` sends it what it did not ask for just now, or answers False: it is not taken, and
+    """One caller over time. `push` sends it what it did not ask for just now, or answers False: not taken, and
     `resume` is called when there is room. Without one it cannot subscribe. `expel` is called when a token that it
     has shown is worth nothing any more. Who stays for one call needs none: each call looks itself.
     """
