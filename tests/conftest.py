@@ -26,14 +26,19 @@ settings.load_profile("long" if LONG else "quick")
 
 
 OF_FILES = ("nanobot", "chipset", "swarm", "files")  # layouts, and the folders of tests about them
+OF_DAEMON = ("web",)  # folders of tests
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of rooms in folders of files are a step of their own: `-m files`, `-m "not files"`."""
+    """Tests of rooms in folders of files are a step of their own: `-m files`, `-m "not files"`. Likewise those of a
+    post room that runs: `-m daemon`.
+    """
     for item in items:
         about = {*item.path.relative_to(item.config.rootpath).parts, *_stores_of(item)}
         if about & {*OF_FILES}:
             item.add_marker("files")
+        if about & {*OF_DAEMON}:
+            item.add_marker("daemon")
 
 
 def _stores_of(item: pytest.Item) -> list[str]:

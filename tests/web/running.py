@@ -200,3 +200,13 @@ def cpu_of(pid: int) -> float:
     """Seconds that a process has computed so far."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return cast(float, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
+
+
+def status(stream: socket.socket) -> int:
+    """Of the answer that comes."""
+    found = b""
+    while b"\r\n\r\n" not in found:
+        piece = stream.recv(65536)
+        assert piece, found
+        found += piece
+    return int(found.split(b" ")[1])

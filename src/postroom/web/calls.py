@@ -13,7 +13,7 @@ from ..wire import rpc
 from ..wire.problems import PARSE_ERROR
 from ..wire.session import DEEPER, ROOM_FOR_MORE, Asked, read_value
 from .gate import every
-from .replies import CLOSE, Reply, refused, told
+from .replies import Reply, refused, told
 
 if TYPE_CHECKING:
     from ..policy.limits import Limits
@@ -48,14 +48,14 @@ def read_rpc(raw: bytes | str, limits: Limits) -> Asked | dict[str, Any]:
 
 
 def too_large(most: int) -> Reply:
-    return refused(413, f"a body of more than {most} bytes", CLOSE, code=PARSE_ERROR)
+    return refused(413, f"a body of more than {most} bytes", code=PARSE_ERROR)
 
 
 async def serve_call(house: House, principal: Principal, scope: Scope, receive: Receive) -> Reply:
     """The answer to a POST."""
     limits = house.limits
     if not _is_json(scope["headers"]):
-        return refused(415, "the body must be application/json", CLOSE)
+        return refused(415, "the body must be application/json")
     most = largest(limits)
     if declared(scope["headers"]) > most:
         return too_large(most)
@@ -63,7 +63,7 @@ async def serve_call(house: House, principal: Principal, scope: Scope, receive: 
         async with asyncio.timeout(BODY_SECONDS):
             body = await _read(receive, most)
     except TimeoutError:
-        return refused(408, f"the body did not come within {BODY_SECONDS:g} seconds", CLOSE)
+        return refused(408, f"the body did not come within {BODY_SECONDS:g} seconds")
     if body is None:
         return too_large(most)
     asked = read_rpc(body, limits)
@@ -78,7 +78,7 @@ async def _carry_out(house: House, principal: Principal, asked: Asked, receive: 
     if asked.is_long and not owed.done():
         await _unless_gone(house, owed, receive)
         if owed.cancelled():
-            return refused(503, "the post room closes", RETRY, CLOSE)
+            return refused(503, "the post room closes", RETRY)
     reply = await owed
     return Reply(204) if reply is None else told(200, reply)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from .. import service
 from ..errors import NotAllowed
-from .replies import CHALLENGE, CLOSE, refused
+from .replies import CHALLENGE, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,20 +41,20 @@ class Gate:
         """Is this request meant for us, and sent by a page of ours or by none?"""
         hosts, origins = every(headers, b"host"), every(headers, b"origin")
         if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
-            return refused(403, "this is not a name of this post room; --http-name adds one", CLOSE)
+            return refused(403, "this is not a name of this post room; --http-name adds one")
         if len(origins) > 1 or any(origin.lower() not in self.origins for origin in origins):
-            return refused(403, "pages of other sites are not served", CLOSE)
+            return refused(403, "pages of other sites are not served")
         return None
 
     def caller(self, headers: Headers) -> Principal | Reply:
         """Who shows a token; or the answer to whoever shows none, or not a good one."""
         shown = _token(headers)
         if shown is None:
-            return refused(401, "show a token: Authorization: Bearer pr_...", CHALLENGE, CLOSE)
+            return refused(401, "show a token: Authorization: Bearer pr_...", CHALLENGE)
         try:
             return service.tokens.holder(self._office, shown)
         except NotAllowed as unknown:
-            return refused(401, str(unknown), CHALLENGE, CLOSE)
+            return refused(401, str(unknown), CHALLENGE)
 
     @staticmethod
     def shows_something(headers: Headers) -> bool:

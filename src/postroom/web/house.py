@@ -20,7 +20,7 @@ from .frames import serve_frames
 from .health import Pulse
 from .metrics import metrics
 from .protocol import ABORT
-from .replies import CLOSE, Reply, answer, refused, sorry
+from .replies import Reply, answer, refused, sorry
 from .stream import serve_stream
 
 if TYPE_CHECKING:
@@ -157,5 +157,5 @@ class House:
 
 
 _NO_METHOD = refused(
-    405, "calls are sent by POST; GET serves /subscribe, /healthz and /metrics", (b"allow", b"POST"), CLOSE
+    405, "calls are sent by POST; GET serves /subscribe, /healthz and /metrics", (b"allow", b"POST")
 )

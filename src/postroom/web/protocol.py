@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 HEAD_SECONDS = 10.0  # for the head of a request
 MOST_CONNECTIONS = 1000
+MOST_UNREAD = 8 * 1024 * 1024  # bytes of a body that is not wanted any more, so that its sender gets to our answer
 ABORT = "postroom.abort"  # in the state of a scope: ends this connection, whatever waits to be written
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 24\r\n"
@@ -28,7 +29,8 @@ _FULL = (
 class Http(H11Protocol):
     """One connection."""
 
-    _head: TimerHandle | None = None
+    _timer: TimerHandle | None = None
+    _unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.app_state = {**self.app_state, ABORT: transport.abort}
@@ -42,6 +44,10 @@ class Http(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._time_the_head()
+        if self._is_answered_early():
+            self._unread += len(data)
+            if self._unread > MOST_UNREAD:
+                self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timing()
@@ -52,17 +58,23 @@ class Http(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def _time_the_head(self) -> None:
-        """The clock runs from the first byte of a head, or from the start, until the head is whole."""
-        is_waiting = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
+        """The clock runs from the first byte of a head, or from the start, until the head is whole; and for the rest
+        of a body that was answered before it was read.
+        """
+        is_slow = self.conn.their_state is h11.IDLE or self._is_answered_early()
+        is_waiting = is_slow and not self.transport.is_closing()
         if not is_waiting or self.timeout_keep_alive_task is not None:
             self._stop_timing()
-        elif self._head is None:
-            self._head = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+        elif self._timer is None:
+            self._timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _is_answered_early(self) -> bool:
+        return self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY
 
     def _stop_timing(self) -> None:
-        if self._head is not None:
-            self._head.cancel()
-            self._head = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class Frames(WebSocketsSansIOProtocol):
