@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from . import service
 from .errors import Invalid, NotAllowed, PostroomError
 from .service.authorize import OWNER
+from .wire.methods import let_in
 from .wire.session import Step
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Caller:
         elif method.whose is not None and _is_sealed(office, said.get(method.whose)):
             told = f"{said[method.whose]!a} has a token, and nobody speaks for it without"
             raise NotAllowed(told, field=method.whose, hint="show it: the action `authenticate`, or a header")
+        let_in(room, method, said)
         answer = method.run(room, said)
         if method.name == "emit":
             self._hub.publish(said)

@@ -21,7 +21,7 @@ from .aio_ears import SharedEars
 from .counters import Counters
 from .errors import PostroomError, StoreFailing
 from .service.waiting import seconds_to_sleep
-from .wire.methods import named
+from .wire.methods import let_in, named
 from .wire.saying import box_of
 from .wire.table import taken
 
@@ -60,8 +60,10 @@ class Desk:
 
     async def call(self, principal: Principal, name: str, said: Mapping[str, Any]) -> Any:
         """Carry out a verb of ours for a caller."""
-        method = named(name)
-        return await self.carry_out(self.room.acting_as(principal), method, taken(method, said))
+        method, room = named(name), self.room.acting_as(principal)
+        given = taken(method, said)
+        let_in(room, method, given)
+        return await self.carry_out(room, method, given)
 
     def carry_out(
         self, room: Room, method: Method, said: dict[str, Any], run: Run | None = None

@@ -261,10 +261,42 @@ class Library:
         return work.delivery.lease.token
 
 
+# -- those that answer in plain JSON
+
+
+class PlainAnswers:
+    """What they answer, as the library's surface tells it."""
+
+    def _task(self, told: Told) -> Told:
+        return {name: told[name] for name in (*TASK, "state")}
+
+    def _escalation(self, told: Told) -> Told:
+        kept = {name: told[name] for name in (*ESCALATION, "priority", "rungs")}
+        return kept | {"escalation": told["id"]}
+
+    def _receipt(self, told: Told) -> Told:
+        return self._message(told["letter"]) | {name: told[name] for name in ("repeated", "unknown", "routed")}
+
+    def _letter(self, told: Told) -> Told:
+        held = told["delivery"]
+        return self._message(told) | {
+            "state": held["state"], "attempts": held["attempts"], "read": held["read_at"] is not None,
+            "reason": held["reason"],
+        }  # fmt: skip
+
+    def _message(self, told: Told) -> Told:
+        to = [[recipient["address"], recipient["kind"]] for recipient in told["recipients"]]
+        return {name: told[name] for name in LETTER} | {"priority": told["priority"], "recipients": to}
+
+    def _state(self, told: Told) -> str:
+        state: str = told["letters"][0]["state"]
+        return state
+
+
 # -- the command line
 
 
-class CommandLine:
+class CommandLine(PlainAnswers):
     def __init__(self, folder: Path) -> None:
         self.desk = Desk(folder, durable=False)
 
@@ -406,13 +438,6 @@ class CommandLine:
     def rename(self, old: str, new: str) -> None:
         self._ask("nobody", "rename", old, new)
 
-    def _task(self, told: Told) -> Told:
-        return {name: told[name] for name in (*TASK, "state")}
-
-    def _escalation(self, told: Told) -> Told:
-        kept = {name: told[name] for name in (*ESCALATION, "priority", "rungs")}
-        return kept | {"escalation": told["id"]}
-
     def _ask(self, me: str, *words: str) -> Any:
         done = self.desk.run(*words, "--as", me, "--json")
         if done.code in {0, 1}:
@@ -420,24 +445,6 @@ class CommandLine:
         error = done.error
         refused: PostroomError = getattr(postroom, error["name"])(error["message"], field=error["field"])
         raise refused
-
-    def _receipt(self, told: Told) -> Told:
-        return self._message(told["letter"]) | {name: told[name] for name in ("repeated", "unknown", "routed")}
-
-    def _letter(self, told: Told) -> Told:
-        held = told["delivery"]
-        return self._message(told) | {
-            "state": held["state"], "attempts": held["attempts"], "read": held["read_at"] is not None,
-            "reason": held["reason"],
-        }  # fmt: skip
-
-    def _message(self, told: Told) -> Told:
-        to = [[recipient["address"], recipient["kind"]] for recipient in told["recipients"]]
-        return {name: told[name] for name in LETTER} | {"priority": told["priority"], "recipients": to}
-
-    def _state(self, told: Told) -> str:
-        state: str = told["letters"][0]["state"]
-        return state
 
 
 SURFACES: dict[str, Callable[[Path], Surface]] = {"library": Library, "command line": CommandLine}

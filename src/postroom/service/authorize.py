@@ -51,29 +51,28 @@ RULES: dict[str, Rule] = {
     "import": "operator",
 }
 
-# What a token must be good for. What is not here, an agent's token is never good for.
-NEEDS: dict[str, str] = {
-    "send": "send",
-    "unsend": "send",
-    "task": "send",
-    "check": "read",
-    "read": "read",
-    "count": "read",
-    "wait": "read",
-    "threads": "read",
-    "escalations": "read",
-    "search": "read",
-    "trace": "read",
-    "agents": "read",
-    "template": "read",
-    "claim": "work",
-    "settle": "work",
-    "dead": "work",
-    "revive": "work",
-    "purge": "work",
-    "block": "manage",
-    "register": "manage",
-    "heartbeat": "manage",
+# What a token must be good for, any of these. Who works on letters or answers them may read them.
+_LOOK, _WORD = frozenset({"read", "work"}), frozenset({"send"})
+NEEDS: dict[str, frozenset[str]] = {
+    "send": _WORD,
+    "unsend": _WORD,
+    "task": frozenset({"send", "work"}),
+    "check": _LOOK,
+    "read": _LOOK | _WORD,
+    "count": _LOOK,
+    "wait": _LOOK,
+    "threads": _LOOK,
+    "escalations": _LOOK,
+    "search": _LOOK,
+    "trace": _LOOK,
+    "claim": frozenset({"work"}),
+    "settle": frozenset({"work"}),
+    "dead": frozenset({"work"}),
+    "revive": frozenset({"work"}),
+    "purge": frozenset({"work"}),
+    "block": frozenset({"manage"}),
+    "register": frozenset({"manage"}),
+    "heartbeat": frozenset({"manage"}),
 }
 
 # Verbs that would let a caller speak as the house, and the field that names the speaker.
@@ -103,11 +102,11 @@ def authorize(principal: Principal, action: str, mailbox: str | None = None) -> 
     field = _NAMED_BY.get(action)
     if field is not None and mailbox is not None and fold(mailbox) == POSTMASTER:
         raise Invalid(f"{POSTMASTER!r} is the house's own name", field=field, hint="choose another name")
-    if principal.operator:
+    if principal.operator or rule == "anyone":
         return
-    if principal.scopes is not None and NEEDS.get(action) not in principal.scopes:
+    if rule == "own" and mailbox is not None and mailbox == principal.agent:
+        if principal.scopes is None or principal.scopes & NEEDS[action]:
+            return
         raise NotAllowed(f"the token of {principal.name} is not good for {action}")
-    if rule == "anyone" or (rule == "own" and mailbox is not None and mailbox == principal.agent):
-        return
     target = "the room" if mailbox is None else f"the mailbox {mailbox!r}"
     raise NotAllowed(f"{principal.name} may not {action} in {target}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..service.authorize import authorize
 from . import inbox, mail, room_verbs, session_verbs, verbs, work_verbs
 from .table import NoSuchMethod, taken
 
@@ -53,4 +54,12 @@ def for_rpc(name: str) -> Method:
 def call(room: Room, name: str, said: Mapping[str, Any]) -> Any:
     """Carry out a method. One that waits only looks."""
     method = named(name)
-    return method.run(room, taken(method, said))
+    given = taken(method, said)
+    let_in(room, method, given)
+    return method.run(room, given)
+
+
+def let_in(room: Room, method: Method, said: Mapping[str, Any]) -> None:
+    """May this caller do this, whatever else is wrong with it? The verbs ask again, for what they touch."""
+    named = said.get(method.whose) if method.whose is not None else None
+    authorize(room.principal, method.action, named or room.principal.agent)

@@ -182,7 +182,7 @@ ROWS = (
     _row("purge_dead", "delete dead letters for good", _purge_dead, IDS, result="purged", action="purge"),
     _row("give_task", "give one agent a task", _give_task, Param("to", "text", "who does it", required=True), BODY,
          Param("deadline", "when", "when it must be over"), Param("session", "object", "where you were asked for it; "
-         "stays here"), *(p for p in FIELDS if p.name != "task"), result=RECEIPT, **_TASK),
+         "stays here"), *(p for p in FIELDS if p.name != "task"), result=RECEIPT, action="send"),
     _row("task", "how a task stands", _task, ID, result="task, letters", action="task", writes=False),
     _row("tasks", "tasks given or received here", _tasks, Param("role", "text", "given, received or any"),
          Param("states", "texts", "only in these states"), LIMIT, result="tasks", action="task", writes=False),

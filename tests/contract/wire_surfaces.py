@@ -1,0 +1,156 @@
+"""The verbs of the script, over a wire: by name, with plain values. Each wire only says how one is asked."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any
+
+from tests.contract.surfaces import TALLY, PlainAnswers, Told, without
+from tests.daemons import Daemon
+
+
+class OverWire(PlainAnswers):
+    @abstractmethod
+    def ask(self, verb: str, **said: Any) -> Any:
+        """What is answered; what is refused is raised."""
+
+    def send(self, me: str, to: list[str], body: str, **fields: Any) -> Told:
+        return self._receipt(self.ask("send", agent_id=me, to=to, body=body, **fields))
+
+    def reply(self, me: str, id: str, body: str) -> Told:
+        return self._receipt(self.ask("reply", agent_id=me, message_id=id, body=body))
+
+    def forward(self, me: str, id: str, to: str) -> Told:
+        return self._receipt(self.ask("forward", agent_id=me, message_id=id, to=[to]))
+
+    def broadcast(self, me: str, scope: str, body: str) -> Told:
+        return self._receipt(self.ask("broadcast", agent_id=me, scope=scope, body=body))
+
+    def handoff(self, me: str, to: str, done: str) -> Told:
+        return self._receipt(self.ask("handoff", agent_id=me, to=[to], handoff={"work_completed": done}))
+
+    def check(self, me: str, *, peek: bool = False, everything: bool = False) -> list[Told]:
+        told = self.ask("check", agent_id=me, peek=peek, unread_only=not everything)
+        return [self._letter(letter) for letter in told["letters"]]
+
+    def read(self, me: str, id: str) -> Told:
+        return self._letter(self.ask("read", agent_id=me, message_id=id)["letter"])
+
+    def counts(self, me: str) -> dict[str, int]:
+        return without(self.ask("counts", agent_id=me), "mailbox")
+
+    def wait(self, me: str) -> Told | None:
+        found = self.ask("wait", agent_id=me, timeout=1)["letter"]
+        return None if found is None else self._letter(found)
+
+    def claim(self, me: str, count: int) -> list[Told]:
+        claimed = self.ask("claim", agent_id=me, count=count)["letters"]
+        return [self._letter(letter) | {"token": letter["token"]} for letter in claimed]
+
+    def ack(self, me: str, id: str, token: str | None, reply: str | None = None) -> str:
+        return self._state(self.ask("ack", agent_id=me, message_ids=[id], token=token, reply=reply))
+
+    def ack_all(self, me: str, ids: list[str], token: str | None) -> list[str]:
+        told = self.ask("ack", agent_id=me, message_ids=ids, token=token)
+        return [letter["state"] for letter in told["letters"]]
+
+    def fail(self, me: str, id: str, token: str, reason: str) -> str:
+        return self._state(self.ask("fail", agent_id=me, message_ids=[id], token=token, reason=reason))
+
+    def release(self, me: str, id: str, token: str) -> str:
+        return self._state(self.ask("release", agent_id=me, message_ids=[id], token=token))
+
+    def reject(self, me: str, id: str, reason: str) -> str:
+        return self._state(self.ask("reject", agent_id=me, message_ids=[id], reason=reason))
+
+    def dead(self, me: str) -> list[Told]:
+        return [self._letter(letter) for letter in self.ask("dead", agent_id=me)["letters"]]
+
+    def revive(self, me: str, id: str) -> str:
+        return self._state(self.ask("revive", agent_id=me, message_ids=[id]))
+
+    def thread(self, me: str, id: str) -> list[Told]:
+        return [self._message(letter) for letter in self.ask("thread", agent_id=me, thread=id)["letters"]]
+
+    def register(self, me: str, scope: str, capability: str) -> Told:
+        agent = self.ask("register", agent_id=me, scopes=[scope], capabilities=[capability])["agent"]
+        card, presence = agent["card"], agent["presence"]
+        return {"id": card["id"], "scopes": card["scopes"], "status": presence["status"]}
+
+    def agents(self) -> list[str]:
+        return [agent["card"]["id"] for agent in self.ask("agents")["agents"]]
+
+    def stats(self, me: str) -> Told:
+        told = self.ask("stats", agent_id=me)
+        return {name: told[name] for name in (*TALLY, "unread")}
+
+    def room_stats(self) -> Told:
+        told = self.ask("room_stats")
+        return {name: told[name] for name in ("letters", "deliveries", "states", "agents")}
+
+    def trace(self, me: str, id: str) -> Told:
+        told = self.ask("trace", agent_id=me, message_id=id)
+        stops = [[stop[name] for name in ("mailbox", "state", "attempts", "reason")] for stop in told["stops"]]
+        about = [[self._message(letter) for letter in told[kind]] for kind in ("replies", "relays", "bounces")]
+        return {"letter": self._message(told["letter"]), "stops": stops, "about": about}
+
+    def is_healthy(self) -> bool:
+        healthy: bool = self.ask("doctor")["healthy"]
+        return healthy
+
+    def search(self, me: str, query: str) -> list[Told]:
+        return [self._message(letter) for letter in self.ask("search", agent_id=me, query=query)["letters"]]
+
+    def sent(self, me: str) -> list[Told]:
+        return [self._message(letter) for letter in self.ask("sent", agent_id=me)["letters"]]
+
+    def give_task(self, me: str, to: str, body: str, **fields: Any) -> Told:
+        return self._receipt(self.ask("give_task", agent_id=me, to=to, body=body, **fields))
+
+    def step(self, me: str, verb: str, id: str, said: str | None = None) -> Told:
+        word = {"reason" if verb in {"reject", "fail", "cancel"} else "body": said}
+        return self._task(self.ask("task_step", agent_id=me, message_id=id, step=verb, **word)["task"])
+
+    def tasks(self, me: str, role: str) -> list[Told]:
+        return [self._task(task) for task in self.ask("tasks", agent_id=me, role=role)["tasks"]]
+
+    def escalate(self, me: str, reason: str, body: str, ladder: list[str]) -> Told:
+        return self._receipt(self.ask("escalate", agent_id=me, reason=reason, body=body, ladder=ladder))
+
+    def escalations(self, me: str, *, open_only: bool = True) -> list[Told]:
+        found = self.ask("escalations", agent_id=me, open_only=open_only)["escalations"]
+        return [self._escalation(one) for one in found]
+
+    def resolve(self, me: str, id: str) -> Told:
+        return self._escalation(self.ask("resolve", agent_id=me, escalation_id=id)["escalation"])
+
+    def save_template(self, name: str, subject: str, body: str) -> Told:
+        saved = self.ask("save_template", name=name, subject=subject, body=body)["template"]
+        return {field: saved[field] for field in ("name", "body", "places")}
+
+    def send_template(self, me: str, to: str, name: str, values: dict[str, str]) -> Told:
+        return self._receipt(self.ask("send_template", agent_id=me, to=to, name=name, values=values))
+
+    def unsend(self, me: str, id: str) -> Told:
+        return self._message(self.ask("unsend", agent_id=me, message_id=id)["letter"])
+
+    def block(self, me: str, name: str) -> list[str]:
+        blocked: list[str] = self.ask("block", agent_id=me, name=name)["blocked"]
+        return blocked
+
+    def rename(self, old: str, new: str) -> None:
+        self.ask("rename", old=old, new=new)
+
+
+class Socket(OverWire):
+    """The Unix socket of a real daemon."""
+
+    def __init__(self, folder: Path) -> None:
+        self._daemon = Daemon(folder)
+
+    def ask(self, verb: str, **said: Any) -> Any:
+        return self._daemon.desk.ask(verb, said)
+
+    def close(self) -> None:
+        self._daemon.stop()

@@ -1,0 +1,183 @@
+"""Every action of agent-inbox, with its own requests and replies."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.daemons import Daemon
+
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def send(daemon: Daemon, **said: Any) -> str:
+    reply = daemon.ask(action="send", **said)
+    assert set(reply) == {"ok", "messageId"}, reply
+    assert reply["ok"] is True
+    id: str = reply["messageId"]
+    return id
+
+
+def inbox(daemon: Daemon, **said: Any) -> list[dict[str, Any]]:
+    reply = daemon.ask(action="check_inbox", **said)
+    assert set(reply) == {"ok", "messages"}, reply
+    found: list[dict[str, Any]] = reply["messages"]
+    return found
+
+
+def test_ping(shared: Daemon) -> None:
+    assert {"ok": True, "pid": shared.process.pid} == shared.ask(action="ping")
+
+
+def test_a_letter_is_sent_and_comes_as_a_whole_record(shared: Daemon) -> None:
+    to = [{"agent_id": "bob"}, {"agent_id": "eve", "kind": "cc"}]
+    said = {"threadTag": "t1", "importance": "high", "meta": {"k": [1]}, "subject": "S", "conversationId": "c-1"}
+    id = send(shared, **{"from": "alice", "to": to, "payload": "hi", **said})
+    (record,) = inbox(shared, agentId="bob", unreadOnly=True, clear=True)
+    stamps = {name: record["recipients"][0].pop(name) for name in ("delivered_at", "read_at")}
+    assert all(TIME.fullmatch(stamp) for stamp in (*stamps.values(), record.pop("created_at")))
+    assert TIME.fullmatch(record["recipients"][1].pop("delivered_at"))
+
+    assert record == {
+        "id": id,
+        "scope": "default",
+        "sender_id": "alice",
+        "recipients": [{"agent_id": "bob", "kind": "to"}, {"agent_id": "eve", "kind": "cc"}],
+        "subject": "S",
+        "content": {"type": "text", "text": "hi"},
+        "thread_tag": "t1",
+        "conversation_id": "c-1",
+        "importance": "high",
+        "metadata": {"k": [1]},
+    }
+
+
+def test_mail_comes_in_the_order_it_was_sent_whatever_its_importance(shared: Daemon) -> None:
+    sent = [
+        send(shared, **{"from": "a", "to": "order", "payload": str(n), "importance": importance})
+        for n, importance in enumerate(("low", "urgent", "normal"))
+    ]
+
+    assert sent == [record["id"] for record in inbox(shared, agentId="order")]
+
+
+def test_only_what_is_returned_is_marked_as_read(shared: Daemon) -> None:
+    sent = [send(shared, **{"from": "a", "to": "many", "payload": n}) for n in range(5)]
+    first = inbox(shared, agentId="many", unreadOnly=True, clear=True, limit=2)
+    rest = inbox(shared, agentId="many", unreadOnly=True)
+
+    assert sent[:2] == [record["id"] for record in first]
+    assert sent[2:] == [record["id"] for record in rest]
+    assert sent == [record["id"] for record in inbox(shared, agentId="many")]
+
+
+def test_without_a_name_the_scope_is_the_agent_and_then_default(shared: Daemon) -> None:
+    send(shared, **{"from": "a", "to": ["default", "elsewhere"], "payload": "x"})
+
+    assert 1 == len(inbox(shared)) == len(inbox(shared, scope="elsewhere"))
+
+
+@pytest.mark.parametrize(
+    ("payload", "content"),
+    [
+        ("text", {"type": "text", "text": "text"}),
+        ({"type": "task", "n": 1}, {"type": "task", "n": 1}),
+        ({"type": "text"}, {"type": "text"}),
+        ({"no": "type"}, {"type": "data", "data": {"no": "type"}}),
+        ([1, None], {"type": "data", "data": [1, None]}),
+        (7, {"type": "data", "data": 7}),
+        (None, {"type": "data", "data": None}),
+        ("", {"type": "text", "text": ""}),
+        ({"type": "file", "path": "/etc/passwd"}, {"type": "file", "path": "/etc/passwd"}),
+    ],
+)
+def test_a_payload_comes_back_as_it_was(shared: Daemon, payload: Any, content: Any) -> None:
+    id = send(shared, **{"from": "a", "to": "p", "payload": payload})
+    (record,) = [record for record in inbox(shared, agentId="p") if record["id"] == id]
+
+    assert content == record["content"]
+
+
+def test_a_reply_keeps_tag_and_conversation(shared: Daemon) -> None:
+    first = send(shared, **{"from": "a", "to": "b", "payload": "?", "threadTag": "tag", "conversationId": "c-9"})
+    send(shared, **{"from": "b", "to": "a", "payload": "!", "inReplyTo": first})
+    reply = shared.ask(action="read_thread", threadTag="tag")
+
+    assert {"ok", "threadTag", "count", "messages"} == set(reply)
+    assert ("tag", 2) == (reply["threadTag"], reply["count"])
+    assert [first] == [record["in_reply_to"] for record in reply["messages"] if "in_reply_to" in record]
+    assert {"c-9"} == {record["conversation_id"] for record in reply["messages"]}
+
+
+def test_bcc_is_seen_by_sender_and_recipient_alone(shared: Daemon) -> None:
+    to = [{"agent_id": "open"}, {"agent_id": "hidden", "kind": "bcc"}]
+    send(shared, **{"from": "a", "to": to, "payload": "x"})
+    seen = {name: inbox(shared, agentId=name)[0]["recipients"] for name in ("open", "hidden")}
+
+    assert ["open"] == [recipient["agent_id"] for recipient in seen["open"]]
+    assert ["open", "hidden"] == [recipient["agent_id"] for recipient in seen["hidden"]]
+
+
+def test_agents_come_and_go(shared: Daemon) -> None:
+    event = {
+        "type": "agent.spawn",
+        "agent": {"agentId": "w-1", "name": "W", "role": "worker", "scopes": ["s", "t"]},
+    }
+    assert {"ok": True} == shared.ask(action="notify", event=event)
+    registered = shared.ask(action="register_agent", agentId="w-2", name="V", program="claude-code")
+    assert {"ok": True} == registered
+    listed = shared.ask(action="list_agents", scope="s")
+    assert {"ok", "count", "agents"} == set(listed)
+    (row,) = listed["agents"]
+    assert TIME.fullmatch(row.pop("lastActive"))
+    assert row == {"agentId": "w-1", "name": "W", "scope": "s", "status": "active", "location": "local"}
+    assert {"ok": True} == shared.ask(action="notify", event={"type": "agent.done", "agentId": "w-1"})
+    assert {"ok": True} == shared.ask(action="notify", event={"type": "agent.done", "agentId": "never"})
+    assert {"ok": True} == shared.ask(action="notify", event={"type": "else"})
+    everyone = {row["agentId"]: row for row in shared.ask(action="list_agents")["agents"]}
+    assert "active" != everyone["w-1"]["status"]
+    assert "claude-code" == everyone["w-2"]["program"]
+
+
+def test_emit_is_answered(shared: Daemon) -> None:
+    assert {"ok": True} == shared.ask(action="emit", event={"type": "x"}, meta={"a": 1})
+
+
+def test_errors_in_its_words(shared: Daemon) -> None:
+    with shared.line() as line:
+        line.say(b"{not json\n", {"action": "nope"}, {"noaction": 1}, b"[]\n", b"7\n")
+        told = [line.hear() for _ in range(5)]
+
+    assert [False, "Invalid JSON"] == [told[0]["ok"], told[0]["error"]]
+    assert [False, "Unknown action: nope"] == [told[1]["ok"], told[1]["error"]]
+    assert [False, "Unknown action: undefined"] == [told[2]["ok"], told[2]["error"]]
+    assert -32600 == told[3]["error"]["code"]
+    assert False is told[4]["ok"]
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ({"from": "a", "payload": "x"}, "to"),
+        ({"to": "b", "payload": "x"}, "from"),
+        ({"from": "a", "to": [{"kind": "to"}], "payload": "x"}, "to"),
+        ({"from": "a", "to": "b", "payload": "x", "importance": "zzz"}, "priority"),
+        ({"from": "../a", "to": "b", "payload": "x"}, "mailbox"),
+        ({"from": "a", "to": "b", "meta": 7}, "meta"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_field_and_nothing_is_sent(
+    shared: Daemon, said: dict[str, Any], field: str
+) -> None:
+    before = shared.ask(action="room_stats")["letters"]
+    refused = shared.ask(action="send", **said)
+
+    assert (False, field) == (refused["ok"], refused["field"])
+    assert before == shared.ask(action="room_stats")["letters"]
+
+
+def test_an_id_is_echoed(shared: Daemon) -> None:
+    assert 7 == shared.ask(action="ping", id=7)["id"]
+    assert "x" == shared.ask(action="nope", id="x")["id"]

@@ -1,0 +1,222 @@
+"""The socket itself: packets, order, bad callers, stopping, who may listen."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from postroom import PostroomError
+from postroom.ipc.client import SocketDesk
+from tests.daemons import Daemon, Line
+
+CALLS = 50
+
+
+def test_the_socket_is_its_owners_alone(shared: Daemon) -> None:
+    assert 0o600 == stat.S_IMODE(shared.socket.stat().st_mode)
+
+
+def test_a_character_may_be_split_over_packets(shared: Daemon) -> None:
+    line = json.dumps(
+        {"action": "send", "from": "a", "to": "split", "payload": "žluťoučký 🐎"}, ensure_ascii=False
+    )
+    with shared.line() as caller:
+        for byte in line.encode() + b"\n":
+            caller.say(bytes([byte]))
+        caller.hear()
+
+    (record,) = shared.ask(action="check_inbox", agentId="split")["messages"]
+    assert "žluťoučký 🐎" == record["content"]["text"]
+
+
+def test_one_who_writes_a_line_and_closes_at_once_is_served(shared: Daemon) -> None:
+    for number in range(CALLS):
+        caller = Line(shared.socket)
+        caller.say({"action": "send", "from": "a", "to": "hasty", "payload": str(number)})
+        with caller:
+            pass
+
+    end = time.monotonic() + 20
+    while len(found := shared.ask(action="check_inbox", agentId="hasty")["messages"]) < CALLS:
+        assert time.monotonic() < end
+    assert {str(number) for number in range(CALLS)} == {record["content"]["text"] for record in found}
+
+
+def test_a_last_line_without_its_end_is_a_line(shared: Daemon) -> None:
+    with shared.line() as caller:
+        caller.say(b'{"action":"ping"}')
+        caller.socket.shutdown(socket.SHUT_WR)
+        assert caller.hear()["ok"]
+        assert caller.hear() is None
+
+
+def test_replies_come_in_the_order_of_the_lines(shared: Daemon) -> None:
+    asked = [
+        {"action": "wait", "agent_id": "nobody", "timeout": 0.05, "id": number}
+        if number % 10 == 5
+        else {"jsonrpc": "2.0", "id": number, "method": "mail/search", "params": {"agent_id": "x", "query": "y"}}
+        if number % 10 == 7
+        else {"action": "send", "from": "a", "to": "b", "payload": number, "id": number}
+        for number in range(CALLS)
+    ]
+    with shared.line() as caller:
+        caller.say(*asked)
+        told = [caller.hear()["id"] for _ in asked]
+
+    assert list(range(CALLS)) == told
+
+
+def test_a_line_that_is_too_long_is_refused_and_the_next_is_read(shared: Daemon) -> None:
+    with shared.line() as caller:
+        caller.say(b'{"action":"send","payload":"' + b"x" * 3_000_000 + b'"}\n', {"action": "ping"})
+        refused, ping = caller.hear(), caller.hear()
+
+    assert (False, "TooLarge", True) == (refused["ok"], refused["name"], ping["ok"])
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [bytes(range(128, 256)), b"\0\0\0", b"{}", b"[" * 100_000, b'{"action":"send","action":"ping"}', b"NaN"],
+)
+def test_junk_is_answered_and_harms_nobody(shared: Daemon, junk: bytes) -> None:
+    with shared.line() as caller:
+        caller.say(junk + b"\n", {"action": "ping"})
+        assert False is caller.hear()["ok"]
+        assert caller.hear()["ok"]
+
+
+def test_one_who_never_reads_is_not_read_from_and_others_are_served(shared: Daemon) -> None:
+    big = {"action": "send", "from": "a", "to": "big", "payload": "x" * 500_000}
+    assert shared.ask(**big)["ok"]
+    with shared.line() as deaf:
+        deaf.socket.setblocking(False)
+        line = json.dumps({"action": "check_inbox", "agentId": "big"}).encode() + b"\n"
+        said = 0
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            try:
+                said += deaf.socket.send(line * 100)
+            except BlockingIOError:
+                time.sleep(0.05)
+        assert said < 2_000_000
+        began = time.monotonic()
+        assert shared.ask(action="ping")["ok"]
+        assert time.monotonic() - began < 2
+    assert _memory(shared) < 300 * 2**20
+
+
+def _memory(daemon: Daemon) -> int:
+    pages = int(Path(f"/proc/{daemon.process.pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_batch_is_answered_as_a_batch(shared: Daemon) -> None:
+    with shared.line() as caller:
+        caller.say(
+            [
+                {"jsonrpc": "2.0", "id": 1, "method": "mail/counts", "params": {"agentId": "x"}},
+                {"jsonrpc": "2.0", "method": "mail/send", "params": {"agentId": "x", "to": "noted", "body": "n"}},
+                {"jsonrpc": "2.0", "id": 2, "method": "nope"},
+                7,
+            ],
+            {"jsonrpc": "2.0", "method": "mail/send", "params": {"agentId": "x", "to": "noted", "body": "n"}},
+            {"jsonrpc": "1.0", "id": 3, "method": "mail/counts"},
+            {"jsonrpc": "2.0", "id": 4, "method": "mail/counts", "params": [1]},
+        )
+        batch, version, positional = caller.hear(), caller.hear(), caller.hear()
+
+    assert [1, 2, None] == [reply["id"] for reply in batch]
+    assert [-32601, -32600] == [reply["error"]["code"] for reply in batch[1:]]
+    assert [(3, -32600), (4, -32602)] == [(r["id"], r["error"]["code"]) for r in (version, positional)]
+    assert 2 == shared.desk.ask("counts", {"agent_id": "noted"})["total"]
+
+
+def test_a_waiter_is_woken_by_a_letter_from_another_process(shared: Daemon) -> None:
+    with shared.line() as caller:
+        caller.say({"action": "wait", "agentId": "sleeper", "timeout": 20})
+        time.sleep(0.1)
+        shared.ask(action="send", **{"from": "a", "to": "sleeper", "payload": "wake"})
+        assert "wake" == caller.hear()["letter"]["text"]
+
+
+def test_waiting_with_a_cursor_misses_nothing(shared: Daemon) -> None:
+    cursor = shared.ask(action="cursor")["cursor"]
+    sent = [shared.ask(action="send", **{"from": "a", "to": "c", "payload": n})["messageId"] for n in range(3)]
+    heard = []
+    for _ in sent:
+        told = shared.desk.ask("wait", {"agent_id": "c", "since": cursor, "peek": True, "timeout": 5})
+        heard.append(told["letter"]["id"])
+        cursor = told["cursor"]
+
+    assert sent == heard
+
+
+# -- stopping and starting
+
+
+def test_it_stops_at_once_with_callers_connected(daemon: Daemon) -> None:
+    with daemon.line() as idle, daemon.line() as waiting:
+        idle.ask({"action": "ping"})
+        waiting.say({"action": "wait", "agentId": "x", "timeout": 60})
+        time.sleep(0.1)
+        began = time.monotonic()
+        assert 0 == daemon.stop()
+        assert time.monotonic() - began < 2
+
+    assert not daemon.socket.exists()
+
+
+def test_a_second_daemon_on_the_same_socket_or_room_is_told_of_the_first(daemon: Daemon, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    with pytest.raises(AssertionError, match=f"process {daemon.process.pid} serves"):
+        Daemon(other, "--http", "off", "--socket", str(daemon.socket))
+    with pytest.raises(AssertionError, match=f"served already, by process {daemon.process.pid}"):
+        Daemon(other, "--http", "off", "--room", str(daemon.room))
+
+    assert daemon.ask(action="ping")["ok"]
+
+
+def test_what_a_killed_daemon_left_behind_is_cleared(daemon: Daemon, tmp_path: Path) -> None:
+    daemon.ask(action="send", **{"from": "a", "to": "b", "payload": "x"})
+    daemon.stop(signal.SIGKILL)
+    assert daemon.socket.exists()
+    with Daemon(tmp_path) as again:
+        assert 1 == len(again.ask(action="check_inbox", agentId="b")["messages"])
+
+
+def test_a_socket_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as theirs:
+        theirs.bind(str(tmp_path / "s"))
+        theirs.listen()
+        with pytest.raises(AssertionError, match="not by our rules"):
+            Daemon(tmp_path)
+    assert (tmp_path / "s").exists()
+
+
+def test_a_file_in_the_place_of_the_socket_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("mine", encoding="utf-8")
+    with pytest.raises(AssertionError, match="is no socket"):
+        Daemon(tmp_path)
+    assert "mine" == (tmp_path / "s").read_text(encoding="utf-8")
+
+
+def test_one_daemon_may_listen_at_several_sockets(tmp_path: Path) -> None:
+    with (
+        Daemon(tmp_path, "--http", "off", "--socket", str(tmp_path / "t")) as daemon,
+        Line(tmp_path / "t") as other,
+    ):
+        assert daemon.ask(action="ping") == other.ask({"action": "ping"})
+
+
+def test_nobody_there_is_told_by_the_client(tmp_path: Path) -> None:
+    desk = SocketDesk(str(tmp_path / "s"), patience=0)
+    with pytest.raises(PostroomError, match="no post room answers"):
+        desk.ask("counts", {"agent_id": "x"})

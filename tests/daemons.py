@@ -1,0 +1,104 @@
+"""A real daemon, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from postroom.ipc.client import SocketDesk
+
+PATIENCE = 30.0  # seconds; far more than any of it takes
+
+
+class Daemon:
+    """`postroom serve`, on a room in a folder."""
+
+    def __init__(self, folder: Path, *options: str, **environment: str) -> None:
+        self.folder = folder
+        self.room = folder / "room.db"
+        self.socket = folder / "s"  # short: a socket's path may not be long
+        options = options or ("--http", "off")
+        words = [sys.executable, "-m", "postroom", "serve", "--socket", str(self.socket)]
+        words += [] if "--room" in options else ["--room", str(self.room)]
+        with (folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*words, "--json", "--set", "durability=process", *options],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=os.environ | environment,
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            self.process.wait(PATIENCE)
+            self.process.stdout.close()
+            raise AssertionError(self.log())
+        self.where: dict[str, Any] = json.loads(line)
+
+    @property
+    def desk(self) -> SocketDesk:
+        return SocketDesk(str(self.socket))
+
+    def ask(self, **said: Any) -> Any:
+        """One line in, one line out."""
+        with self.line() as line:
+            return line.ask(said)
+
+    @contextmanager
+    def line(self) -> Iterator[Line]:
+        with Line(self.socket) as line:
+            yield line
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text(encoding="utf-8")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(PATIENCE)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.stop(signal.SIGKILL)
+
+
+class Line:
+    """One connection."""
+
+    def __init__(self, path: Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(PATIENCE)
+        self.socket.connect(str(path))
+        self._replies = self.socket.makefile("rb")
+
+    def say(self, *lines: Any) -> None:
+        said = [line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines]
+        self.socket.sendall(b"".join(said))
+
+    def hear(self) -> Any:
+        line = self._replies.readline()
+        return json.loads(line) if line else None
+
+    def ask(self, said: Any) -> Any:
+        self.say(said)
+        return self.hear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._replies.close()
+        self.socket.close()
