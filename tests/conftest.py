@@ -30,8 +30,8 @@ OF_DAEMON = ("web",)  # folders of tests
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of rooms in folders of files are a step of their own: `-m files`, `-m "not files"`. Likewise those of a
-    post room that runs: `-m daemon`.
+    """Tests of rooms in folders of files are a step of their own: `-m files`, `-m "not files"`. Likewise those
+    of a post room that runs: `-m daemon`.
     """
     for item in items:
         about = {*item.path.relative_to(item.config.rootpath).parts, *_stores_of(item)}

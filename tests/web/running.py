@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import postroom
 from postroom import service
@@ -35,11 +35,13 @@ JSON = {"content-type": "application/json"}
 class Daemon:
     """`postroom serve`, on a port of its own."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path, *words: str, before: Path | None = None) -> None:
+        """`before` is a folder whose modules come before all others."""
         self.folder = folder
         self.room = folder / "room.db"
         kept = {k: v for k, v in uncounted(os.environ).items() if not k.startswith(("POSTROOM_", "INBOX_"))}
-        self.environment = kept | {"HOME": str(folder), "PYTHONPATH": str(SOURCE)}
+        path = os.pathsep.join(map(str, [before, SOURCE] if before else [SOURCE]))
+        self.environment = kept | {"HOME": str(folder), "PYTHONPATH": path}
         began = time.monotonic()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "postroom", "serve", "--room", str(self.room), "--json", *words],
@@ -199,7 +201,7 @@ def memory_of(pid: int) -> int:
 def cpu_of(pid: int) -> float:
     """Seconds that a process has computed so far."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return cast(float, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def status(stream: socket.socket) -> int:
@@ -210,3 +212,8 @@ def status(stream: socket.socket) -> int:
         assert piece, found
         found += piece
     return int(found.split(b" ")[1])
+
+
+def send_many(stream: socket.socket, piece: bytes, times: int) -> None:
+    for _ in range(times):
+        stream.sendall(piece)

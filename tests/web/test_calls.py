@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.web.running import Client, status
+from tests.web.running import Client, send_many, status
 
 Agent = Callable[..., Client]
 
@@ -84,7 +84,9 @@ def test_other_methods_are_refused_and_told_which_is_not(operator: Client, metho
 
 def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes(operator: Client) -> None:
     with operator.raw() as stream:
-        stream.sendall(operator.head("POST / HTTP/1.1", "content-type: application/json", "content-length: 99999999"))
+        stream.sendall(
+            operator.head("POST / HTTP/1.1", "content-type: application/json", "content-length: 99999999")
+        )
         assert 413 == status(stream)
 
 
@@ -99,8 +101,7 @@ def test_a_body_without_end_is_not_read_for_ever(operator: Client) -> None:
         stream.sendall(operator.head("POST / HTTP/1.1", *kind))
         piece = b"10000\r\n" + b" " * 65536 + b"\r\n"
         with pytest.raises(ConnectionError):
-            for _ in range(1000):
-                stream.sendall(piece)
+            send_many(stream, piece, 1000)
         assert 413 == status(stream)
 
 

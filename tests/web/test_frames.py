@@ -12,7 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from tests.web.running import PATIENCE, Client, Daemon, memory_of, until_end
+from tests.web.running import PATIENCE, Client, Daemon, memory_of, send_many, until_end
 from tests.web.test_gate import UPGRADE
 
 Agent = Callable[..., Client]
@@ -86,8 +86,8 @@ def test_a_frame_that_is_no_text_ends_it(agent: Agent) -> None:
 
 def test_a_frame_that_is_too_large_ends_it(agent: Agent) -> None:
     with talking(agent("gus")) as talk:
+        talk.send("x" * 3_000_000)
         with pytest.raises(ConnectionClosed) as closed:
-            talk.send("x" * 3_000_000)
             talk.recv(timeout=PATIENCE)
         assert closed.value.rcvd is None or 1009 == closed.value.rcvd.code
 
@@ -124,8 +124,7 @@ def test_a_caller_that_does_not_read_is_not_read_from_and_loses_nothing(agent: A
         asked = frame(rpc("mail/check", peek=True))
         stream.settimeout(0.5)
         with pytest.raises(TimeoutError):
-            for _ in range(100_000):
-                stream.sendall(asked)
+            send_many(stream, asked, 100_000)
         assert "total" in other.call("mail/counts")
         assert memory_of(running.process.pid) < before + 30_000_000
         stream.settimeout(PATIENCE)
@@ -139,8 +138,7 @@ def test_pings_of_one_who_does_not_read_pile_up_nowhere(agent: Agent, running: D
         assert b" 101 " in stream.recv(4096)
         before = memory_of(running.process.pid)
         pings = frame("p" * 100, first=0x89) * 1000
-        for _ in range(60):  # six megabytes of them
-            stream.sendall(pings)
+        send_many(stream, pings, 60)  # six megabytes of them
         assert "total" in client.call("mail/counts")
         assert memory_of(running.process.pid) < before + 3_000_000
 

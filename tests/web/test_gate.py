@@ -8,14 +8,18 @@ import pytest
 
 from tests.web.running import Client, Daemon, status
 
-PATHS = [("POST", "/"), ("GET", "/subscribe"), ("GET", "/metrics"), ("GET", "/healthz"), ("GET", "/"), ("GET", "/mcp"),
-         ("POST", "/mcp"), ("OPTIONS", "/"), ("DELETE", "/mcp")]  # fmt: skip
+PATHS = [
+    ("POST", "/"), ("OPTIONS", "/"), ("GET", "/"), ("GET", "/subscribe"), ("GET", "/metrics"), ("GET", "/healthz"),
+    ("GET", "/mcp"), ("POST", "/mcp"), ("DELETE", "/mcp"),
+]  # fmt: skip
 UPGRADE = ("connection: upgrade", "upgrade: websocket", "sec-websocket-version: 13",
            "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==")  # fmt: skip
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:{}", "127.1:{}"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:{}", "127.1:{}"]
+)
 def test_another_host_is_refused_everywhere(operator: Client, method: str, path: str, host: str) -> None:
     said = operator.ask(method, path, host=host.format(operator.port))
     assert 403 == said.status
@@ -23,7 +27,9 @@ def test_another_host_is_refused_everywhere(operator: Client, method: str, path:
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:{}", "http://127.0.0.1", "file://"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://127.0.0.1:{}", "http://127.0.0.1", "file://"]
+)
 def test_another_origin_is_refused_everywhere(operator: Client, method: str, path: str, origin: str) -> None:
     assert 403 == operator.ask(method, path, origin=origin.format(operator.port)).status
 
@@ -53,7 +59,8 @@ def test_nobody_is_let_in_without_a_token(anonymous: Client, method: str, path: 
 
 
 @pytest.mark.parametrize(
-    "shown", ["Bearer", "Bearer nonsense", "Bearer pr_0_0", "Basic YTpi", "pr_0_0", "Bearer " + "x" * 4000, "Bearer \xff"]
+    "shown",
+    ["Bearer", "Bearer nonsense", "Bearer pr_0_0", "Basic YTpi", "pr_0_0", "Bearer " + "x" * 4000, "Bearer \xff"],
 )
 @pytest.mark.parametrize("path", ["/", "/healthz"])
 def test_a_token_that_is_none_lets_nobody_in(anonymous: Client, shown: str, path: str) -> None:
@@ -85,7 +92,9 @@ def test_a_token_is_good_for_its_agent_and_its_scopes_alone(agent: Callable[...,
         assert 1003 == answer.json["error"]["code"], answer.body
 
 
-@pytest.mark.parametrize("more", [("host: evil.example",), ("origin: http://evil.example",), ("authorization: x",)])
+@pytest.mark.parametrize(
+    "more", [("host: evil.example",), ("origin: http://evil.example",), ("authorization: x",)]
+)
 def test_an_upgrade_is_looked_at_as_closely(operator: Client, more: tuple[str]) -> None:
     name = more[0].partition(":")[0]
     head = operator.head("GET /ws HTTP/1.1", *UPGRADE)

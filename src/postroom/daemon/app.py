@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .options import Options
 
 log = logging.getLogger("postroom")
+HANDLES = 8192
 
 
 class Rim(Protocol):
@@ -50,6 +52,7 @@ async def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> Non
 async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     """Start the parts, each with its end on the stack."""
     settings = options.settings
+    _take_handles()
     room = open_room(settings.store, **_said(options))
     stack.callback(room.close)
     held = Held(settings.store)
@@ -79,6 +82,14 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
         "http": web.url if web is not None else None,
         "mcp": f"{web.url}/mcp" if web is not None and has_mcp() else None,
     }
+
+
+def _take_handles() -> None:
+    """As many handles as we may have, up to what we need: a connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = HANDLES if hard == resource.RLIM_INFINITY else min(HANDLES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _said(options: Options) -> dict[str, Any]:

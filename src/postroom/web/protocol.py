@@ -58,8 +58,8 @@ class Http(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def _time_the_head(self) -> None:
-        """The clock runs from the first byte of a head, or from the start, until the head is whole; and for the rest
-        of a body that was answered before it was read.
+        """The clock runs from the first byte of a head, or from the start, until the head is whole; and for the
+        rest of a body that was answered before it was read.
         """
         is_slow = self.conn.their_state is h11.IDLE or self._is_answered_early()
         is_waiting = is_slow and not self.transport.is_closing()
