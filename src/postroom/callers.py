@@ -156,8 +156,8 @@ def _reply(step: Step, done: asyncio.Future[Any]) -> Any:
     if step.call.is_notification:
         return None
     if error is None:
-        return step.call.answer(done.result())
+        return step.answer(done.result())
     if isinstance(error, PostroomError):
-        return step.call.refuse(error)
+        return step.refuse(error)
     log.error("%s failed by a fault of ours", step.method.name, exc_info=error)
-    return step.call.refuse(PostroomError("a fault of the house; its log says more"))
+    return step.refuse(PostroomError("a fault of the house; its log says more"))

@@ -11,19 +11,25 @@ import itertools
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from .errors import Invalid, Missing, Resync
 from .model.record import TOKEN
+from .service.reading import check_cursor
 from .service.tokens import is_live
 from .store.bells import ROOM
 from .wire import events, rpc
+from .wire.event_filter import check_filter, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .desk import Desk
-    from .model.change import Cursor
+    from .model.change import Change, Cursor
     from .room import Room
+    from .service.authorize import Principal
     from .store.base import Watch
+    from .wire.event_filter import EventFilter
     from .wire.events import Event
 
 SLICE = 200  # changes looked at in one go
@@ -36,7 +42,7 @@ class Subscription:
     """One wish to hear."""
 
     def __init__(
-        self, id: str, room: Room, push: Callable[[dict[str, Any]], bool], filter: dict[str, Any], since: Cursor
+        self, id: str, room: Room, push: Callable[[dict[str, Any]], bool], filter: EventFilter, since: Cursor
     ) -> None:
         self.id = id
         self.room = room
@@ -45,25 +51,41 @@ class Subscription:
         self.cursor = since  # it has heard of everything up to here
         self.sequence = itertools.count(1)
         self.is_behind = False
+        self.slice = SLICE  # changes it is told of in one go; fewer for who reads slowly, or large letters
+        self._half: set[str] = set()  # what it was told of a change of which it has not heard all
 
-    def tell(self, event: Event, cursor: Cursor) -> bool:
-        """Tell it, if it wants to hear of it and may. False: it does not read."""
-        if not events.is_visible(event, self.room.principal) or not events.wanted(event, self.filter):
-            return True
-        return self.push(self._notice(event.type, event.id, event.timestamp, event.data, str(cursor)))
+    def tell(self, found: Sequence[Event], after: Cursor) -> bool:
+        """Tell what it wants to hear of. False: it does not read; its cursor stands behind what it was told."""
+        heard = [event for event in found if wanted(event, self.filter)]
+        for event, following in itertools.zip_longest(heard, heard[1:]):
+            is_last = following is None or following.number != event.number  # of those it wants to hear
+            if event.id not in self._half:
+                seen = replace(self.cursor, number=event.number if is_last else event.number - 1)
+                if not self.push(self._notice(events.map_event(event), seen)):
+                    return False
+                self.cursor = seen
+            self._half = set() if is_last else self._half | {event.id}
+        self.cursor = after
+        return True
+
+    def tell_once(self, event: Event) -> None:
+        """Of something that leaves no trace."""
+        if not self.is_behind and wanted(event, self.filter):
+            self.push(self._notice(events.map_event(event), self.cursor))
 
     def tell_resync(self, cursor: Cursor) -> None:
+        self.cursor = cursor
         now = int(datetime.now(UTC).timestamp() * 1000)
-        self.push(self._notice(RESYNC, f"resync-{cursor}", now, {}, str(cursor)))
+        told = {"id": f"{RESYNC}-{cursor.number}", "type": RESYNC, "timestamp": now, "data": {}}
+        self.push(self._notice(told, cursor))
 
-    def _notice(self, type: str, id: str, timestamp: int, data: Any, cursor: str) -> dict[str, Any]:
-        told = {"id": id, "type": type, "timestamp": timestamp, "data": data}
+    def _notice(self, told: dict[str, Any], cursor: Cursor) -> dict[str, Any]:
         params = {
             "subscriptionId": self.id,
             "sequenceNumber": next(self.sequence),
-            "eventId": id,
-            "timestamp": timestamp,
-            "cursor": cursor,
+            "eventId": told["id"],
+            "timestamp": told["timestamp"],
+            "cursor": str(cursor),
             "event": told,
         }
         return rpc.notification("map/event", params)
@@ -92,10 +114,10 @@ class Hub:
         own = self._of.setdefault(caller, {})
         if len(own) >= MOST:
             raise Invalid(f"{MOST} subscriptions are enough", field="filter", hint="map/unsubscribe from some")
-        filter = events.check_filter(said.get("filter") or {})
+        filter = check_filter(said.get("filter"))
         self._listen()
         given = said.get("since") or said.get("replay_from")
-        since = self._cursor if given is None else self._valid(given)
+        since = self._cursor if given is None else check_cursor(given)
         one = Subscription(f"sub-{next(self._numbers)}", caller.room, push, filter, since)
         own[one.id] = one
         if given is not None:
@@ -137,10 +159,9 @@ class Hub:
         self._loop.call_soon_threadsafe(self._publish, said)
 
     def _publish(self, said: dict[str, Any]) -> None:
-        event = events.emitted(said)
+        event = events.emitted(said, self._cursor.number)
         for one in self._everyone():
-            if not one.is_behind:
-                one.tell(event, one.cursor)
+            one.tell_once(event)
 
     # -- what happens
 
@@ -156,8 +177,7 @@ class Hub:
                 return
             self._cursor = after
             self._look_at_tokens({c.key for c in changes if c.kind == TOKEN and c.key is not None})
-            if self._of:
-                self._tell(events.events(self._desk.room, changes), after)
+            self._tell(changes, after)
 
     def _look_at_tokens(self, ids: set[str]) -> None:
         """Whoever holds one that is worth nothing any more hears nothing more, and goes."""
@@ -168,46 +188,42 @@ class Hub:
                     self._of.pop(caller, None)
                     self._loop.call_soon(expel)
 
-    def _tell(self, found: Sequence[Event], after: Cursor) -> None:
+    def _tell(self, changes: Sequence[Change], after: Cursor) -> None:
+        """What may be heard is found out once for all who may hear the same."""
+        heard: dict[Principal, list[Event]] = {}
         for one in self._everyone():
             if one.is_behind:
                 continue
-            if all(one.tell(event, after) for event in found):
-                one.cursor = after
-            else:
-                one.is_behind = True  # some of this slice may be told again: better twice than never
+            who = one.room.principal
+            if who not in heard:
+                heard[who] = events.events(one.room, changes)
+            one.is_behind = not one.tell(heard[who], after)
 
     def _catch_up(self, one: Subscription) -> None:
         """From its own cursor on, slice by slice, as long as it reads."""
         while True:
             try:
-                changes, after = self._store.changes(one.cursor, SLICE)
+                changes, after = self._store.changes(one.cursor, one.slice)
             except Resync:
-                one.cursor = self._store.cursor()
-                one.tell_resync(one.cursor)
+                one.tell_resync(self._store.cursor())
                 continue
             if not changes:
                 one.is_behind = False
                 return
-            if not all(one.tell(event, after) for event in events.events(self._desk.room, changes)):
+            if not one.tell(events.events(one.room, changes), after):
                 one.is_behind = True
+                one.slice = max(1, one.slice // 4)
                 return
-            one.cursor = after
+            one.slice = min(SLICE, one.slice * 2)
 
     def _resync(self) -> None:
         self._cursor = self._store.cursor()
         self._look_at_tokens({*self._guests})
         for one in self._everyone():
-            one.cursor = self._cursor
-            one.tell_resync(one.cursor)
+            one.tell_resync(self._cursor)
 
     def _everyone(self) -> list[Subscription]:
         return [one for own in self._of.values() for one in own.values()]
-
-    def _valid(self, given: str) -> Cursor:
-        from .service.reading import check_cursor  # noqa: PLC0415 - few resume
-
-        return check_cursor(given)
 
     # -- listening
 

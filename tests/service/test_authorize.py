@@ -11,6 +11,7 @@ import pytest
 import postroom
 from postroom import Handoff, Mailbox, NotAllowed, PostroomError, Room, TaskState
 from postroom.service import authorize as rules
+from postroom.service import conversing, talks
 from postroom.service.authorize import OWNER, RULES, Principal, agent_principal, authorize
 from postroom.service.task_moves import admit, move
 from postroom.service.tasks import session
@@ -61,12 +62,20 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
         lambda box: admit(box._office, box._caller, box.name, "known"),
         lambda box: session(box._office, box._caller, box.name, "known"),
     ],
+    "join": [
+        lambda box: conversing.join(box._office, box._caller, "c", box.name),
+        lambda box: conversing.leave(box._office, box._caller, "c", box.name),
+    ],
     "search": [lambda box: box.search("x"), lambda box: box.search("x", ranked=True)],
     "register": [lambda box: box.register()],
     "heartbeat": [lambda box: box.heartbeat(), lambda box: box.leave()],
 }
 IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
     "agents": [lambda room: room.agents(), lambda room: room.agent("ann")],
+    "converse": [
+        lambda room: list(talks.conversations(room._office, room.principal, None, None)),
+        lambda room: talks.recent(room._office, room.principal, None, 10),
+    ],
     "room": [
         lambda room: room.mailboxes(),
         lambda room: room.quarantined(),

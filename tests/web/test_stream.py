@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.web import house
 from postroom.web.outbox import MOST, Outbox
 from postroom.web.stream import event_of, wishes
-from tests.web.running import Client, Daemon, aside, make_token, open_house, port_of, until_end
+from tests.web.running import (
+    PATIENCE,
+    Client,
+    Daemon,
+    aside,
+    make_token,
+    memory_of,
+    open_house,
+    port_of,
+    until_end,
+)
 
 Agent = Callable[..., Client]
 
@@ -131,3 +144,112 @@ def test_whoever_never_reads_the_end_is_cut_off() -> None:
         await asyncio.wait_for(cut.wait(), 5)
 
     asyncio.run(scenario())
+
+
+# -- what is heard
+
+
+def listen(client: Client, query: str = "", **headers: str) -> http.client.HTTPResponse:
+    """A stream whose head has come."""
+    line = http.client.HTTPConnection("127.0.0.1", client.port, timeout=PATIENCE)
+    shown = {"authorization": f"Bearer {client.token}"} | {n.replace("_", "-"): v for n, v in headers.items()}
+    line.request("GET", f"/subscribe{query}", headers=shown)
+    answer = line.getresponse()
+    assert 200 == answer.status
+    return answer
+
+
+def events(answer: http.client.HTTPResponse, many: int) -> list[tuple[str, Any, str]]:
+    """The next ones: type, data, cursor."""
+    found: list[tuple[str, Any, str]] = []
+    fields: dict[str, str] = {}
+    while len(found) < many:
+        line = answer.readline().decode().rstrip("\n")
+        if line.startswith(":"):
+            continue
+        if not line and fields:
+            found.append((fields["event"], json.loads(fields["data"]), fields["id"]))
+            fields = {}
+        elif line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+    return found
+
+
+MESSAGES = "?event_types=message.created"
+
+
+def test_a_letter_is_heard_by_who_sent_it_and_who_got_it_and_by_nobody_else(
+    agent: Agent, operator: Client
+) -> None:
+    sender, reader, other = agent("ida"), agent("jim"), agent("kay")
+    with listen(sender, MESSAGES) as one, listen(reader, MESSAGES) as two, listen(other, MESSAGES) as three:
+        with listen(operator, MESSAGES) as four:
+            first = sender.call("mail/send", to="jim", body="hello")
+            last = sender.call("mail/send", to=["jim", "kay"], body="to both")
+            for stream in (one, two, four):
+                assert [first["id"], last["id"]] == [data["id"] for _, data, _ in events(stream, 2)]
+        ((kind, data, _),) = events(three, 1)
+        assert ("message.created", last["id"]) == (kind, data["id"])
+
+
+def test_whoever_is_in_bcc_is_told_to_nobody(agent: Agent) -> None:
+    sender, reader, hidden = agent("lea"), agent("max"), agent("secret-nat")
+    with listen(reader) as one, listen(hidden) as two:
+        sent = sender.call("mail/send", to="max", bcc=["secret-nat"], body="psst")
+        heard = events(one, 2)
+        assert {"message.created", "mail.turn.added"} == {kind for kind, _, _ in heard}
+        assert "secret-nat" not in json.dumps(heard)
+        assert sent["id"] == events(two, 1)[0][1]["id"]
+    with listen(reader, f"?since={start_of(heard)}") as again:
+        assert "secret-nat" not in json.dumps(events(again, 2))
+
+
+def start_of(heard: list[tuple[str, Any, str]]) -> str:
+    """A cursor from before they were told."""
+    head, _, number = heard[0][2].rpartition(":")
+    return f"{head}:{int(number) - 1}"
+
+
+def test_whoever_comes_back_hears_what_it_missed_once(agent: Agent) -> None:
+    sender, reader = agent("ola"), agent("pia")
+    with listen(reader, MESSAGES) as stream:
+        sender.call("mail/send", to="pia", body="0")
+        ((_, _, cursor),) = events(stream, 1)
+    drafts = [{"to": "pia", "body": f"{n}"} for n in range(1, 300)]  # more than are told in one go
+    missed = [receipt["id"] for receipt in sender.call("mail/send_many", drafts=drafts)["receipts"]]
+    for how in ({"query": f"{MESSAGES}&since={cursor}"}, {"query": MESSAGES, "last_event_id": cursor}):
+        with listen(reader, **how) as again:
+            assert missed == [data["id"] for _, data, _ in events(again, len(missed))]
+            last = sender.call("mail/send", to="pia", body="last")
+            ((_, data, _),) = events(again, 1)
+            assert last["id"] == data["id"]
+        missed.append(last["id"])
+
+
+def test_only_what_was_asked_for_is_heard(agent: Agent) -> None:
+    sender, reader = agent("quy"), agent("rex")
+    with listen(reader, f"{MESSAGES}&fromAgents=somebody,quy&priorities=high") as stream:
+        sender.call("mail/send", to="rex", body="no")
+        yes = sender.call("mail/send", to="rex", body="yes", priority="high")
+        assert yes["id"] == events(stream, 1)[0][1]["id"]
+
+
+def test_a_reader_that_sleeps_takes_bounded_memory_and_hears_all_of_it_once(agent: Agent, running: Daemon) -> None:
+    sender, reader = agent("sam"), agent("tom")
+    with listen(reader, "?event_types=message.created,mail.turn.added") as stream:
+        before = memory_of(running.process.pid)
+        body = "x" * 500_000  # larger than what may wait
+        sent = [sender.call("mail/send", to="tom", body=body)["id"] for _ in range(40)]
+        assert memory_of(running.process.pid) < before + 28_000_000
+        heard = [(data["id"], kind) for kind, data, _ in events(stream, 2 * len(sent))]
+    assert sent == [id for id, kind in heard if kind == "message.created"]
+    assert len(sent) == len([1 for _, kind in heard if kind == "mail.turn.added"])
+
+
+def test_a_revoked_token_hears_nothing_of_what_comes_after(agent: Agent, running: Daemon) -> None:
+    sender, reader = agent("uma"), agent("vic")
+    with listen(reader) as stream:
+        running.revoke(reader.token)
+        sender.call("mail/send", to="vic", body="too late")
+        assert b"too late" not in stream.read()

@@ -4,9 +4,9 @@ Pure values. This room refuses to know files, clocks, randomness or policy: what
 above it in `policy`, where things are kept is decided beside it in `store`. Below it is only `errors`.
 Values hold no cycles, so the frequent ones are kept from the garbage collector (`gc=False`).
 
-Reading order: `message` (what is written), `delivery` (what moves), `task`, `thread`, `card`, `record`,
+Reading order: `message` (what is written), `delivery` (what moves), `task`, `thread`, `talk`, `card`, `record`,
 `query`, `search` and `change` (how stores are asked), `words` (what text is made of), `names` and `values` (what
-may enter), `codec` (JSON).
+may enter), `codec` and `content` (JSON).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         card,
         change,
         codec,
+        content,
         delivery,
         escalation,
         guard,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         record,
         search,
         stats,
+        talk,
         task,
         template,
         thread,
@@ -44,6 +46,7 @@ __all__ = [
     "card",
     "change",
     "codec",
+    "content",
     "delivery",
     "escalation",
     "guard",
@@ -57,6 +60,7 @@ __all__ = [
     "record",
     "search",
     "stats",
+    "talk",
     "task",
     "template",
     "thread",

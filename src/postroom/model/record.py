@@ -23,6 +23,8 @@ SESSION = "session"  # where a giver was asked for a task; never in a letter
 COPIED_UP_TO = "copied"  # how far a copy out of another room has come, by that room's name
 TOKEN = "token"  # noqa: S105 - who may call as whom; only a hash of the token itself
 TOKENS_OF = "tokens-of"  # the ids of an agent's live tokens, only where there are any
+CONVERSATION = "conversation"  # what letters do not tell of one, by its id
+HAPPENED = "happened"  # never kept: that it was put says what happened to a conversation, in its key
 MOVED_HERE = "moved"  # a delivery that came from another room to stay, by letter and mailbox
 
 

@@ -21,6 +21,10 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
     reading    check, read, counts, wait
     waiting    look, sleep until a bell rings, look again
     threads    threads, conversations, turns
+    talks      conversations as a caller may see them, with what letters do not tell
+    conversing open, join, leave, invite, close, reopen; threads that are opened
+    turning    a turn: a letter to everybody else in a conversation
+    retelling  which turns, in numbers, and who is there
     search     letters by what they say, what was sent, ids by how they begin
     present    letters as text for prompts
 
@@ -65,6 +69,7 @@ if TYPE_CHECKING:
         bouncing,
         climbing,
         compose,
+        conversing,
         copying,
         counting,
         dead,
@@ -89,9 +94,11 @@ if TYPE_CHECKING:
         reading,
         records,
         renaming,
+        retelling,
         search,
         sending,
         standing_down,
+        talks,
         task_moves,
         taskbook,
         tasks,
@@ -102,6 +109,7 @@ if TYPE_CHECKING:
         transfer,
         transfer_fence,
         transfer_records,
+        turning,
         unsending,
         waiting,
     )
@@ -112,6 +120,7 @@ __all__ = [
     "bouncing",
     "climbing",
     "compose",
+    "conversing",
     "copying",
     "counting",
     "dead",
@@ -136,9 +145,11 @@ __all__ = [
     "reading",
     "records",
     "renaming",
+    "retelling",
     "search",
     "sending",
     "standing_down",
+    "talks",
     "task_moves",
     "taskbook",
     "tasks",
@@ -149,6 +160,7 @@ __all__ = [
     "transfer",
     "transfer_fence",
     "transfer_records",
+    "turning",
     "unsending",
     "waiting",
 ]

@@ -38,7 +38,9 @@ RULES: dict[str, Rule] = {
     "trace": "own",
     "register": "own",
     "heartbeat": "own",
+    "join": "own",
     "agents": "anyone",
+    "converse": "anyone",  # which conversations one sees is told by one's letters and seats
     "template": "anyone",
     "templates": "operator",
     "room": "operator",
@@ -73,10 +75,11 @@ NEEDS: dict[str, frozenset[str]] = {
     "block": frozenset({"manage"}),
     "register": frozenset({"manage"}),
     "heartbeat": frozenset({"manage"}),
+    "join": _WORD,
 }
 
 # Verbs that would let a caller speak as the house, and the field that names the speaker.
-_NAMED_BY = {"send": "sender", "register": "id"}
+_NAMED_BY = {"send": "sender", "register": "id", "join": "agent_id"}
 
 
 class Principal(Struct, frozen=True):

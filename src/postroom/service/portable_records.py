@@ -22,6 +22,7 @@ from ..model.record import (
     BEAT,
     CARD,
     CLOSED_ESCALATION,
+    CONVERSATION,
     DUE,
     FORGOTTEN,
     FORMER,
@@ -34,10 +35,12 @@ from ..model.record import (
     TASKS,
     TEMPLATE,
 )
+from ..model.talk import STATUSES, TYPES, Talk
 from ..model.task import Standing
 from ..model.template import Template
-from ..model.values import check_time
+from ..model.values import check_line, check_object, check_time
 from ..store.base import Put, Rename
+from .compose import LONGEST_SUBJECT
 from .directory import check_card
 from .given import check_count, quoted
 from .taskbook import Due
@@ -83,6 +86,7 @@ _VALUES: dict[str, Any] = {
     DUE: Due,
     SESSION: dict[str, Any],
     MOVED_HERE: Moved,
+    CONVERSATION: Talk,
 }
 _FAMILIES = (MEMBER, TASKS)  # kinds that go on with a name
 _CARD_SAYS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
@@ -123,7 +127,7 @@ def checked_record(office: Office, record: Record) -> Put:
 
 
 def _check_key(kind: str, key: str) -> None:
-    if kind in {OPEN_ESCALATION, CLOSED_ESCALATION, TASKS, DUE}:
+    if kind in {OPEN_ESCALATION, CLOSED_ESCALATION, TASKS, DUE, CONVERSATION}:
         check_id(key, "key")
     elif kind == SESSION:
         giver, _, letter = key.partition(" ")
@@ -168,12 +172,30 @@ def _check_value(office: Office, key: str, value: Any) -> None:
         _check_names(value)
     elif isinstance(value, Escalation):
         _check_escalation(key, value)
+    elif isinstance(value, Talk):
+        _check_talk(office, key, value)
 
 
 def _check_names(names: tuple[str, ...]) -> None:
     for name in names:
         if name != EVERYONE:
             check_agent(name, "value")
+
+
+def _check_talk(office: Office, key: str, value: Talk) -> None:
+    if value.id != key or value.status not in STATUSES or value.type not in TYPES:
+        raise Invalid("is no conversation of this id", field="value")
+    check_scope(value.scope, "value")
+    check_line(value.subject, "value", LONGEST_SUBJECT)
+    check_object(value.metadata, "value", office.limits.max_depth)
+    for seat in value.seats:
+        check_agent(seat.agent, "value")
+        check_times(seat)
+        check_object(seat.permissions, "value", office.limits.max_depth)
+    for strand in value.strands:
+        check_times(strand)
+        for id in (strand.id, strand.root):
+            check_id(id, "value")
 
 
 def _check_escalation(key: str, value: Escalation) -> None:

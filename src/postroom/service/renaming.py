@@ -17,6 +17,7 @@ from ..model.record import (
     BEAT,
     CARD,
     CLOSED_ESCALATION,
+    CONVERSATION,
     DUE,
     FORMER,
     GUARD,
@@ -26,6 +27,7 @@ from ..model.record import (
     TASKS,
     session_key,
 )
+from ..model.talk import Talk
 from ..model.task import Standing
 from ..store.base import Rename
 from .authorize import authorize
@@ -45,7 +47,7 @@ Wanted = dict[tuple[str, str], Any]  # (kind, key) -> the value it shall have; N
 
 def rename(office: Office, caller: Principal, old: str, new: str) -> None:
     """Give an agent another name: card, guard, memberships, signs of life, tasks,
-    escalations and all mail follow, in one commit.
+    escalations, seats and all mail follow, in one commit.
     Mail to the old name still arrives; nobody else can have it.
     """
     authorize(caller, "rename")
@@ -86,6 +88,7 @@ def _records(office: Office, old: str, new: str) -> list[Write]:
     wanted |= _tasks(office, old, new)
     for kind in (OPEN_ESCALATION, CLOSED_ESCALATION):
         wanted |= {(kind, r.key): _escalation(r.value, old, new) for r in office.store.records(kind)}
+    wanted |= {(CONVERSATION, r.key): _talk(r.value, old, new) for r in office.store.records(CONVERSATION)}
     found = {at: find_record(office, *at) for at in wanted}
     changed = [at for at, held in found.items() if wanted[at] != (None if held is None else held.value)]
     return [put_record(*at, wanted[at], found[at]) for at in changed]
@@ -144,6 +147,14 @@ def _escalation(value: Any, old: str, new: str) -> Any:
     rungs = tuple(_now(name, old, new) for name in one.rungs)
     closed_by = None if one.closed_by is None else _now(one.closed_by, old, new)
     return to_plain(replace(one, asker=_now(one.asker, old, new), rungs=rungs, closed_by=closed_by))
+
+
+def _talk(value: Any, old: str, new: str) -> Any:
+    """A conversation in which somebody is called otherwise."""
+    one = convert(value, Talk)
+    seats = tuple(replace(seat, agent=_now(seat.agent, old, new)) for seat in one.seats)
+    strands = tuple(replace(strand, created_by=_now(strand.created_by, old, new)) for strand in one.strands)
+    return to_plain(replace(one, seats=seats, strands=strands, created_by=_now(one.created_by, old, new)))
 
 
 def _now(name: str, old: str, new: str) -> str:

@@ -12,4 +12,9 @@ those are the business of the rims above (`ipc`, `web`, `mcp`). Below it stands 
 | `rpc.py`, `lines.py` | JSON-RPC 2.0, and lines of JSON, read and answered |
 | `problems.py` | what went wrong, in the words of each dialect |
 | `plain.py` | values of the house as plain JSON |
+| `inbox_records.py` | letters and agents as the inbox design writes them down |
+| `mail_table.py` | the methods `mail/*`; `mail.py` does them, `mail_words.py` understands what is said to them |
+| `mail_records.py` | conversations, turns and threads, in both dialects of `mail/*` at once |
+| `mail_problems.py` | what went wrong with a conversation, in the numbers both dialects know |
+| `events.py` | what happened, for those who subscribe; `event_filter.py`: to what |
 """

@@ -1,18 +1,230 @@
-class Event: ...
+"""What happened in a room, for those who subscribe: from the numbered past to events, as one caller may hear them.
+
+    changes, cursor = store.changes(cursor, 500)
+    for event in events(room.acting_as(caller), changes): ...
+
+A letter is `message.created`, and as a turn of its conversation `mail.turn.added`. What is done to a conversation
+leaves a notice in the past (`service.conversing`), which says what happened and when, not only how things stand.
+So whoever comes back with a cursor hears everything once. Several events may come of one change: they share a
+number, and the one that is `last` completes it. Only then may a cursor be moved past that number.
+
+An agent hears of letters that it sent or received, when they come to it, and of conversations it is in. Nobody's
+events tell of those in bcc.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..errors import Missing
+from ..model.codec import convert
+from ..model.message import DEFAULT_SCOPE
+from ..model.query import Query
+from ..model.record import CONVERSATION, HAPPENED
+from ..model.talk import ENDS, Seat, Talk, thread_of
+from ..model.thread import conversation_of
+from ..service import talks
+from ..service.naming import is_sent_by, seen_by
+from ..service.records import find_record
+from ..service.retelling import type_of
+from .inbox_records import message_record, milliseconds
+from .mail_records import conversation_record, seat_record, thread_record, turn_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..model.change import Change
+    from ..model.delivery import Delivery
+    from ..model.message import Message
+    from ..room import Room
+
+MESSAGE, TURN_ADDED = "message.created", "mail.turn.added"
+CREATED, JOINED, LEFT = "mail.created", "mail.participant.joined", "mail.participant.left"
+CLOSED, REOPENED, THREAD_CREATED = "mail.closed", "mail.reopened", "mail.thread.created"
+TYPES = (MESSAGE, TURN_ADDED, CREATED, JOINED, LEFT, CLOSED, REOPENED, THREAD_CREATED)
+MAP_TYPES = {MESSAGE: "message.sent"}  # where MAP's word is another
+_OF_A_NOTICE = {
+    "created": CREATED,
+    "joined": JOINED,
+    "left": LEFT,
+    "reopened": REOPENED,
+    "threaded": THREAD_CREATED,
+}
+_OF_A_NOTICE |= dict.fromkeys(ENDS, CLOSED)
+EMITTED = "emit"
+_SLICE = 500
 
 
-def events(room, changes):
-    return []
+class Event(Struct, frozen=True, kw_only=True):
+    """Something that happened, as one caller may hear it."""
+
+    id: str
+    type: str
+    number: int  # of the change it came of
+    timestamp: datetime
+    data: dict[str, Any]  # agent-inbox's payload, with MAP's fields beside its own
+    scope: str
+    conversation: str
+    sender: str = ""  # whose doing it was
+    participant: str = ""  # who spoke, joined or left
+    parties: tuple[str, ...] = ()  # who sent or got the letter, or whom it is about
+    thread: str | None = None
+    content_type: str | None = None
+    importance: str | None = None
+    last: bool = True  # of those with its number
 
 
-def emitted(said): ...
-def wanted(e, f):
-    return True
+def events(room: Room, changes: Sequence[Change]) -> list[Event]:
+    """What of these changes this caller hears, in their order."""
+    posted = {c.message_id for c in changes if c.what in {"posted", "moved"} and c.message_id is not None}
+    letters = _Letters(room, sorted(posted))
+    told: list[Event] = []
+    for change in changes:
+        found = list(_of_letter(room, change, letters) if change.message_id else _of_notice(room, change))
+        found[:-1] = [replace(event, last=False) for event in found[:-1]]
+        told += found
+    return told
 
 
-def is_visible(e, p):
-    return True
+def map_event(event: Event) -> dict[str, Any]:
+    """The `event` of a `map/event`."""
+    return {
+        "id": event.id,
+        "type": MAP_TYPES.get(event.type, event.type),
+        "timestamp": milliseconds(event.timestamp),
+        "source": event.sender,
+        "data": event.data,
+    }
 
 
-def check_filter(f):
-    return f
+def emitted(said: dict[str, Any], number: int) -> Event:
+    """What somebody told those who listen; it is kept nowhere."""
+    told = said["event"]
+    kind = told.get("type") if isinstance(told, dict) else None
+    return Event(
+        id=f"{number}-{EMITTED}",
+        type=kind if isinstance(kind, str) else EMITTED,
+        number=number,
+        timestamp=datetime.now(UTC),
+        data={"event": told, "meta": said.get("meta") or {}},
+        scope=said.get("scope", DEFAULT_SCOPE),
+        conversation="",
+    )
+
+
+class _Letters:
+    """The letters of some changes, with their deliveries; looked up once."""
+
+    def __init__(self, room: Room, ids: Sequence[str]) -> None:
+        store = room._office.store
+        self._messages: dict[str, Message] = {}
+        self._deliveries: dict[str, list[Delivery]] = {}
+        for start in range(0, len(ids), _SLICE):
+            some = tuple(ids[start : start + _SLICE])
+            self._messages |= {id: letter.message for id, letter in store.get(some).items()}
+            for found in store.find(Query(message_ids=some, order="age")):
+                self._deliveries.setdefault(found.delivery.message_id, []).append(found.delivery)
+
+    def get(self, id: str) -> tuple[Message | None, list[Delivery]]:
+        return self._messages.get(id), self._deliveries.get(id, [])
+
+
+def _of_letter(room: Room, change: Change, letters: _Letters) -> Iterator[Event]:
+    message, deliveries = letters.get(change.message_id or "")
+    if message is None:  # deleted since
+        return
+    came = [d for d in deliveries if _came_with(d, change)]
+    reader = talks.party(room.principal)
+    sent = change.what == "posted" and (reader is None or is_sent_by(room._office, message, reader))
+    if sent or any(d.mailbox == reader and not d.is_hidden for d in came):
+        yield from _letter_events(room, change.number, message, deliveries)
+
+
+def _came_with(delivery: Delivery, change: Change) -> bool:
+    """Is this the change by which the letter came to this mailbox? One that was due later came later."""
+    if change.what == "posted":
+        return delivery.arrived == 0 and delivery.delivered_at is not None
+    return delivery.arrived == change.number and delivery.mailbox == change.mailbox
+
+
+def _letter_events(room: Room, number: int, message: Message, deliveries: Sequence[Delivery]) -> Iterator[Event]:
+    reader = talks.party(room.principal)
+    shown = seen_by(room._office, message, reader)
+    record = message_record(shown, deliveries, reader)
+    operator_knows = () if reader is not None else tuple(d.mailbox for d in deliveries)
+    heard = (message.sender, *(row["agent_id"] for row in record["recipients"]), *operator_knows)
+    event = Event(
+        id=f"{number}-{MESSAGE}",
+        type=MESSAGE,
+        number=number,
+        timestamp=message.created_at,
+        data=record,
+        scope=message.scope,
+        conversation=conversation_of(message),
+        sender=message.sender,
+        participant=message.sender,
+        parties=tuple(dict.fromkeys(heard)),
+        thread=thread_of(message),
+        content_type=type_of(message),
+        importance=message.priority.name.lower(),
+    )
+    yield event
+    turn = turn_record(shown)
+    yield replace(event, id=f"{number}-{TURN_ADDED}", type=TURN_ADDED, data=turn | {"turn": turn})
+
+
+def _of_notice(room: Room, change: Change) -> Iterator[Event]:
+    """A notice says: which conversation, what happened, to or by whom, when."""
+    words = (change.key or "").split(" ")
+    if change.kind != HAPPENED or len(words) != 4 or words[1] not in _OF_A_NOTICE:
+        return
+    id, what, whom, when = words
+    held = find_record(room._office, CONVERSATION, id)
+    talk = None if held is None else convert(held.value, Talk)
+    about_caller = whom == room.principal.agent
+    if talk is None or not (about_caller or talks.hears(room._office, room.principal, talk)):
+        return
+    data = _data(room, talk, what, whom)
+    if data is None:
+        return
+    actor = data.get("createdBy", "") if what == "threaded" else whom.removeprefix("-")  # no name begins so
+    yield Event(
+        id=f"{change.number}-{_OF_A_NOTICE[what]}",
+        type=_OF_A_NOTICE[what],
+        number=change.number,
+        timestamp=datetime.fromisoformat(when),
+        data=data,
+        scope=talk.scope,
+        conversation=id,
+        sender=actor,
+        participant=whom if what in {"created", "joined", "left"} else actor,
+        parties=tuple(seat.agent for seat in talk.seats if seat.left_at is None or seat.agent == whom),
+        thread=whom if what == "threaded" else None,
+    )
+
+
+def _data(room: Room, talk: Talk, what: str, whom: str) -> dict[str, Any] | None:
+    about = {"conversation_id": talk.id, "conversationId": talk.id}
+    if what == "created":
+        return _created(room, talk, about)
+    if what in {"joined", "left"}:
+        seat = talk.seat(whom) or Seat(agent=whom, joined_at=talk.updated_at)
+        return about | {"agent_id": whom, "participantId": whom, "participant": seat_record(seat)}
+    if what == "threaded":
+        strand = next((one for one in talk.strands if one.id == whom), None)
+        record = None if strand is None else thread_record(strand, talk.id, [])
+        return None if record is None else record | {"thread": record}
+    status = what if what in ENDS else "active"
+    by = {} if whom == "-" else {"closedBy" if what in ENDS else "reopenedBy": whom}
+    return about | {"status": status} | by
+
+
+def _created(room: Room, talk: Talk, about: dict[str, str]) -> dict[str, Any] | None:
+    try:
+        return conversation_record(talks.look(room._office, room.principal, talk.id)) | about
+    except Missing:
+        return None

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ..model.codec import to_plain
 from .problems import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, rpc_error
 
 if TYPE_CHECKING:
     from ..errors import PostroomError
+    from .mail_problems import Problem
 
 MOST = 100  # calls in one batch
 
@@ -66,6 +68,10 @@ def unreadable(why: str) -> dict[str, Any]:
 
 def failure(code: int, why: str, id: Any = None) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": why}}
+
+
+def failed(id: Any, problem: Problem) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "error": to_plain(problem)}
 
 
 def notification(method: str, params: dict[str, Any]) -> dict[str, Any]:

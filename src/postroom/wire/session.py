@@ -12,7 +12,8 @@ from msgspec import Struct
 from ..errors import Invalid, PostroomError, TooLarge
 from ..model.values import read_json
 from . import rpc
-from .methods import for_action, for_rpc
+from .mail_problems import mail_problem
+from .methods import PREFIX, for_action, for_rpc
 from .problems import socket_error
 from .table import Method, NoSuchMethod, taken
 
@@ -48,6 +49,12 @@ class Step(Struct, frozen=True):
     call: Action | rpc.Call
     method: Method
     said: dict[str, Any]
+
+    def answer(self, result: Any) -> dict[str, Any]:
+        return self.call.answer(result)
+
+    def refuse(self, error: PostroomError) -> dict[str, Any]:
+        return refusal(self.call, self.method, error)
 
 
 class Asked(Struct, frozen=True):
@@ -85,15 +92,22 @@ def read_value(value: Any) -> Asked:
     return Asked([understood(_read_action(value))])
 
 
+def refusal(call: Action | rpc.Call, method: Method | None, error: PostroomError) -> dict[str, Any]:
+    """What is told of a call that is refused. Conversations have numbers of their own for it."""
+    special = mail_problem(error) if method is not None and method.name.startswith(PREFIX) else None
+    return call.refuse(error) if special is None else rpc.failed(call.id, special)
+
+
 def understood(call: Action | rpc.Call | dict[str, Any]) -> Step | dict[str, Any]:
     """The step that a call asks for, or its refusal. A notification that is refused is answered by nothing: {}."""
     if isinstance(call, dict):
         return call
+    method = None
     try:
         method = for_action(call.method) if isinstance(call, Action) else for_rpc(call.method)
         return Step(call, method, taken(method, call.said))
     except PostroomError as wrong:
-        return {} if call.is_notification else call.refuse(wrong)
+        return {} if call.is_notification else refusal(call, method, wrong)
 
 
 def _read_action(value: Any) -> Action | dict[str, Any]:

@@ -1,0 +1,101 @@
+"""To what somebody subscribes: the filter of `map/subscribe`, and whether an event passes it.
+
+Every word narrows; within one word any of its values will do. A word that is not understood is refused: to ignore
+it would be to tell more than was asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ..errors import Invalid
+from ..model.names import check_agent
+from ..service.given import listed
+from .events import MAP_TYPES
+from .table import snake
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .events import Event
+
+_LISTS = ("event_types", "scopes", "from_agents", "priorities")
+_OF_MAIL = ("conversation_id", "thread_id", "participant_id", "content_type")
+_OURS = {word: ours for ours, word in MAP_TYPES.items()}
+
+
+class EventFilter(Struct, frozen=True, kw_only=True):
+    """Nothing said: everything one may hear."""
+
+    event_types: tuple[str, ...] | None = None
+    scopes: tuple[str, ...] | None = None
+    from_agents: tuple[str, ...] | None = None
+    priorities: tuple[str, ...] | None = None
+    agent: str | None = None  # whose mailbox
+    conversation_id: str | None = None
+    thread_id: str | None = None
+    participant_id: str | None = None
+    content_type: str | None = None
+
+
+def check_filter(said: Any) -> EventFilter:
+    """As it was said: `eventTypes`, `scopes`, `fromAgents`, `priorities`, `mail`, and `agent` or `mailbox`."""
+    words = _words(said, "filter")
+    mail = _words(words.pop("mail", {}), "filter.mail")
+    agent = words.pop("agent", words.pop("mailbox", None))
+    fields: dict[str, Any] = {name: _texts(words.pop(name), name) for name in _LISTS if name in words}
+    fields |= {name: _text(mail.pop(name), f"mail.{name}") for name in _OF_MAIL if name in mail}
+    for unknown in (*words, *(f"mail.{name}" for name in mail)):
+        hint = ", ".join((*_LISTS, "mail", "agent"))
+        raise Invalid("there is no such filter", field=f"filter.{unknown}"[:100], hint=hint)
+    if "event_types" in fields:
+        fields["event_types"] = tuple(map(_type, fields["event_types"]))
+    return EventFilter(agent=None if agent is None else check_agent(agent, "filter.agent"), **fields)
+
+
+def wanted(event: Event, filter: EventFilter) -> bool:
+    """Does it pass?"""
+    return (
+        (filter.event_types is None or any(_is_of(event.type, kind) for kind in filter.event_types))
+        and (filter.scopes is None or event.scope in filter.scopes)
+        and (filter.from_agents is None or event.sender in filter.from_agents)
+        and (filter.priorities is None or event.importance in filter.priorities)
+        and (filter.agent is None or filter.agent in event.parties)
+        and (filter.conversation_id is None or event.conversation == filter.conversation_id)
+        and (filter.thread_id is None or event.thread == filter.thread_id)
+        and (filter.participant_id is None or filter.participant_id == event.participant)
+        and (filter.content_type is None or event.content_type == filter.content_type)
+    )
+
+
+def _type(said: str) -> str:
+    """`message_sent`, `message.sent` and `message.created` are one; `mail.*` is all that begins so."""
+    dotted = said.replace("_", ".")
+    return _OURS.get(dotted, dotted)
+
+
+def _is_of(type: str, kind: str) -> bool:
+    if kind.endswith("*"):
+        return type.startswith(kind[:-1])
+    return type == kind
+
+
+def _words(said: Any, field: str) -> dict[str, Any]:
+    if said is None:
+        return {}
+    if not isinstance(said, dict):
+        raise Invalid("must be an object", field=field)
+    given: Mapping[str, Any] = said
+    return {snake(name): value for name, value in given.items() if value is not None}
+
+
+def _texts(value: Any, name: str) -> tuple[str, ...]:
+    return tuple(_text(one, name) for one in listed(value, f"filter.{name}"))
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise Invalid("must be text", field=f"filter.{name}")
+    return value

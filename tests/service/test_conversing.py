@@ -1,0 +1,436 @@
+"""Conversations that are opened, joined, spoken in and closed (I3, I8): letters tell turns, a record the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from postroom import IdTaken, IllegalMove, Invalid, LookAlike, Missing, NotAllowed, Room
+from postroom.model.content import payload_to_parts
+from postroom.model.query import Query
+from postroom.model.record import CONVERSATION, HAPPENED
+from postroom.model.talk import thread_of
+from postroom.model.thread import general_conversation, tag_conversation
+from postroom.service import conversing, retelling, talks, turning
+from postroom.service.authorize import OWNER, Principal, agent_principal
+from postroom.service.conversing import Guest, Opening
+from postroom.service.retelling import Wanted
+from postroom.service.talks import View
+from postroom.service.turning import Saying
+from tests.rooms import FakeClock, House
+
+ANN, BOB, EVE = map(agent_principal, ("ann", "bob", "eve"))
+
+
+def opened(room: Room, *members: str, **said: Any) -> str:
+    opening = Opening(
+        creator=members[0] if members else None, guests=tuple(Guest(agent=x) for x in members[1:]), **said
+    )
+    return conversing.create(room._office, OWNER, opening).talk.id
+
+
+def say(room: Room, id: str, who: str, text: Any, caller: Any = OWNER, **more: Any) -> str:
+    return turning.turn(room._office, caller, id, who, Saying(body=payload_to_parts(text), **more)).id
+
+
+def names(view: View) -> list[str]:
+    return [seat.agent for seat in view.seats]
+
+
+def spoken(view: View) -> list[str]:
+    return [letter.text for letter in view.letters]
+
+
+def inbox(room: Room, name: str) -> list[str]:
+    return [letter.text for letter in room.mailbox(name).check(peek=True)]
+
+
+def test_a_turn_reaches_everybody_else_and_is_the_same_after_a_restart(house: House) -> None:
+    room = house.room()
+    id = opened(room, "ann", "bob", subject="Sort")
+    room.mailbox("carol").send("ann", "me too", conversation_id=id)  # a letter makes participants too
+    letter = say(room, id, "ann", "hello")
+    assert inbox(room, "bob") == ["hello"] == inbox(room, "carol")
+    assert inbox(room, "ann") == ["me too"]
+    before = talks.look(room._office, OWNER, id)
+    house.reopen()
+    after = talks.look(house.room()._office, OWNER, id)
+    assert before == after
+    assert (after.talk.subject, names(after), spoken(after)) == (
+        "Sort", ["ann", "bob", "carol"], ["me too", "hello"],
+    )  # fmt: skip
+    assert letter == after.letters[-1].id
+
+
+def test_who_is_alone_takes_a_turn_that_disturbs_nobody(house: House) -> None:
+    id = opened(house.room(), "ann")
+    say(house.room(), id, "ann", "anybody?")
+    house.reopen()
+    room = house.room()
+    assert ["anybody?"] == spoken(talks.look(room._office, ANN, id))
+    assert [] == inbox(room, "ann")
+    room.sweep()
+    assert ["anybody?"] == spoken(talks.look(room._office, OWNER, id))
+
+
+def test_letters_alone_make_conversations_that_can_be_spoken_in(room: Room) -> None:
+    room.mailbox("ann").send("bob", "1", thread_tag="plan")
+    room.mailbox("ann").send("bob", "2")
+    for id in (tag_conversation("plan"), general_conversation()):
+        say(room, id, "bob", "yes")
+        view = talks.look(room._office, OWNER, id)
+        assert (view.held, view.talk.status, names(view), len(view.letters)) == (None, "active", ["ann", "bob"], 2)
+    assert inbox(room, "ann") == ["yes", "yes"]
+
+
+def test_the_members_of_a_scope_who_got_a_broadcast_are_in_its_conversation(room: Room) -> None:
+    for name in ("ann", "bob", "carol"):
+        room.mailbox(name).register(scopes=["team"])
+    room.mailbox("ann").broadcast("team", "all hands", conversation_id="c-1")
+    say(room, "c-1", "bob", "here", BOB)
+    assert inbox(room, "carol") == ["all hands", "here"]
+
+
+def test_nobody_speaks_in_a_closed_conversation_until_it_is_reopened(room: Room) -> None:
+    id = opened(room, "ann", "bob")
+    for status in ("paused", "completed", "archived"):
+        assert conversing.close(room._office, OWNER, id, status).talk.status == status
+        assert conversing.close(room._office, OWNER, id, status).talk.closed_at is not None
+        with pytest.raises(IllegalMove, match=status):
+            say(room, id, "ann", "late")
+    with pytest.raises(IllegalMove, match="legal from here: reopen"):
+        conversing.close(room._office, OWNER, id, "failed")
+    with pytest.raises(Invalid):
+        conversing.close(room._office, OWNER, id, "nonsense")
+    view = conversing.reopen(room._office, BOB, id)
+    assert (view.talk.status, view.talk.closed_at) == ("active", None)
+    say(room, id, "ann", "on")
+    assert inbox(room, "bob") == ["on"]
+
+
+def test_who_joins_gets_later_turns_and_who_leaves_gets_none(room: Room, clock: FakeClock) -> None:
+    id = opened(room, "ann", "bob")
+    say(room, id, "ann", "1")
+    conversing.join(room._office, OWNER, id, "carol", "observer")
+    conversing.join(room._office, OWNER, id, "carol")
+    clock.advance(1)
+    left = conversing.leave(room._office, BOB, id, "bob")
+    assert left == clock.wall == conversing.leave(room._office, OWNER, id, "bob")
+    say(room, id, "ann", "2")
+    assert (inbox(room, "bob"), inbox(room, "carol")) == (["1"], ["2"])
+    for caller in (BOB, OWNER):
+        with pytest.raises(NotAllowed):
+            say(room, id, "bob", "still here", caller)
+    view = conversing.join(room._office, BOB, id, "bob")
+    assert names(view) == ["ann", "bob", "carol"]
+    assert ["observer"] == [seat.role for seat in view.seats if seat.agent == "carol"]
+    conversing.leave(room._office, OWNER, id, "stranger")
+    assert "stranger" not in names(talks.look(room._office, OWNER, id))
+
+
+def test_what_an_agent_may_not_see_is_as_if_it_were_not_there(room: Room) -> None:
+    id = opened(room, "ann", "bob")
+    root = say(room, id, "ann", "1")
+    office = room._office
+    for unseen in (id, "not-there"):
+        verbs: list[Callable[[str], object]] = [
+            lambda x: talks.look(office, EVE, x),
+            lambda x: conversing.join(office, EVE, x, "eve"),
+            lambda x: conversing.leave(office, EVE, x, "eve"),
+            lambda x: conversing.close(office, EVE, x),
+            lambda x: conversing.reopen(office, EVE, x),
+            lambda x: conversing.invite(office, EVE, x, Guest(agent="eve")),
+            lambda x: conversing.start_thread(office, EVE, x, root),
+            lambda x: say(room, x, "eve", "hi", EVE),
+        ]
+        for verb in verbs:
+            with pytest.raises(Missing, match="no conversation"):
+                verb(unseen)
+    assert [] == list(talks.conversations(office, EVE, None, None))
+    forgeries: list[Callable[[], object]] = [
+        lambda: conversing.join(office, EVE, id, "bob"),
+        lambda: conversing.leave(office, EVE, id, "bob"),
+        lambda: say(room, id, "bob", "forged", EVE),
+        lambda: conversing.create(office, EVE, Opening(creator="bob")),
+    ]
+    for forged in forgeries:
+        with pytest.raises(NotAllowed):
+            forged()
+
+
+def test_an_agent_sees_only_turns_it_sent_or_received(room: Room) -> None:
+    id = opened(room, "ann", "bob")
+    say(room, id, "ann", "early")
+    room.mailbox("ann").send("dave", "aside", conversation_id=id)
+    conversing.invite(room._office, ANN, id, Guest(agent="eve", role="observer"))
+    say(room, id, "bob", "late", BOB)
+    assert ["late"] == spoken(talks.look(room._office, EVE, id))
+    assert ["early", "late"] == spoken(talks.look(room._office, BOB, id))
+    assert ["ann", "bob", "eve"] == names(talks.look(room._office, EVE, id))  # nothing tells them of dave
+    assert ["early", "aside", "late"] == spoken(talks.look(room._office, OWNER, id))
+    assert inbox(room, "dave") == ["aside"]
+
+
+def test_hidden_recipients_stay_hidden(room: Room) -> None:
+    room.mailbox("ann").send("bob", "1", bcc="eve", conversation_id="c-1")
+    for caller in (OWNER, ANN, BOB, EVE):
+        assert ["ann", "bob"] == names(talks.look(room._office, caller, "c-1"))
+    assert talks.look(room._office, BOB, "c-1").letters[0].recipients == (
+        talks.look(room._office, OWNER, "c-1").letters[0].recipients
+    )
+    say(room, "c-1", "bob", "2", BOB)
+    assert inbox(room, "eve") == ["1"]
+    with pytest.raises(NotAllowed):
+        say(room, "c-1", "eve", "3", EVE)
+
+
+def test_a_turn_may_be_for_some_alone(room: Room) -> None:
+    id = opened(room, "ann", "bob", "carol")
+    conversing.invite(room._office, OWNER, id, Guest(agent="mod", role="moderator"))
+    say(room, id, "ann", "b", visibility={"type": "participants", "ids": ["bob", "stranger"]})
+    say(room, id, "ann", "m", visibility={"type": "role", "roles": ["moderator"]})
+    say(room, id, "ann", "p", visibility={"type": "private"})
+    say(room, id, "ann", "a", visibility={"type": "all"})
+    assert [inbox(room, name) for name in ("bob", "carol", "mod")] == [["b", "a"], ["a"], ["m", "a"]]
+    for wrong in ({"type": "role"}, {"type": "others"}, "all"):
+        with pytest.raises(Invalid):
+            say(room, id, "ann", "x", visibility=wrong)
+
+
+def test_replies_and_threads(house: House) -> None:
+    room = house.room()
+    id = opened(room, "ann", "bob")
+    root = say(room, id, "ann", "q")
+    answer = say(room, id, "bob", "a", reply_to=root)
+    conversing.join(room._office, OWNER, id, "carol")
+    late = say(room, id, "carol", "me too", reply_to=root)  # which she never got: no letter passes it on
+    opened_thread = conversing.start_thread(room._office, OWNER, id, answer, subject="Side")
+    inside = say(room, id, "ann", "aside", thread=opened_thread.id)
+    again = conversing.start_thread(room._office, ANN, id, answer, parent=opened_thread.id)
+    assert again.id != opened_thread.id == f"thread-{answer}"
+    house.reopen()
+    view = talks.look(house.room()._office, OWNER, id)
+    assert [s.id for s in view.strands] == [f"thread-{root}", opened_thread.id, again.id]
+    threads = {letter.id: thread_of(letter) for letter in view.letters}
+    assert threads == {
+        root: None, answer: f"thread-{root}", late: f"thread-{root}", inside: opened_thread.id,
+    }  # fmt: skip
+    by_id = {letter.id: letter for letter in view.letters}
+    assert (by_id[answer].in_reply_to, by_id[late].in_reply_to) == (root, None)
+    with pytest.raises(Missing, match="no thread"):
+        say(room, id, "ann", "x", thread="thread-nowhere")
+    for caller in (OWNER, ANN):
+        with pytest.raises(Missing, match="no turn"):
+            conversing.start_thread(room._office, caller, id, "nowhere")
+    with pytest.raises(Missing, match="no turn"):  # she joined after it
+        say(room, id, "carol", "x", agent_principal("carol"), reply_to=root)
+
+
+def test_many_may_join_one_after_another_and_answer(room: Room) -> None:
+    """An answer to somebody new is no relay: hops are never spent by talking."""
+    id = opened(room, "ann")
+    last = say(room, id, "ann", "0")
+    for number in range(6):
+        conversing.join(room._office, OWNER, id, f"agent-{number}")
+        last = say(room, id, f"agent-{number}", str(number), reply_to=last)
+    assert len(inbox(room, "ann")) == 6
+
+
+def test_a_conversation_of_others_cannot_be_opened_under_them(room: Room) -> None:
+    room.mailbox("ann").send("bob", "1", conversation_id="c-1")
+    for taken in ("c-1", tag_conversation("plan")):
+        with pytest.raises(IdTaken):
+            conversing.create(room._office, EVE, Opening(id=taken))
+    conversing.create(room._office, ANN, Opening(id="c-1", subject="Ours"))
+    with pytest.raises(IdTaken):
+        conversing.create(room._office, OWNER, Opening(id="c-1"))
+    with pytest.raises(Invalid, match="catch-all"):
+        conversing.create(room._office, OWNER, Opening(id=general_conversation()))
+    assert talks.look(room._office, BOB, "c-1").talk.subject == "Ours"
+
+
+def test_the_first_turn_is_in_the_commit_that_opens_the_conversation(room: Room) -> None:
+    first = Saying(body=payload_to_parts("go"))
+    opening = Opening(creator="ann", guests=(Guest(agent="bob"),))
+    view = conversing.create(room._office, ANN, opening, first)
+    assert (spoken(view), inbox(room, "bob")) == (["go"], ["go"])
+    room.mailbox("bob").block("ann")
+    with pytest.raises(NotAllowed):
+        conversing.create(room._office, OWNER, Opening(id="c-2", creator="ann", guests=opening.guests), first)
+    with pytest.raises(Missing):
+        talks.look(room._office, OWNER, "c-2")
+    with pytest.raises(NotAllowed):  # and nobody is drawn into a conversation by whom they blocked
+        conversing.create(room._office, ANN, opening)
+
+
+def test_names_are_checked_before_they_take_a_seat(room: Room) -> None:
+    room.mailbox("Bob").register()
+    id = opened(room, "ann")
+    for wrong, error in (
+        ("bob", LookAlike),
+        ("Ann", LookAlike),
+        ("postmaster", Invalid),
+        ("a b", Invalid),
+        (3, Invalid),
+    ):
+        with pytest.raises(error):
+            conversing.invite(room._office, OWNER, id, Guest(agent=wrong))
+
+
+def test_a_turn_said_twice_with_one_key_is_one_turn(room: Room) -> None:
+    id = opened(room, "ann", "bob")
+    first = say(room, id, "ann", "1", key="k")
+    conversing.join(room._office, OWNER, id, "carol")
+    conversing.close(room._office, OWNER, id)
+    assert first == say(room, id, "ann", "1", key="k")
+    assert 1 == len(talks.look(room._office, OWNER, id).letters)
+
+
+def test_a_seat_follows_its_owner_to_another_name(room: Room) -> None:
+    id = opened(room, "ann", "bob")
+    say(room, id, "bob", "1")
+    room.rename("bob", "robert")
+    say(room, id, "ann", "2")
+    assert inbox(room, "robert") == ["2"]
+    view = talks.look(room._office, agent_principal("robert"), id)
+    assert (names(view), spoken(view)) == (["ann", "robert"], ["1", "2"])
+
+
+def test_conversations_are_listed_by_their_last_sign(room: Room, clock: FakeClock) -> None:
+    first = opened(room, "ann", "bob", id="c-1")
+    clock.advance(1)
+    room.mailbox("ann").send("bob", "x", thread_tag="plan", scope="team")
+    clock.advance(1)
+    opened(room, "eve", id="c-3")
+    clock.advance(1)
+    say(room, first, "ann", "again")
+    tagged = tag_conversation("plan", "team")
+
+    def ids(caller: Any, scope: str | None = None, after: str | None = None) -> list[str]:
+        return [view.talk.id for view in talks.conversations(room._office, caller, scope, after)]
+
+    assert ids(OWNER) == ["c-1", "c-3", tagged]
+    assert ids(BOB) == ["c-1", tagged]
+    assert ids(OWNER, "team") == [tagged]
+    assert ids(OWNER, None, "c-3") == [tagged]
+    with pytest.raises(Invalid):
+        ids(BOB, None, "c-3")
+
+
+def test_a_summary_counts_and_lists(room: Room, clock: FakeClock) -> None:
+    id = opened(room, "ann", "bob")
+    office = room._office
+    assert (
+        "0 turns, 2 participants, 0 threads; active."
+        == retelling.summary(office, talks.look(office, OWNER, id), Wanted()).text
+    )
+    root = say(room, id, "ann", "1")
+    clock.advance(60)
+    say(room, id, "bob", {"n": 2}, reply_to=root, content_type="data")
+    say(room, id, "ann", {"type": "tool", "x": 1}, content_type="tool")
+    found = retelling.summary(office, talks.look(office, OWNER, id), Wanted())
+    assert (found.turns, found.speakers) == (3, {"ann": 2, "bob": 1})
+    assert found.content_types == {"text": 1, "data": 1, "tool": 1}
+    assert found.text == (
+        "3 turns, 2 participants, 1 thread; active. 2030-01-01 12:00 UTC to 2030-01-01 12:01 UTC. "
+        "Turns: ann 2, bob 1."
+    )
+    assert found.first is not None and found.first.id == root
+
+
+def test_turns_are_picked_by_place_time_thread_speaker_and_type(room: Room, clock: FakeClock) -> None:
+    id = opened(room, "ann", "bob")
+    ids: list[str] = []
+    times = []
+    for number, who in enumerate(("ann", "bob", "ann", "bob")):
+        clock.advance(1)
+        reply = {"reply_to": ids[0]} if number == 2 else {}
+        ids.append(say(room, id, who, str(number), content_type="x-n" if number == 3 else "text", **reply))
+        times.append(clock.wall)
+    view = talks.look(room._office, OWNER, id)
+
+    def picked(**wanted: Any) -> list[str]:
+        return [letter.text for letter in retelling.turns(room._office, view, Wanted(**wanted))]
+
+    assert picked() == ["0", "1", "2", "3"]
+    assert picked(after=ids[1]) == ["2", "3"] == picked(since=times[1])
+    assert picked(before=ids[1]) == ["0"] == picked(until=times[1])
+    assert picked(after=ids[2], before=ids[1]) == []
+    assert picked(thread=f"thread-{ids[0]}") == ["2"]
+    assert picked(participant="bob") == ["1", "3"]
+    assert picked(content_types=("x-n",)) == ["3"]
+    with pytest.raises(Missing):
+        picked(after="nowhere")
+    assert retelling.page([1, 2, 3], 2) == ([1, 2], True)
+    assert retelling.page([1, 2], 2) == ([1, 2], False) == retelling.page([1, 2], None)
+
+
+def test_presence_comes_from_the_directory(room: Room) -> None:
+    id = opened(room, "ann", "bob")
+    room.mailbox("ann").register()
+    found = retelling.presence(room._office, talks.look(room._office, BOB, id))
+    assert [(one.seat.agent, one.presence) for one in found] == [("ann", "active"), ("bob", "unknown")]
+
+
+def test_who_is_nobodys_agent_sees_and_opens_nothing(room: Room) -> None:
+    room.mailbox("ann").send("bob", "x")
+    work = room.mailbox("bob").claim()
+    assert work is not None
+    work.fail("no", retry=False)
+    assert "bounce" in [letter.kind for letter in room.mailbox("ann").check(peek=True)]
+    opened(room)
+    nobody = Principal("nobody")
+    assert [] == talks.recent(room._office, nobody, None, 10)
+    assert [] == list(talks.conversations(room._office, nobody, None, None))
+    with pytest.raises(NotAllowed):
+        conversing.create(room._office, nobody, Opening())
+
+
+def test_registration_joins_no_conversation(room: Room) -> None:
+    room.mailbox("ann").register(scopes=["team"])
+    assert [] == list(talks.conversations(room._office, OWNER, None, None))
+
+
+def test_the_numbered_past_says_what_happened_and_nothing_is_kept_of_it(house: House) -> None:
+    room = house.room()
+    start = room.cursor()
+    id = opened(room, "ann", "bob", id="c-1")
+    conversing.close(room._office, ANN, id)
+    conversing.close(room._office, ANN, id)
+    conversing.reopen(room._office, OWNER, id)
+    house.reopen()
+    changes, _ = house.room().changes(start)
+    told = [(change.key or "").rsplit(" ", 1)[0] for change in changes if change.kind == HAPPENED]
+    assert told == ["c-1 created ann", "c-1 joined ann", "c-1 joined bob", "c-1 completed ann", "c-1 reopened -"]
+    assert [] == house.store.records(HAPPENED)
+    assert [id] == house.store.keys(CONVERSATION)
+
+
+def test_conversations_travel_with_the_room(house: House, empty_room: Room) -> None:
+    room = house.room()
+    id = opened(room, "ann", "bob", subject="Sort", metadata={"n": 1})
+    say(room, id, "ann", "1")
+    conversing.start_thread(room._office, OWNER, id, talks.look(room._office, OWNER, id).letters[0].id)
+    conversing.close(room._office, OWNER, id)
+    empty_room.load(list(room.export()))
+    assert talks.look(room._office, OWNER, id) == talks.look(empty_room._office, OWNER, id)
+
+
+@pytest.fixture
+def empty_room(clock: FakeClock) -> Room:
+    from postroom.settings import Settings
+    from postroom.store.memory import MemoryStore
+
+    return Room(MemoryStore("other"), Settings(), clock=clock)
+
+
+def test_nothing_of_a_conversation_is_in_anybodys_way(room: Room) -> None:
+    """A turn's letter is a letter: it is found, read and done like any other."""
+    id = opened(room, "ann", "bob")
+    letter = say(room, id, "ann", "1")
+    with room.mailbox("bob").claim() as work:  # type: ignore[union-attr]
+        assert work.id == letter
+    (found,) = room._office.store.find(Query(message_ids=(letter,)))
+    assert "done" == found.delivery.state

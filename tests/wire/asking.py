@@ -1,0 +1,49 @@
+"""Asking a method of the table as a wire would: what is said is checked, then done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import strategies as st
+
+from postroom import PostroomError, Room
+from postroom.wire.mail_problems import Problem, mail_problem
+from postroom.wire.mail_table import MAIL
+from postroom.wire.table import taken
+
+METHODS = {method.name: method for method in MAIL}
+
+# JSON as our letters may hold it: no NUL, no lone surrogates, integers of 64 bits.
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+SCALARS = (
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+)
+JSON = st.recursive(
+    SCALARS | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+TYPED = st.builds(
+    lambda kind, fields: {"type": kind, **{k: v for k, v in fields.items() if k != "type"}},
+    st.sampled_from(["text", "data", "event", "file", "reference", "x-own", "x-content", "x-", "tool", ""]) | TEXT,
+    st.dictionaries(st.sampled_from(["text", "data", "event", "path", "uri", "content"]) | TEXT, JSON, max_size=3),
+)
+PAYLOADS = JSON | TYPED
+
+
+def ask(room: Room, name: str, **said: Any) -> dict[str, Any]:
+    method = METHODS[f"mail/{name}"]
+    answer: dict[str, Any] = method.run(room, taken(method, said))
+    assert answer == msgspec.json.decode(msgspec.json.encode(answer))  # nothing but plain JSON
+    return answer
+
+
+def refused(room: Room, name: str, **said: Any) -> Problem:
+    """How it is refused, in the numbers of `mail/*`."""
+    with pytest.raises(PostroomError) as caught:
+        ask(room, name, **said)
+    problem = mail_problem(caught.value)
+    assert problem is not None, caught.value
+    return problem
