@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -20,6 +19,7 @@ from .service.tokens import is_live
 from .store.bells import ROOM
 from .wire import events, rpc
 from .wire.event_filter import check_filter, wanted
+from .wire.inbox_records import milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,7 +75,7 @@ class Subscription:
 
     def tell_resync(self, cursor: Cursor) -> None:
         self.cursor = cursor
-        now = int(datetime.now(UTC).timestamp() * 1000)
+        now = milliseconds(self.room._office.now().wall)
         told = {"id": f"{RESYNC}-{cursor.number}", "type": RESYNC, "timestamp": now, "data": {}}
         self.push(self._notice(told, cursor))
 
@@ -129,7 +129,7 @@ class Hub:
         if self._of.get(caller, {}).pop(id, None) is None:
             raise Missing(f"there is no subscription {id!a}", field="subscription_id")
         self._rest()
-        return {"subscription": {"id": id, "closedAt": int(datetime.now(UTC).timestamp() * 1000)}}
+        return {"subscription": {"id": id, "closedAt": milliseconds(self._desk.room._office.now().wall)}}
 
     def resume(self, caller: Any) -> None:
         """It reads again."""

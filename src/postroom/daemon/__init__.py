@@ -7,5 +7,6 @@ Above it stands the command line; below it are the rims, the desk and the room.
     extras     HTTP and MCP, where what they need is installed
     holding    one daemon for a room, and who it is
     logs       structured lines on stderr
+    unit       the same started by systemd: a file, and the lines to type
     chores     what is done now and then: the janitor
 """

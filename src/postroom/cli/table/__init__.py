@@ -34,6 +34,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Other designs": ("swarm", ("swarm install",)),
     "Chipset": ("chipset", ("witness",)),
     "Service": ("serving", ("serve", "token create", "token list", "token revoke")),
+    "Systemd": ("units", ("service install", "service uninstall", "service status")),
     "This program": ("meta", ("help", "completion", "version")),
 }  # fmt: skip
 HIDDEN = {"__complete": "meta"}  # for shells, not for people
