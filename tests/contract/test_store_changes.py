@@ -41,6 +41,15 @@ def pages(store: Store, since: Cursor, limit: int) -> list[Change]:
 # -- changes
 
 
+def test_a_record_that_is_put_and_never_kept_is_told_each_time(store: Store) -> None:
+    start = store.cursor()
+    for _ in range(2):
+        store.commit([Put(record=Record(kind="happened", key="c-1 joined ann", value=None))])
+    assert [] == store.records("happened")
+    told = facts(store.changes(start, 100)[0])
+    assert [Change(number=0, what="put", kind="happened", key="c-1 joined ann")] * 2 == told
+
+
 def test_every_kind_of_write_is_told_in_order(store: Store) -> None:
     start = store.cursor()
     ack(store, send(store, "m1", ["bob", "cleo"]))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from postroom import IdTaken, IllegalMove, Invalid, LookAlike, Missing, NotAllowed, Room
+from postroom import IdTaken, IllegalMove, Invalid, LookAlike, Missing, NotAllowed, Room, TooLarge
 from postroom.model.content import payload_to_parts
 from postroom.model.query import Query
 from postroom.model.record import CONVERSATION, HAPPENED
@@ -279,6 +282,31 @@ def test_names_are_checked_before_they_take_a_seat(room: Room) -> None:
             conversing.invite(room._office, OWNER, id, Guest(agent=wrong))
 
 
+def test_the_human_has_one_seat_whatever_they_are_called(room: Room) -> None:
+    id = opened(room, "ceo", "bob")
+    conversing.join(room._office, OWNER, id, "user")
+    say(room, id, "User", "do it")
+    assert (["human", "bob"], ["do it"]) == (names(talks.look(room._office, OWNER, id)), inbox(room, "bob"))
+    conversing.leave(room._office, OWNER, id, "user")
+    assert ["bob"] == names(talks.look(room._office, OWNER, id))
+
+
+def test_a_conversation_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = house.room(max_recipients=2)
+    id = opened(room, "ann", "bob")
+    with pytest.raises(TooLarge, match="participants"):
+        conversing.join(room._office, OWNER, id, "carol")
+    root = say(room, id, "ann", "1")
+    monkeypatch.setattr(conversing, "MOST_STRANDS", 1)
+    conversing.start_thread(room._office, OWNER, id, root)
+    with pytest.raises(TooLarge, match="threads"):
+        conversing.start_thread(room._office, OWNER, id, root)
+    with pytest.raises(Invalid, match="who speaks first"):
+        conversing.create(room._office, OWNER, Opening(), Saying(body=["x"]))
+    with pytest.raises(Invalid, match="type of conversation"):
+        conversing.create(room._office, OWNER, Opening(type="party"))
+
+
 def test_a_turn_said_twice_with_one_key_is_one_turn(room: Room) -> None:
     id = opened(room, "ann", "bob")
     first = say(room, id, "ann", "1", key="k")
@@ -434,3 +462,32 @@ def test_nothing_of_a_conversation_is_in_anybodys_way(room: Room) -> None:
         assert work.id == letter
     (found,) = room._office.store.find(Query(message_ids=(letter,)))
     assert "done" == found.delivery.state
+
+
+def test_many_at_once_lose_no_seat_and_no_turn_comes_after_the_end(house: House) -> None:
+    room, start = house.room(), house.store.cursor()
+    id = opened(room, "ann", "bob")
+
+    def enter(first: int) -> None:
+        for number in range(first, first + 5):
+            conversing.join(room._office, OWNER, id, f"agent-{number}")
+
+    def talk(who: str) -> None:
+        with suppress(IllegalMove):
+            for number in range(1000):
+                say(room, id, who, str(number))
+
+    def end() -> None:
+        while len(talks.look(room._office, OWNER, id).letters) < 5:
+            time.sleep(0.001)
+        conversing.close(room._office, OWNER, id)
+
+    with ThreadPoolExecutor(5) as pool:
+        for done in [pool.submit(enter, 0), pool.submit(enter, 5)]:
+            done.result()
+        for done in [pool.submit(talk, "ann"), pool.submit(talk, "bob"), pool.submit(end)]:
+            done.result()
+    assert {f"agent-{n}" for n in range(10)} <= set(names(talks.look(room._office, OWNER, id)))
+    changes, _ = house.store.changes(start, 10_000)
+    (closed,) = [change.number for change in changes if " completed " in (change.key or "")]
+    assert closed > max(change.number for change in changes if change.what == "posted")

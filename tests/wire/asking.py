@@ -31,6 +31,14 @@ TYPED = st.builds(
     st.dictionaries(st.sampled_from(["text", "data", "event", "path", "uri", "content"]) | TEXT, JSON, max_size=3),
 )
 PAYLOADS = JSON | TYPED
+_WORDS = st.sampled_from(
+    ["c-1", "turn-x", "ann", "thread-x", "beginning", "private", "postmaster", -1, 10**20, 1.5e300]
+)
+_NAMES = """id role permissions type ids roles fromTurnId toTurnId threadId contentTypes participantId
+    afterTimestamp beforeTimestamp afterTurnId status createdAfter from limit recentTurns stats content contentType
+    visibility text"""
+_INNER = st.dictionaries(st.sampled_from(_NAMES.split()), _WORDS | JSON, max_size=4)
+ANYTHING = _WORDS | JSON | _INNER | st.lists(_INNER, max_size=2)
 
 
 def ask(room: Room, name: str, **said: Any) -> dict[str, Any]:

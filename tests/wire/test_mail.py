@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from postroom import Invalid, Missing, PostroomError, Room, StoreBusy, UnknownAgent
 from postroom.model.values import check_label
@@ -14,8 +16,10 @@ from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
 from postroom.wire.mail_problems import mail_problem
 from postroom.wire.mail_table import MAIL
+from postroom.wire.table import Method
+from tests.conftest import LONG
 from tests.rooms import FakeClock, House
-from tests.wire.asking import METHODS, PAYLOADS, ask, refused
+from tests.wire.asking import ANYTHING, METHODS, PAYLOADS, ask, refused
 
 CONVERSATION = {"id", "scope", "status", "participants", "metadata", "created_at", "updated_at"}
 MAP_CONVERSATION = {"id", "type", "status", "participantCount", "createdAt", "updatedAt", "createdBy", "metadata"}
@@ -145,6 +149,19 @@ def test_a_turn_says_what_was_said(payload: Any) -> None:
         assert turn["turn"] == ask(room, "turns/list", id=id)["turns"][-1]
 
 
+@settings(max_examples=500 if LONG else 25)
+@given(st.sampled_from(MAIL), st.data())
+def test_whatever_is_said_is_answered_or_refused(method: Method, data: st.DataObject) -> None:
+    room = Room(MemoryStore("talk"), Settings(), clock=FakeClock())
+    talk(room, "ann", "bob", id="c-1")
+    say(room, "c-1", "ann")
+    said = data.draw(st.fixed_dictionaries({}, optional={param.name: ANYTHING for param in method.params}))
+    for caller in (room, room.acting_as(agent_principal("ann"))):
+        for more in ({}, {"conversation_id": "c-1"}):
+            with suppress(PostroomError):
+                ask(caller, method.name.removeprefix("mail/"), **(said | more))
+
+
 def test_a_letter_is_a_turn_of_its_conversation_too(room: Room) -> None:
     letter = room.mailbox("ann").send("bob", "x", thread_tag="plan", subject="s").id
     (found,) = ask(room, "list")["conversations"]
@@ -194,6 +211,19 @@ def test_turns_come_in_pages_that_miss_nothing(room: Room, clock: FakeClock) -> 
     ):
         with pytest.raises(Invalid):
             ask(room, "turns/list", conversationId=id, **wrong)
+
+
+def test_threads_come_in_pages_too(room: Room) -> None:
+    id = talk(room, "ann", "bob")
+    root = say(room, id, "ann")
+    ids = [ask(room, "thread/create", conversationId=id, rootTurnId=root)["id"]]
+    for _ in range(2):
+        ids.append(ask(room, "thread/create", conversationId=id, rootTurnId=root, parentThreadId=ids[0])["id"])
+    page = ask(room, "thread/list", conversationId=id, limit=2)
+    rest = ask(room, "thread/list", conversationId=id, cursor=page["nextCursor"])
+    assert ids == [thread["id"] for thread in (*page["threads"], *rest["threads"])]
+    inside = ask(room, "thread/list", conversationId=id, parentThreadId=ids[0])["threads"]
+    assert ids[1:] == [thread["id"] for thread in inside]
 
 
 def test_replay_says_what_was_missed(room: Room, clock: FakeClock) -> None:
@@ -340,6 +370,15 @@ def test_the_same_answers_after_a_restart(house: House) -> None:
     house.reopen()
     room = house.room()
     assert before == [ask(room, "list"), ask(room, "get", id=id), ask(room, "recent"), ask(room, "summary", id=id)]
+
+
+def test_an_answer_shows_the_seat_of_whom_it_is_about(room: Room) -> None:
+    room.mailbox("bob").register()
+    id = talk(room, "user", "bob")
+    room.rename("bob", "robert")
+    ask(room, "invite", conversationId=id, agentId="carol")
+    assert "robert" == ask(room, "invite", conversationId=id, agentId="bob", role="r")["participant"]["id"]
+    assert "human" == ask(room, "join", conversationId=id, agentId="ceo")["participant"]["id"]
 
 
 def test_recent_letters_come_as_map_writes_them(room: Room) -> None:

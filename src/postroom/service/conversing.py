@@ -73,8 +73,9 @@ class Opening(Struct, frozen=True, kw_only=True):
 def create(office: Office, caller: Principal, opening: Opening, first: Saying | None = None) -> View:
     """Open a conversation; with `first`, its first turn is in the same commit."""
     authorize(caller, "converse")
-    creator = opening.creator or caller.agent
-    authorize(caller, "join", None if creator is None else check_agent(creator, "agent_id"))
+    said = opening.creator or caller.agent
+    creator = None if said is None else check_agent(said, "agent_id")
+    authorize(caller, "join", creator)
     talk = _opened(office, caller, opening, creator)
     view = View(talk=talk, held=None, letters=(), seats=talk.seats, strands=())
     if first is not None and creator is None:
@@ -123,18 +124,19 @@ def invite(office: Office, caller: Principal, id: str, guest: Guest) -> View:
 
 def leave(office: Office, caller: Principal, id: str, agent: str) -> datetime:
     """Give up a seat; later turns do not come here. When it was given up."""
-    authorize(caller, "join", check_agent(agent, "agent_id"))
+    name = check_agent(agent, "agent_id")
+    authorize(caller, "join", name)
     now = office.now().wall
     left = now
 
     def step(view: View) -> tuple[Talk, list[Happening]]:
         nonlocal left
-        seat = view.seat(agent)
+        seat = view.seat(name)
         if seat is None:
-            gone = view.talk.seat(agent)
+            gone = view.talk.seat(name)
             left = (gone.left_at if gone else None) or now
             return view.talk, []
-        return seated(view.talk, replace(seat, left_at=now)), [("left", agent)]
+        return seated(view.talk, replace(seat, left_at=now)), [("left", name)]
 
     _change(office, caller, id, step)
     return left

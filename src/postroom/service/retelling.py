@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from ..errors import Missing
 from ..model.card import INBOX_WORDS, Agent
 from ..model.content import content_type
 from ..model.message import Message
@@ -110,13 +109,6 @@ def presence(office: Office, view: View) -> list[Present]:
         word = UNKNOWN if agent is None else INBOX_WORDS[agent.presence.warmth]
         found.append(Present(seat=seat, agent=agent, presence=word))
     return found
-
-
-def strand(view: View, id: str) -> Strand:
-    for one in view.strands:
-        if one.id == id:
-            return one
-    raise Missing(f"no thread {id!r} in this conversation", field="thread")
 
 
 def _place(view: View, id: str) -> int:

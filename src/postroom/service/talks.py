@@ -14,7 +14,7 @@ from msgspec import Struct
 from ..errors import Invalid, Missing
 from ..model.codec import convert
 from ..model.message import Message, is_any, is_broadcast
-from ..model.names import check_id
+from ..model.names import check_agent, check_id
 from ..model.query import LetterQuery, Query
 from ..model.record import CONVERSATION, Record
 from ..model.talk import THREAD, Seat, Strand, Talk, thread_of
@@ -90,6 +90,11 @@ def hears(office: Office, principal: Principal, talk: Talk) -> bool:
         return seat is None or seat.left_at is None
     own = LetterQuery(conversation=talk.id, party=reader, limit=1)
     return reader == talk.created_by or bool(office.store.letters(own))
+
+
+def seat_in(office: Office, view: View, agent: str) -> Seat | None:
+    """Where somebody sits, whatever they were called when it was given to them."""
+    return view.seat(resident(office, check_agent(agent, "agent_id")))
 
 
 def unknown(id: str) -> Missing:

@@ -52,15 +52,16 @@ class Saying(Struct, frozen=True, kw_only=True):
 
 def turn(office: Office, caller: Principal, id: str, participant: str, saying: Saying) -> Message:
     """Say something. It reaches everybody else in the conversation, or nobody."""
-    authorize(caller, "send", check_agent(participant, "participant_id"))
+    name = check_agent(participant, "participant_id")
+    authorize(caller, "send", name)
     view = look(office, caller, id)
-    posts = [letter(office, caller, view, participant, saying)]
+    posts = [letter(office, caller, view, name, saying)]
 
     def plan() -> Sequence[Write]:
         nonlocal view
         if service.conversing.revision(office, id) != (view.held.revision if view.held else 0):
             view = look(office, caller, id)
-            posts[:] = [letter(office, caller, view, participant, saying)]
+            posts[:] = [letter(office, caller, view, name, saying)]
         return posts
 
     return service.sending.commit_posts(office, posts, plan)[0].message

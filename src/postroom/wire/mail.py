@@ -66,7 +66,7 @@ def create(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     first = said.get("initial_turn")
     saying = None if first is None else _saying({snake(name): value for name, value in first.items()})
     view = conversing.create(room._office, room.principal, opening, saying)
-    record, seat = conversation_record(view), view.seat(creator) if creator else None
+    record, seat = conversation_record(view), talks.seat_in(room._office, view, creator) if creator else None
     return record | present(
         conversation=record,
         participant=seat_record(seat) if seat else None,
@@ -117,8 +117,7 @@ def reopen(room: Room, said: dict[str, Any]) -> dict[str, Any]:
 def join(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     agent, catch_up = speaker(room, said), said.get("catch_up")
     view = conversing.join(room._office, room.principal, conversation(said), agent, said.get("role"))
-    seat = view.seat(agent) or view.seats[-1]
-    joined = {"ok": True, "conversation": conversation_record(view), "participant": seat_record(seat)}
+    joined = {"ok": True, "conversation": conversation_record(view), **_seated(room, view, agent)}
     if catch_up is None:
         return joined
     start = catch_up.get("from")
@@ -137,8 +136,7 @@ def invite(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     named = said.get("participant") or {"id": said.get("agent_id") or said.get("participant_id")}
     guest = _guest({"role": said.get("role"), **named})
     view = conversing.invite(room._office, room.principal, conversation(said), guest)
-    seat = view.seat(str(guest.agent)) or view.seats[-1]
-    return {"ok": True, "invited": True, "participant": seat_record(seat)}
+    return {"ok": True, "invited": True, **_seated(room, view, guest.agent)}
 
 
 def turn(room: Room, said: dict[str, Any]) -> dict[str, Any]:
@@ -238,6 +236,12 @@ def _look(room: Room, said: dict[str, Any]) -> View:
 
 def _whole(view: View, turns: list[dict[str, Any]]) -> dict[str, Any]:
     return {"conversation": conversation_record(view), "turns": turns, "threads": thread_records(view)}
+
+
+def _seated(room: Room, view: View, agent: str) -> dict[str, Any]:
+    """Whoever gives the seat up again at once is not shown."""
+    seat = talks.seat_in(room._office, view, agent)
+    return {} if seat is None else {"participant": seat_record(seat)}
 
 
 def _guest(said: Any) -> Guest:
