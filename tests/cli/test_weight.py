@@ -48,7 +48,7 @@ NEVER = {
 }  # fmt: skip
 _SERVICE = {
     "addressing", "bouncing", "climbing", "compose", "copying", "counting", "dead", "directory", "doctor", "escalating",
-    "files", "guarding", "holders", "holding", "janitor", "moving", "naming", "notices", "overdue", "portable", "present",
+    "files", "guarding", "holders", "holding", "janitor", "moving", "naming", "notices", "overdue", "portable", "present", "pulse",
     "reading", "renaming", "search", "sending", "standing_down", "task_moves", "taskbook", "tasks", "templates", "threads", "tracing",
     "transfer", "transfer_fence", "transfer_records", "unsending", "waiting",
 }  # fmt: skip

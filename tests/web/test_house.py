@@ -158,3 +158,10 @@ def test_what_is_not_installed_is_told_and_tried_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["/mcp/other", "/mcpx"])
 def test_only_its_own_path_is_its(operator: Client, path: str) -> None:
     assert 405 == operator.ask("GET", path).status
+
+
+def test_every_number_stands_on_the_page(operator: Client) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "http.md").read_text(encoding="utf-8")
+    text = operator.ask("GET", "/metrics").body.decode()
+    names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
+    assert {name for name in names if f"`{name}" not in page} == set()

@@ -53,6 +53,7 @@ def load_mcp(desk: Desk, server: Server) -> Any:
         from ..web.mounted import NotHere  # noqa: PLC0415 - loaded by now
 
         raise NotHere("MCP needs more than is installed", hint=MCP)
+    logging.getLogger("mcp").setLevel(logging.WARNING)  # else it tells whose session is which
     http = importlib.import_module(f"{OURS}.http")
     return http.asgi(desk, __version__, hosts=sorted(server.gate.hosts), origins=sorted(server.gate.origins))
 
