@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import service
 from .errors import Invalid, NotAllowed, PostroomError
-from .service.authorize import OWNER
+from .service.authorize import OWNER, authorize
 from .wire.methods import let_in
 from .wire.session import Step
 
@@ -112,6 +112,8 @@ class Caller:
     def subscribe(self, said: dict[str, Any]) -> dict[str, Any]:
         if self._push is None:
             raise Invalid("nothing can be sent to this caller later", hint="use the socket, a WebSocket or SSE")
+        principal = self.room.principal
+        authorize(principal, "wait", principal.agent)  # what of it, is decided for each event
         return self._hub.subscribe(self, self._push, said)
 
     def unsubscribe(self, id: str) -> dict[str, Any]:

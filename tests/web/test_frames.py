@@ -113,6 +113,16 @@ def test_frames_that_are_none_end_it_and_harm_nobody(agent: Agent, running: Daem
     assert running.process.poll() is None
 
 
+def test_a_message_in_pieces_without_end_is_ended(agent: Agent) -> None:
+    client = agent("hob")
+    with client.raw() as stream:
+        stream.sendall(client.head("GET /ws HTTP/1.1", *UPGRADE))
+        assert b" 101 " in stream.recv(4096)
+        stream.sendall(frame("", first=0x01))
+        with pytest.raises(ConnectionError):
+            send_many(stream, frame("", first=0x00) * 1000, 10_000)
+
+
 def test_a_caller_that_does_not_read_is_not_read_from_and_loses_nothing(agent: Agent, running: Daemon) -> None:
     """A thousand replies of a hundred kilobytes do not pile up here."""
     client, other = agent("ike"), agent("jo")
@@ -176,6 +186,14 @@ def test_who_subscribes_is_told_where_it_stands_and_may_stop(agent: Agent) -> No
         assert {"subscriptionId", "cursor"} <= set(told)
         talk.send(rpc("map/unsubscribe", subscriptionId=told["subscriptionId"]))
         assert told["subscriptionId"] == hear(talk)["result"]["subscription"]["id"]
+
+
+def test_whoever_may_not_read_may_not_listen(agent: Agent) -> None:
+    client = agent("oz", "send")
+    with talking(client) as talk:
+        talk.send(rpc("map/subscribe"))
+        assert 1003 == hear(talk)["error"]["code"]
+    assert 403 == client.ask("GET", "/subscribe").status
 
 
 def test_a_cursor_from_another_life_is_told_to_start_over(agent: Agent) -> None:

@@ -49,12 +49,15 @@ def web_server(desk: Desk, hub: Hub, options: Options) -> Server | None:
 
 def load_mcp(desk: Desk, server: Server) -> Any:
     """The app behind `/mcp`."""
-    if not has_mcp() or server.gate is None:
-        from ..web.mounted import NotHere  # noqa: PLC0415 - loaded by now
+    from ..web.mounted import NotHere  # noqa: PLC0415 - loaded by now
 
+    if not has_mcp() or server.gate is None:
         raise NotHere("MCP needs more than is installed", hint=MCP)
     logging.getLogger("mcp").setLevel(logging.WARNING)  # else it tells whose session is which
-    http = importlib.import_module(f"{OURS}.http")
+    try:
+        http = importlib.import_module(f"{OURS}.http")
+    except ImportError as wrong:
+        raise NotHere(f"what is installed does not do for MCP: {wrong}", hint=MCP) from wrong
     return http.asgi(desk, __version__, hosts=sorted(server.gate.hosts), origins=sorted(server.gate.origins))
 
 

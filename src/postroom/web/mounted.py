@@ -6,7 +6,6 @@ Who calls is known by then. The app finds a room that is bound to the caller in 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import PostroomError
@@ -58,7 +57,7 @@ class Mounted:
     async def stop(self) -> None:
         self._stop.set()
         if self._life is not None:
-            await self._life
+            await asyncio.wait([self._life])
 
     async def _loaded(self) -> App:
         """Once for all who ask. What failed is tried again: somebody may have installed it."""
@@ -78,8 +77,7 @@ class Mounted:
             if told.done() or not isinstance(failed, Exception):
                 raise
             told.set_exception(failed)
-            with suppress(Exception):
-                told.exception()  # whoever asked hears it; nobody may have waited
+            told.exception()  # whoever asked hears it; by now nobody may wait
 
 
 def _bounded(receive: Receive, most: int) -> Receive:

@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode
 
 if TYPE_CHECKING:
     import asyncio
     from asyncio import TimerHandle
 
+    from websockets.frames import Frame
+
 HEAD_SECONDS = 10.0  # for the head of a request
 MOST_CONNECTIONS = 1000
+MOST_PIECES = 10_000  # of one message in frames
 MOST_UNREAD = 8 * 1024 * 1024  # bytes of a body that is not wanted any more, so that its sender gets to our answer
 ABORT = "postroom.abort"  # in the state of a scope: ends this connection, whatever waits to be written
 _FULL = (
@@ -79,6 +83,14 @@ class Http(H11Protocol):
 
 class Frames(WebSocketsSansIOProtocol):
     """One connection that was upgraded."""
+
+    def handle_cont(self, event: Frame) -> None:
+        """Empty pieces weigh nothing on the wire's scale, and something here."""
+        if len(self.frames) >= MOST_PIECES:
+            self.conn.fail(CloseCode.POLICY_VIOLATION, "too many pieces")
+            self.handle_parser_exception()
+        else:
+            super().handle_cont(event)
 
     def handle_ping(self) -> None:
         if self.writable.is_set():

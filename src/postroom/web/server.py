@@ -74,7 +74,11 @@ class Server:
             raise
         self._serving = asyncio.ensure_future(self._quiet.serve([listening]))
         self._desk.counters.connections["http"] = self._count
-        await self._quiet.ready.wait()
+        ready = asyncio.ensure_future(self._quiet.ready.wait())
+        await asyncio.wait([self._serving, ready], return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            ready.cancel()
+            await self._serving  # it says why it did not start
 
     async def stop(self) -> None:
         """Nobody new; who stays is asked to go; then everybody goes."""
