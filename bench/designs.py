@@ -18,9 +18,10 @@ from postroom.model.codec import encode
 from postroom.model.delivery import open_delivery
 from postroom.model.message import Message, Recipient
 from postroom.model.parts import text
+from postroom.store.sqlite.names import NEXT_NUMBER
 from postroom.store.sqlite.rows import delivery_row, letter_row
 from postroom.store.sqlite.schema import STEPS
-from postroom.store.sqlite.writing import INSERT_DELIVERY, INSERT_LETTER, INSERT_MOVED, NEXT_NUMBER
+from postroom.store.sqlite.writing import INSERT_DELIVERY, INSERT_LETTER, INSERT_MOVED
 
 from .measure import LETTER
 

@@ -78,15 +78,12 @@ class Working:
         """
         wanted = 1 if count is None else count
 
+        asked = service.reading.as_filter(filters)
+        by = f"{self.name} (process {os.getpid()})" if holder is None else holder
+
         def take() -> list[Found]:
             return service.holding.claim(
-                self._office,
-                self._caller,
-                self.name,
-                count=wanted,
-                lease=lease,
-                holder=f"{self.name} (process {os.getpid()})" if holder is None else holder,
-                filter=service.reading.as_filter(filters),
+                self._office, self._caller, self.name, count=wanted, lease=lease, holder=by, filter=asked
             )
 
         found = service.waiting.wait_until(self._office, [self.name], timeout, take) or []

@@ -6,19 +6,20 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from msgspec.structs import replace
 
-from postroom.model.codec import encode
 from postroom.model.message import Message, Priority, TaskNote
 from postroom.model.parts import data, text
 from postroom.model.query import Query
 from postroom.store.files.layouts import layout_named
 from postroom.store.files.layouts.base import Layout, Where
 from postroom.store.files.layouts.swarm import local
+from postroom.store.files.layouts.text import dumps
 from postroom.store.files.letters import fields_of, microseconds, read_sheet
 from tests.contract.test_store_values import messages
 from tests.files.folders import home, inbox, letters_in, opened, rob
@@ -218,14 +219,46 @@ def test_files_and_folders_are_for_their_owner_alone(layout: Layout, tmp_path: P
     assert inbox(tmp_path / "new", layout).is_dir() and home(tmp_path / "new", layout).is_dir()
 
 
-@given(message=messages, said=some.sets(some.sampled_from(["kind", "subject", "parts", "trace", "recipients"])))
+SAID = ["kind", "subject", "parts", "trace", "recipients", "thread_id"]
+
+
+@given(message=messages, said=some.sets(some.sampled_from(SAID)))
 def test_what_is_said_to_be_plain_is_plain(layout: Layout, message: Message, said: set[str]) -> None:
     """The short way gives what the long way gives."""
     usual = replace(plain_letter(layout), created_at=message.created_at, priority=message.priority)
     mixed = replace(usual, **{name: getattr(message, name) for name in said})
     mailbox = mixed.recipients[0].address
     name = layout.file_name(mixed, microseconds(mixed.created_at))
-    if layout.says_all(mixed, mailbox, name):
+    unsaid = layout.unsaid(mixed, mailbox, name)
+    if unsaid is not None:
+        order = microseconds(mixed.created_at)
+        raw = layout.dump(fields_of(layout, mixed, mailbox, name=name, order=order))
         where = Where(layout.folder(mailbox), layout.places[0], name, datetime.now(UTC))
-        raw = layout.dump(layout.write(json.loads(encode(mixed)), mailbox))
         assert read_sheet(layout, raw, where, LARGEST).message == mixed
+        with patch.object(type(layout), "unsaid", return_value=None):
+            assert fields_of(layout, mixed, mailbox, name=name, order=order) == json.loads(raw)
+
+
+PLAIN_JSON = some.recursive(
+    some.none()
+    | some.booleans()
+    | some.integers()
+    | some.floats(allow_nan=False, allow_infinity=False)
+    | some.text(),
+    lambda inside: some.lists(inside) | some.dictionaries(some.text(), inside),
+)
+
+
+STYLE = some.fixed_dictionaries(
+    {"indent": some.sampled_from([None, 2]), "sort_keys": some.booleans(), "ensure_ascii": some.booleans()}
+)
+
+
+@given(value=some.dictionaries(some.text(), PLAIN_JSON), style=STYLE)
+def test_json_is_written_as_python_writes_it(value: dict[str, Any], style: dict[str, Any]) -> None:
+    assert dumps(value, **style) == json.dumps(value, **style).encode()
+
+
+@pytest.mark.parametrize("value", [1e16, [-1.5], 2**70, "\x7f", "\x1f", "é", "\ud800", (2,), [[], {}]])
+def test_what_is_written_otherwise_is_left_to_python(value: Any) -> None:
+    assert dumps([value], ensure_ascii=True) == json.dumps([value]).encode()

@@ -21,6 +21,9 @@ _DEFAULTS = {
     )
     if default is None or isinstance(default, (str, int, tuple))
 }
+USUAL: dict[str, Any] = {
+    name: [] if default == () else default for name, default in _DEFAULTS.items() if default is not None
+}
 _PENDING: str = TaskNote(id="").state
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 

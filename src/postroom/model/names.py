@@ -24,12 +24,21 @@ _KIND = re.compile(r"[A-Za-z][A-Za-z0-9._:-]{0,63}")
 
 # The human has one mailbox, whatever a design calls them.
 ONE_MAILBOX = {"user": "human", "ceo": "human"}
+_sound: dict[str, str] = {}  # what was asked before, and its answer: every letter names two
+_MOST_SOUND = 1024
 
 
 def check_agent(name: Any, field: str) -> str:
     """An agent's name: `coder`, `review-bot`, or `swarm/agent`. The other names of the human become `human`."""
+    found = _sound.get(name) if type(name) is str else None
+    if found is not None:
+        return found
     checked = _check(name, field, _AGENT, AGENT_RULE)
-    return checked if len(checked) > 4 else ONE_MAILBOX.get(fold(checked), checked)
+    agent = checked if len(checked) > 4 else ONE_MAILBOX.get(fold(checked), checked)
+    if len(_sound) >= _MOST_SOUND:
+        _sound.clear()
+    _sound[checked] = agent
+    return agent
 
 
 def check_id(value: Any, field: str) -> str:

@@ -5,6 +5,7 @@ A stranger's file is taken as it is; from our own callers only that is taken whi
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from sys import intern
 from typing import TYPE_CHECKING, Any
@@ -86,10 +87,9 @@ def _letter(office: Office, sender: str, to: str, said: dict[str, Any], now: dat
     metadata = {name: value for name, value in said.get("metadata", {}).items() if name != OWN}
     fields = said | {"metadata": metadata}
     where = Where(to, LAYOUT.places[0], "", now)
+    raw = json.dumps(fields, ensure_ascii=False).encode()  # which says what JSON is: a caller hands in anything
     try:
-        message = sheets.read_sheet(
-            LAYOUT, LAYOUT.dump(fields), where, 2 * office.limits.max_message_bytes
-        ).message
+        message = sheets.read_sheet(LAYOUT, raw, where, 2 * office.limits.max_message_bytes).message
     except Unreadable as wrong:
         raise Invalid(str(wrong), field="msg", hint=_HINT) from None
     written = LAYOUT.write(msgspec.json.decode(encode(message)), to)

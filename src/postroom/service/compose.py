@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -121,7 +122,7 @@ def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
     """Everyone once, under the most open of the ways they are named: to, then cc, then bcc."""
     cc, bcc = draft.fields.get("cc", ()), draft.fields.get("bcc", ())
     if type(draft.to) is str and cc == bcc == ():  # most letters
-        return (Recipient(_address(draft.to, "to")),)
+        return _to_one(draft.to)
     recipients: dict[str, Recipient] = {}
     named: tuple[tuple[RecipientKind, Any], ...] = (("to", draft.to), ("cc", cc), ("bcc", bcc))
     for kind, addresses in named:
@@ -133,6 +134,11 @@ def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
     if not recipients:
         raise Invalid("nobody is named", field="to", hint="an agent's name, or a list of them")
     return tuple(recipients.values())
+
+
+@lru_cache(maxsize=1024)
+def _to_one(address: str) -> tuple[Recipient, ...]:
+    return (Recipient(_address(address, "to")),)
 
 
 def check_priority(value: Any, field: str = "priority") -> Priority:

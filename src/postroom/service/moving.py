@@ -60,8 +60,9 @@ def let_time_pass(office: Office, moment: Moment, mailboxes: Sequence[str] | Non
                     writes += service.bouncing.bounce(office, found.message, delivery, moment.wall)
         return writes
 
-    moved = -1
-    while moved != sum(done.values()) and office.store.overdue(moment, mailboxes, 1):
+    while office.store.overdue(moment, mailboxes, 1):
         moved = sum(done.values())
         office.store.commit(plan)
+        if moved == sum(done.values()):
+            break
     return done

@@ -62,6 +62,8 @@ def send(office: Office, caller: Principal, drafts: Sequence[Draft]) -> list[Rec
 def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now: datetime) -> list[Post]:
     """Letters ready to be committed together; those of one thread count towards its pace."""
     ahead: dict[str, int] = {}
+    if len(drafts) == 1:
+        return [prepare(office, caller, drafts[0], now, ahead)]
     posts = []
     for draft in drafts:
         post = prepare(office, caller, draft, now, ahead)
@@ -72,19 +74,22 @@ def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now:
 
 def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
     """Commit `writes`, which end with these letters. What they say of tasks is entered in the same commit."""
-    noted = any(post.message.task is not None for post in posts)
-
-    def plan() -> Sequence[Write]:
-        return service.taskbook.entered(office, writes() if callable(writes) else writes)
-
+    for post in posts:
+        if post.message.task is not None:
+            writes = partial(_entered, office, writes)
+            break
     try:
-        posted = office.store.commit(plan if noted else writes)
+        posted = office.store.commit(writes)
     except PostroomError as error:
         if error.temporary:
             error.keys = tuple(post.message.key or post.message.id for post in posts)
         raise
-    ours = posted[len(posted) - len(posts) :]  # before them may stand bounces
-    return [_receipt(office, post, outcome) for post, outcome in zip(posts, ours, strict=True)]
+    others = len(posted) - len(posts)  # before ours may stand bounces
+    return [_receipt(office, post, posted[others + place]) for place, post in enumerate(posts)]
+
+
+def _entered(office: Office, writes: Sequence[Write] | Plan) -> Sequence[Write]:
+    return service.taskbook.entered(office, writes() if callable(writes) else writes)
 
 
 def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahead: Mapping[str, int]) -> Post:
@@ -107,10 +112,11 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahea
     if due_at is not None and message.expires_at is not None and message.expires_at <= due_at:
         hint = "let it expire later, or deliver it earlier"
         raise Invalid("is not after the time of its delivery (at)", field="expires", hint=hint)
+    deliveries = tuple([open_delivery(message, name, kind, now, due_at) for name, kind in first])
     return Post(
         message=message,
         encoded=seal(message, office.limits),
-        deliveries=tuple([open_delivery(message, name, kind, now, due_at) for name, kind in first]),
+        deliveries=deliveries,
         copies=tuple(others),
         quota=office.limits.inbox_quota,
         known_only=office.limits.unknown == "refuse",

@@ -271,13 +271,15 @@ def sends(writes: Sequence[Write]) -> bool:
 def rung_by(writes: Sequence[Write], posted: Sequence[Posted]) -> set[str]:
     """Whose bell a commit rings: those with something new to read or to claim."""
     rung: set[str] = set()
-    outcomes = iter(posted)
+    posts = 0
     for write in writes:
         if isinstance(write, Post):
-            post = next(outcomes).written or write
+            post = posted[posts].written or write
+            posts += 1
             for delivery in post.deliveries:
                 rung.add(delivery.mailbox)
-            rung.update(post.copies)
+            if post.copies:
+                rung.update(post.copies)
         elif isinstance(write, Move) and write.after.state is State.UNREAD and write.action != "read":
             rung.add(write.after.mailbox)
         elif isinstance(write, Rename):

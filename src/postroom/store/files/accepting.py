@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from ...model.hashing import blake2b
 from . import letters
 
 if TYPE_CHECKING:
     from ...model.message import Message
     from .layouts.base import Layout
+    from .ledger import Seen
     from .letters import Sheet
 
 
@@ -28,6 +30,12 @@ def is_as_accepted(layout: Layout, known: Message, sheet: Sheet, name: str) -> b
         return False
     strange = [r for r in sheet.message.recipients if r not in known.recipients and r.address != sheet.mailbox]
     return not strange and not _is_misspelt(layout, known, sheet, name)
+
+
+def another_id(id: str, seen: Seen) -> str:
+    """Of a second letter with the same id: from where it lies, so that it is always the same."""
+    home = seen.folder.partition("/")[0]
+    return f"{id[:180]}.{blake2b(f'{home}/{seen.name}'.encode(), digest_size=5).hexdigest()}"
 
 
 def _is_misspelt(layout: Layout, known: Message, sheet: Sheet, name: str) -> bool:

@@ -68,4 +68,4 @@ class Aside:
                 folder = self._here.places.path(seen.folder)
                 stamp = paper.write_new(folder, seen.name, layout.dump(fields), durable=True)
                 sync_path(folder)
-                ledger.keep(held.number, held.mailbox, seen.folder, seen.name, stamp)
+                ledger.relocate(held.number, held.mailbox, seen.folder, seen.name, stamp)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .eyes import Eyes
     from .places import Places
 
-SHAPE = 0x4B2FA3D3  # CRC-32 of the definitions in an index, as SQLite keeps them
+SHAPE = 0x0ED58742  # CRC-32 of the definitions in an index, as SQLite keeps them
 INDEX = 0x506F7369  # "Posi": marks a SQLite file as the index of a room, which is no room by itself
 _MAILBOX = """
 SELECT id, name FROM mailboxes WHERE folded = ?1

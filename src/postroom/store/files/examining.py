@@ -75,7 +75,7 @@ def _is_sound(here: FileConnection, number: int, owner: str, folder: str, name: 
     message, _ = here.letter(number)
     try:
         raw, stamp = paper.read(f"{here.places.path(folder)}/{name}", reconciling.LARGEST)
-        where = Where(owner, place, name, reconciling.time_of(stamp))
+        where = Where(owner, place, name, stamp.time)
         sheet = letters.read_sheet(here.places.layout, raw, where, reconciling.LARGEST)
     except (FileNotFoundError, Unreadable):
         return False

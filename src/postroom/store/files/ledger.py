@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import NameTaken
+from ...errors import Damaged, NameTaken
+from ..sqlite.rows import SALVAGE
 from .paper import Stamp
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ CREATE TABLE IF NOT EXISTS files (
     inode INTEGER NOT NULL,
     size INTEGER NOT NULL,
     written INTEGER NOT NULL,
+    place INTEGER NOT NULL,     -- in time: none up to this letter stands later in the order of acceptance
     PRIMARY KEY (number, mailbox)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX IF NOT EXISTS files_by_name ON files (folder, name);
@@ -34,14 +36,31 @@ CREATE INDEX IF NOT EXISTS homes_by_mailbox ON homes (mailbox);
 CREATE TABLE IF NOT EXISTS folders (folder TEXT PRIMARY KEY, changed INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS latest (
     only_one INTEGER PRIMARY KEY CHECK (only_one = 1),
-    place INTEGER NOT NULL,     -- of a letter in the order of acceptance
     line INTEGER NOT NULL       -- of the journal that this index knows of
 );
-INSERT OR IGNORE INTO latest VALUES (1, 0, 0);"""
+INSERT OR IGNORE INTO latest VALUES (1, 0);"""
 NAMES = ("files", "homes", "folders", "latest")
+_LAST_PLACE = "coalesce((SELECT place FROM files ORDER BY number DESC LIMIT 1), 0)"
+_KEEP = f"INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, max(?, {_LAST_PLACE}))"
+_RELOCATE = """
+UPDATE OR REPLACE files SET folder = ?3, name = ?4, inode = ?5, size = ?6, written = ?7
+WHERE number = ?1 AND mailbox = ?2"""
+_SEATS = f"""
+SELECT d.mailbox, iif(lower(m.name) = m.folded, m.name, NULL), {_LAST_PLACE},
+       (SELECT folder FROM homes h WHERE h.mailbox = d.mailbox LIMIT 1)
+FROM deliveries d JOIN mailboxes m ON m.id = d.mailbox WHERE d.number = ?"""
 _AT = "SELECT folder, name, inode, size, written FROM files WHERE number = ? AND mailbox = ?"
 _BY_NAME = "SELECT number, mailbox, inode, size, written FROM files WHERE folder = ? AND name = ?"
 _IN = "SELECT name, number, mailbox, inode, size, written FROM files WHERE folder = ?"
+
+
+class Seat(NamedTuple):
+    """A mailbox that a letter goes to."""
+
+    mailbox: int
+    owner: str  # what it is called now
+    latest: int = 0  # the place in time of the last letter before
+    home: str | None = None  # its folder, if it has one
 
 
 class Kept(NamedTuple):
@@ -98,9 +117,13 @@ class Ledger:
         found = self._ask(_IN, (folder,))
         return {name: Held(number, mailbox, Stamp(*stamp)) for name, number, mailbox, *stamp in found}
 
-    def keep(self, number: int, mailbox: int, folder: str, name: str, stamp: Stamp) -> None:
-        row = (number, mailbox, folder, name, *stamp)
-        self._write("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    def keep(self, number: int, mailbox: int, folder: str, name: str, stamp: Stamp, place: int) -> None:
+        """The file of a letter that stands at this place in time."""
+        self._write(_KEEP, (number, mailbox, folder, name, *stamp, place))
+
+    def relocate(self, number: int, mailbox: int, folder: str, name: str, stamp: Stamp) -> None:
+        """A file that is known lies elsewhere, or is another."""
+        self._write(_RELOCATE, (number, mailbox, folder, name, *stamp))
 
     def drop(self, number: int, mailbox: int) -> None:
         self._write("DELETE FROM files WHERE number = ? AND mailbox = ?", (number, mailbox))
@@ -117,6 +140,13 @@ class Ledger:
         """Look at these again, whatever their stamps say."""
         for name in names:
             self._write("UPDATE files SET written = 0 WHERE folder = ? AND name = ?", (folder, name))
+
+    def seats(self, number: int) -> list[Seat]:
+        """Where a letter that was just accepted goes."""
+        seats = [Seat(*row) for row in self._ask(_SEATS, (number,))]
+        if not all(seat.owner for seat in seats):
+            raise Damaged("the name of a mailbox is damaged", hint=SALVAGE)
+        return seats
 
     # -- folders
 
@@ -173,13 +203,6 @@ class Ledger:
         for (folder,) in self._ask("SELECT DISTINCT folder FROM files"):
             yield folder
 
-    # -- the order of acceptance, in time
-
-    def next_place(self, microseconds: int) -> int:
-        """Its own time, if that is later than all before; else just after the last."""
-        ((place,),) = self._ask("UPDATE latest SET place = max(place + 1, ?) RETURNING place", (microseconds,))
-        return int(place)
-
     # -- the journal
 
     def lines(self) -> int:
@@ -192,6 +215,3 @@ class Ledger:
 
     def reach_line(self, line: int) -> None:
         self._write("UPDATE latest SET line = max(line, ?)", (line,))
-
-    def reach(self, microseconds: int) -> None:
-        self._write("UPDATE latest SET place = max(place, ?)", (microseconds,))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...errors import Invalid, PostroomError, Unreadable
-from ...model.codec import convert, encode, with_defaults
+from ...model.codec import USUAL, convert, encode, with_defaults
 from ...model.message import Message
 from ...model.names import check_agent, check_id
 from ...model.values import read_json
@@ -25,6 +25,7 @@ DEEPEST = 64 + 8  # of JSON in a file: a letter's, and what our key adds
 _FIELDS = frozenset(Message.__struct_fields__)
 _IDS = ("in_reply_to", "thread_id", "conversation_id")
 _LONGEST_ADDRESS = 400
+_NO = object()  # equal to nothing
 
 
 class Sheet(NamedTuple):
@@ -43,7 +44,9 @@ def fields_of(layout: Layout, message: Message, mailbox: str, *, name: str, orde
     seen = message.seen_by(mailbox)
     plain = _plain(seen)
     fields = layout.write(plain, mailbox)
-    if order == microseconds(message.created_at) and layout.says_all(message, mailbox, name):
+    unsaid = layout.unsaid(message, mailbox, name)
+    if unsaid is not None and order == microseconds(message.created_at):
+        layout.set_own(fields, unsaid)
         return fields
     own = _difference(plain, _read_back(layout, fields, mailbox, name))
     if layout.name == "nanobot" and message.subject:
@@ -64,8 +67,10 @@ def read_sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> Sheet:
             raise Unreadable("it holds no object")
         own = layout.own(fields)
         where = _spelt(layout, fields, where)
-        message = _message(layout.read(fields, where) | {name: own[name] for name in own if name in _FIELDS})
-        _check(message)
+        plain = layout.read(fields, where)
+        message = _message(plain | {name: own[name] for name in own if name in _FIELDS} if own else plain)
+        if own:
+            _check(message)
     except KeyError as missing:
         raise Unreadable(f"it has no {missing}") from None
     except (TypeError, AttributeError, ValueError, msgspec.ValidationError) as broken:
@@ -125,15 +130,17 @@ def _plain(message: Message) -> Plain:
 
 
 def _message(plain: Plain) -> Message:
-    plain = {name: value for name, value in plain.items() if value is not None}
+    """What is as usual is left to the letter's defaults: only then is it left out again when it is encoded."""
+    told = {name: value for name, value in plain.items() if value is not None and value != USUAL.get(name, _NO)}
     for name in _IDS:
-        if name in plain and not _is_id(plain[name]):
-            del plain[name]
-    if "parts" in plain:
-        plain["parts"] = [{**part} for part in plain["parts"]]  # parts are made of what is handed in
-    if "trace" in plain:
-        plain["trace"] = [agent for agent in plain["trace"] if _is_agent(agent)]
-    return with_defaults(convert(plain, Message))
+        if name in told and not _is_id(told[name]):
+            del told[name]
+    if "parts" in told:
+        told["parts"] = [{**part} for part in told["parts"]]  # parts are made of what is handed in
+    if "trace" in told:
+        told["trace"] = [agent for agent in told["trace"] if _is_agent(agent)]
+    message = convert(told, Message)
+    return message if message.task is None else with_defaults(message)
 
 
 def _check(message: Message) -> None:

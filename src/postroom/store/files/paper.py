@@ -13,12 +13,16 @@ import re
 import stat
 import sys
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import Unreadable
 from ..sqlite.ground import sync_file
 from .handles import keep_spare_file, open_file, sync_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TEMPORARY = ".tmp"  # so ends what is not finished; no design reads it
 _UNFINISHED = re.compile(r"\.[0-9a-f]{18}\.tmp")
@@ -42,6 +46,14 @@ class Stamp(NamedTuple):
     @classmethod
     def of(cls, found: os.stat_result) -> Stamp:
         return cls(found.st_ino, found.st_size, found.st_mtime_ns)
+
+    @property
+    def time(self) -> datetime:
+        """When it was written; 1970 where that is no time."""
+        try:
+            return datetime.fromtimestamp(self.written // 1000 / 1_000_000, UTC)
+        except (ValueError, OverflowError):
+            return datetime.fromtimestamp(0, UTC)
 
 
 def write_new(folder: str, name: str, content: bytes, *, durable: bool) -> Stamp:
@@ -112,7 +124,7 @@ def is_temporary(name: str) -> bool:
 def rename_new(source: str, target: str) -> None:
     """Another name, if nobody has it; FileExistsError if somebody does."""
     if sys.platform == "linux":
-        if _libc().renameat2(_AT_CWD, os.fsencode(source), _AT_CWD, os.fsencode(target), _NOREPLACE) == 0:
+        if _renameat2()(_AT_CWD, os.fsencode(source), _AT_CWD, os.fsencode(target), _NOREPLACE) == 0:
             return
         failed = ctypes.get_errno()
         if failed not in _UNKNOWN_CALL:
@@ -140,7 +152,7 @@ def exchange(source: str, target: str) -> bool:
 
 def _swap(first: str, second: str) -> None:
     if sys.platform == "linux":
-        if _libc().renameat2(_AT_CWD, os.fsencode(first), _AT_CWD, os.fsencode(second), _EXCHANGE) == 0:
+        if _renameat2()(_AT_CWD, os.fsencode(first), _AT_CWD, os.fsencode(second), _EXCHANGE) == 0:
             return
         failed = ctypes.get_errno()
         if failed not in _UNKNOWN_CALL:
@@ -153,16 +165,24 @@ def _swap(first: str, second: str) -> None:
 
 def make_folder(folder: str) -> bool:
     """For its owner alone, and so that it lasts. Was it missing?"""
+    parent = folder.rpartition("/")[0]
     try:
-        check_folder(os.path.dirname(folder))
+        check_folder(parent)
+        check_folder(folder)
+    except FileNotFoundError:
+        return _make_missing(folder, parent)
+    return False
+
+
+def _make_missing(folder: str, parent: str) -> bool:
+    if not os.path.lexists(parent):
+        make_folder(parent)
+    try:
         os.mkdir(folder, mode=0o700)
-    except FileExistsError:
+    except FileExistsError:  # somebody else made it
         check_folder(folder)
         return False
-    except FileNotFoundError:
-        make_folder(os.path.dirname(folder))
-        return make_folder(folder)
-    sync_path(os.path.dirname(folder))
+    sync_path(parent)
     return True
 
 
@@ -205,5 +225,7 @@ def remove(path: str) -> None:
 
 
 @cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+def _renameat2() -> Callable[[int, bytes, int, bytes, int], int]:
+    found = ctypes.CDLL(None, use_errno=True).renameat2
+    found.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    return found

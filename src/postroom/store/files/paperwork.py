@@ -12,7 +12,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import apsw
-from msgspec.structs import replace
 
 from ...errors import StaleRevision, StoreFailing, Unreadable
 from ...model.codec import to_plain
@@ -23,6 +22,7 @@ from ..sqlite.reserve import is_full
 from . import letters, paper
 from .handles import sync_path
 from .journal import DONE
+from .ledger import Seat
 from .steps import Create, Remove, Resettle, Rewrite, Shift, to_json
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .paper import Stamp
     from .steps import Step
 
+At = tuple[int, int, int]  # a delivery by letter and mailbox, and the letter's place in time
 LARGEST = 16 * 1024 * 1024  # bytes of a file that is read at all
 
 
@@ -48,7 +49,8 @@ class Paperwork:
         self._clear()
 
     def _clear(self) -> None:
-        self._steps: list[tuple[Step, tuple[int, int] | None, bool]] = []  # with its delivery; must it last?
+        self._steps: list[tuple[Step, At | None, bool]] = []  # with its delivery; must it last?
+        self._latest = 0  # the place in time of the last letter of this commit
         self._entries: list[dict[str, Any]] = []
         self._done: list[Step] = []
         self._unsynced: dict[str, bool] = {}  # folders, and whether a letter came into them
@@ -128,16 +130,24 @@ class Paperwork:
         lasting = [step for step, _, must in self._steps if must]
         if self._entries or len(lasting) > 1:
             self._note(lasting)
-        for step, at, must in sorted(self._steps, key=lambda each: isinstance(each[0], Remove)):
+        for step, at, must in self._steps if len(self._steps) == 1 else sorted(self._steps, key=_is_last):
             stamp = self._rewrite(step) if isinstance(step, Rewrite) else step.do(durable=self._durable and must)
             self._done.append(step)
-            if at is not None and stamp is not None and not isinstance(step, (Remove, Resettle)):
-                self._ledger.keep(*at, self._below_home(step.folder), step.name, stamp)
+            if at is not None and stamp is not None:
+                self._enter(step, at, stamp)
             if self._durable and (must or len(step.folders) > 1):
                 self._must_sync(step)
         if self._journal_was is not None and lasting:
             self._sync_folders()
             self._here.journal.append(DONE, durable=self._durable)
+
+    def _enter(self, step: Step, at: At, stamp: Stamp) -> None:
+        """Into the ledger."""
+        number, mailbox, place = at
+        if isinstance(step, Create):
+            self._ledger.keep(number, mailbox, self._below_home(step.folder), step.name, stamp, place)
+        elif isinstance(step, (Rewrite, Shift)):
+            self._ledger.relocate(number, mailbox, self._below_home(step.folder), step.name, stamp)
 
     def _rewrite(self, step: Rewrite) -> Stamp:
         """It takes the place of the only copy: that must last, even if the news in it need not."""
@@ -155,7 +165,8 @@ class Paperwork:
         self._unsynced.update(dict.fromkeys(former, False))
 
     def _sync_folders(self) -> None:
-        for folder in sorted(self._unsynced, key=self._unsynced.__getitem__, reverse=True):
+        folders = self._unsynced
+        for folder in sorted(folders, key=folders.__getitem__, reverse=True) if len(folders) > 1 else folders:
             sync_path(folder)
         self._unsynced = {}
 
@@ -177,10 +188,18 @@ class Paperwork:
         if outcome.repeated:
             self._make_sure(outcome.message_id)
             return
-        message = (outcome.written or write).message
-        first = self._ledger.next_place(letters.microseconds(message.created_at))
-        for mailbox, name, delivery in self._here.deliveries(message, outcome.number):
-            self._create(message, mailbox, name, delivery, first)
+        post, number = outcome.written or write, outcome.number
+        seats = self._ledger.seats(number)
+        if not seats:
+            return
+        self._latest = max(self._latest, seats[0].latest) + 1
+        self._latest = order = max(self._latest, letters.microseconds(post.message.created_at))
+        if len(seats) == 1:
+            self._create(post.message, number, seats[0], post.deliveries[0], order)
+            return
+        dealt = {mailbox: delivery for mailbox, _, delivery in self._here.deliveries(post.message, number)}
+        for seat in seats:
+            self._create(post.message, number, seat, dealt[seat.mailbox], order)
 
     def _make_sure(self, id: str) -> None:
         """Whoever sent it first may have been killed, or had no luck, before its name was safe."""
@@ -189,16 +208,17 @@ class Paperwork:
             for _, folder, _ in self._ledger.all_of(number):
                 self._unsynced.setdefault(self._places.path(folder), True)
 
-    def _create(self, message: Message, mailbox: int, owner: str, delivery: Delivery, order: int) -> None:
-        folder = self._places.folder(self._ledger.home(mailbox, owner), self._layout.place(delivery))
-        path, name = self._places.path(folder), self._layout.file_name(message, order)
+    def _create(self, message: Message, number: int, seat: Seat, delivery: Delivery, order: int) -> None:
+        home = seat.home or self._ledger.home(seat.mailbox, seat.owner)
+        path = self._places.path(self._places.folder(home, self._layout.place(delivery)))
+        name = self._layout.file_name(message, order)
         if os.path.lexists(f"{path}/{name}"):  # a stranger's, or of another letter
             stem = name.removesuffix(self._layout.ending)
             name = f"{stem}-{os.urandom(4).hex()}{self._layout.ending}"
-        fields = letters.fields_of(self._layout, message, owner, name=name, order=order)
+        fields = letters.fields_of(self._layout, message, seat.owner, name=name, order=order)
         self._layout.show(fields, delivery)
         step = Create(folder=path, name=name, content=self._layout.dump(fields))
-        self._steps.append((step, (delivery.number, mailbox), True))
+        self._steps.append((step, (number, seat.mailbox, order), True))
 
     # -- everything else
 
@@ -218,13 +238,15 @@ class Paperwork:
             self._entries.append({"introduce": [write.mailbox, write.known]})
 
     def _move(self, move: Move) -> None:
-        mailbox, owner = self._here.mailbox(move.before.mailbox)
-        number, after = move.before.number, replace(move.after, mailbox=owner)
+        number, name, after = move.before.number, move.before.mailbox, move.after
+        held = self._here.names.committed.get(name)  # a name means one mailbox for ever
+        mailbox = self._here.mailbox(name)[0] if held is None else held[0]
         kept = self._ledger.kept(number, mailbox)
         if kept is None:  # its file was deleted by somebody
             if after.state is not State.DEAD:
+                _, owner = self._here.mailbox(name)
                 message, order = self._here.letter(number)
-                self._create(message, mailbox, owner, replace(after, number=number), order)
+                self._create(message, number, Seat(mailbox, owner), after, order)
             return
         home, _ = self._places.of(kept.folder)
         former = self._places.path(kept.folder)
@@ -241,7 +263,7 @@ class Paperwork:
             step = Shift(folder=folder, name=kept.name, former=former)
         else:
             return
-        self._steps.append((step, (number, mailbox), must))
+        self._steps.append((step, (number, mailbox, 0), must))
 
     def _fields(self, folder: str, name: str) -> tuple[dict[str, Any], bytes]:
         """What stands in a file, with all that strangers wrote into it."""
@@ -272,3 +294,7 @@ class Paperwork:
         self._ledger.resettle(former, folder, mailbox, name)
         step = Resettle(former=self._places.path(former), folder=self._places.path(folder))
         self._steps.append((step, None, True))
+
+
+def _is_last(each: tuple[Step, At | None, bool]) -> bool:
+    return isinstance(each[0], Remove)

@@ -6,9 +6,10 @@ as the index has it. A file that is no letter is set aside where it blocks nobod
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
-from datetime import UTC, datetime
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,7 +17,6 @@ from msgspec.structs import replace
 from ...clock import SystemClock
 from ...errors import LookAlike, NameTaken, PostroomError, Unreadable
 from ...model.delivery import OPEN, Lease, State, open_delivery
-from ...model.hashing import blake2b
 from ...model.names import check_agent
 from ..sqlite import rows
 from ..sqlite.writing import Writing
@@ -28,6 +28,8 @@ from .ledger import Seen
 from .paper import Stamp
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ...model.delivery import Delivery
     from ...model.message import Message, Recipient
     from .connection import FileConnection
@@ -54,7 +56,6 @@ class Reconciling:
         self._later: News = {}
         self._seats: dict[int, dict[Recipient, int]] = {}  # of the letters that came, as far as files tell
         self._rung: set[str] = set()
-        self._latest = 0  # the place in time of the last letter that came
         self._owners: dict[str, str] = {}  # whose folder is whose: thousands of files may lie in one
         self._numbers: dict[tuple[str, str, str], int] = {}  # of mailboxes, by folder, name and who wrote there
 
@@ -69,7 +70,6 @@ class Reconciling:
             fresh = [seen for seen in fresh if not self._was_moved(seen, gone)]
         for seen, where, sheet in sorted(self._sheets(fresh), key=lambda each: (each[2].order, each[0].name)):
             self._take_in(seen, where, sheet, gone)
-        self._ledger.reach(self._latest)
         for (folder, name), held in gone.items():
             self._vanished(folder, name, held)
         for folder, names in news.items():
@@ -135,7 +135,7 @@ class Reconciling:
             except (FileNotFoundError, Unreadable):
                 return False
             del gone[at]
-            self._ledger.keep(held.number, held.mailbox, seen.folder, seen.name, stamp)
+            self._ledger.relocate(held.number, held.mailbox, seen.folder, seen.name, stamp)
             self._retell(held.number, held.mailbox, sheet)
             return True
         return False
@@ -150,9 +150,10 @@ class Reconciling:
                 continue
             try:
                 raw, stamp = paper.read(f"{self._places.path(seen.folder)}/{seen.name}", LARGEST)
-                found.append(
-                    (seen._replace(stamp=stamp), where, letters.read_sheet(self._layout, raw, where, LARGEST))
-                )
+                sheet = letters.read_sheet(self._layout, raw, where, LARGEST)
+                if seen.held is None:  # nothing to compare it with: thousands of them need not be kept
+                    sheet = sheet._replace(fields={})
+                found.append((seen._replace(stamp=stamp), where, sheet))
             except FileNotFoundError:
                 continue
             except Unreadable as wrong:
@@ -162,7 +163,7 @@ class Reconciling:
     def _where(self, seen: Seen) -> Where | None:
         home, place = self._places.of(seen.folder)
         name = self._owners.get(home) or self._owner(home)
-        return Where(name, place, seen.name, time_of(seen.stamp)) if name else None
+        return Where(name, place, seen.name, seen.stamp.time) if name else None
 
     def _owner(self, home: str) -> str | None:
         owner = self._ledger.owner(home)
@@ -190,10 +191,9 @@ class Reconciling:
         ):
             self._set_aside(_old(seen), "it does not say what was accepted")
             return
-        self._latest = max(self._latest, sheet.order)
         first = self._letter(message.id)
         if first is not None and not accepting.is_same(first[1], message):
-            message = replace(message, id=_another_id(message.id, seen))
+            message = replace(message, id=accepting.another_id(message.id, seen))
             first = self._letter(message.id)
         try:
             mailbox = self._mailbox_of(seen, sheet)
@@ -218,7 +218,7 @@ class Reconciling:
     def _deliver_first(self, seen: Seen, where: Where, sheet: Sheet, number: int, mailbox: int) -> None:
         delivery = self._delivery_of(sheet.message, where, sheet, number)
         self._writing.insert_delivery(delivery, number, mailbox)
-        self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp)
+        self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp, sheet.order)
         if delivery.state is State.UNREAD:
             self._rung.add(sheet.mailbox)
 
@@ -242,7 +242,7 @@ class Reconciling:
                 return
             del gone[kept.folder, kept.name]
         self._retell(number, mailbox, sheet)
-        self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp)
+        self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp, sheet.order)
 
     def _second_copy(self, seen: Seen, folder: str, name: str, number: int, mailbox: int, sheet: Sheet) -> None:
         """One letter twice in a mailbox. After a crash the later state is meant; else a stranger made a copy."""
@@ -250,7 +250,7 @@ class Reconciling:
             earlier, later = sorted((folder, seen.folder), key=self._rank)
             os.unlink(f"{self._places.path(earlier)}/{name}")
             if later == seen.folder:
-                self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp)
+                self._ledger.relocate(number, mailbox, seen.folder, seen.name, seen.stamp)
                 self._retell(number, mailbox, sheet)
             return
         self._set_aside(_old(seen), "it is a copy of another file")
@@ -371,9 +371,21 @@ class Reconciling:
 
 def reconcile(here: FileConnection, news: News, *, after_crash: bool = False) -> tuple[set[str], News]:
     """Whose bells to ring, and what is to be looked at again."""
-    with here.database:  # a savepoint, where somebody is in a transaction already
+    with _without_collecting(), here.database:  # a savepoint, where somebody is in a transaction already
         found = Reconciling(here, after_crash=after_crash).run(news)
     return found  # noqa: RET504 - mypy believes that a transaction may swallow errors
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Of many letters a fifth of the time would go into looking for garbage, and there is none."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _seated(sheet: Sheet) -> dict[Recipient, int]:
@@ -383,16 +395,3 @@ def _seated(sheet: Sheet) -> dict[Recipient, int]:
 def _old(seen: Seen) -> Seen:
     """A file that nobody is still writing."""
     return seen._replace(stamp=seen.stamp._replace(written=0))
-
-
-def _another_id(id: str, seen: Seen) -> str:
-    """Of a second letter with the same id: from where it lies, so that it is always the same."""
-    home = seen.folder.partition("/")[0]
-    return f"{id[:180]}.{blake2b(f'{home}/{seen.name}'.encode(), digest_size=5).hexdigest()}"
-
-
-def time_of(stamp: Stamp) -> datetime:
-    try:
-        return datetime.fromtimestamp(stamp.written // 1000 / 1_000_000, UTC)
-    except (ValueError, OverflowError):
-        return datetime.fromtimestamp(0, UTC)

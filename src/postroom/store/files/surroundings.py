@@ -20,7 +20,7 @@ from ..sqlite.examining import examine_room
 from . import letters, paper
 from .aside import ASIDE
 from .layouts.base import Where
-from .reconciling import LARGEST, time_of
+from .reconciling import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -212,7 +212,7 @@ def _state_told(here: FileConnection, folder: str, name: str, held: Held) -> str
     owner, delivery = found[0]
     try:
         raw, stamp = paper.read(f"{here.places.path(folder)}/{name}", LARGEST)
-        where = Where(owner, here.places.of(folder)[1], name, time_of(stamp))
+        where = Where(owner, here.places.of(folder)[1], name, stamp.time)
         told = letters.read_sheet(here.places.layout, raw, where, LARGEST).told.state
     except Unreadable:
         return ""

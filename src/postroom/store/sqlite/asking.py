@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ...model.codec import encode
-from ...model.delivery import UNSENT
+from ...model.delivery import UNSENT, State
 from ...model.message import DEFAULT_SCOPE
 from ...model.names import fold
+from ...model.query import Query
 from ...model.thread import general_conversation, general_scope
-from .rows import DELIVERY, RANK, STATE_NUMBER, micros
+from .rows import DELIVERY, RANK, STATE_NUMBER, micros, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ...model.query import LetterQuery, Moment, Query
+    from ...model.query import LetterQuery, Moment
     from .rows import Row
 
 Statement = tuple[str, list[Any]]
@@ -46,12 +47,45 @@ def find(query: Query) -> Statement:
 
 
 def find_apart(query: Query) -> tuple[Statement, Statement]:
-    """Unread mail, and mail that was looked at: the index holds them apart."""
-    where, values = _conditions(query)
-    limit, more = _limit(query.limit)
-    tail = f" ORDER BY {_ORDER[query.order]}{limit}"
-    unread, seen = (f"{_LETTERS_AT}{where} AND d.seen = {flag}{tail}" for flag in (0, 1))
-    return (unread, values + more), (seen, values + more)
+    """Unread mail, and mail that was looked at: the index holds them apart. The first of both says of each letter
+    whether the second is worth asking.
+    """
+    at, offered, due = query.mailbox, query.offered_at, query.due_at
+    if at is not None and offered is not None and due is not None and query == _claiming(query):
+        unread, seen = _claims()
+        now = micros(offered)
+        values = [fold(at), at, now, now if due is offered else micros(due), query.limit]
+    else:
+        where, values = _conditions(query)
+        limit, more = _limit(query.limit)
+        unread, seen = _apart(where, f" ORDER BY {_ORDER[query.order]}{limit}")
+        values += more
+    return (unread, values), (seen, values)
+
+
+def _apart(where: str, tail: str) -> tuple[str, str]:
+    worth_it = "EXISTS (SELECT 1 FROM deliveries s WHERE s.mailbox = d.mailbox AND s.state = 1 AND s.seen = 1)"
+    unread = f"SELECT {DELIVERY}, l.sum, l.body, {worth_it} {_FROM}{where} AND d.seen = 0{tail}"
+    return unread, f"{_LETTERS_AT}{where} AND d.seen = 1{tail}"
+
+
+def _claiming(query: Query) -> Query:
+    """What everybody asks who works on all of its mail; to put its SQL together takes longer than to ask it."""
+    return Query(
+        mailbox=query.mailbox,
+        states=(State.UNREAD,),
+        offered_at=query.offered_at,
+        due_at=query.due_at,
+        order="priority",
+        limit=query.limit,
+    )
+
+
+@cache
+def _claims() -> tuple[str, str]:
+    any_time = time_of(0)
+    query = _claiming(Query(mailbox="", offered_at=any_time, due_at=any_time, limit=1))
+    return _apart(_conditions(query)[0], f" ORDER BY {_ORDER[query.order]} LIMIT ?")
 
 
 def find_late(query: Query) -> Statement:

@@ -96,9 +96,9 @@ def _transact(
     in_need: bool = False,
 ) -> Committed:
     """One transaction. If the disk is full, one more for what sends nothing, with what is kept for that."""
-    database, beside, planned = here.database, here.beside, writes
+    database, execute, beside, planned = here.database, here.names.cursor.execute, here.beside, writes
     try:
-        database.execute("BEGIN IMMEDIATE")
+        execute("BEGIN IMMEDIATE")
         planned = writes() if callable(writes) else writes
         if here.lock.is_short and (parcels or sends(planned)):
             here.log.check_room(here.lock)
@@ -109,7 +109,7 @@ def _transact(
         carried = _carry(writing, parcels) if parcels else ()
         if beside is not None:
             beside.carry_out(planned, posted)
-        database.execute("COMMIT")
+        execute("COMMIT")
     except BaseException as error:
         is_known = database.in_transaction or isinstance(error, apsw.Error)  # else it may have been committed
         if database.in_transaction:
@@ -120,10 +120,10 @@ def _transact(
         if not is_full or callable(planned) or sends(planned):
             raise
     else:
-        writing.remember()
+        writing.remember(alone=beside is None)
         if beside is not None:
             beside.settle()
-        must_sync = (durable and any(map(must_last, planned))) or any(parcel.durable for _, parcel in parcels)
+        must_sync = (durable and any(map(must_last, planned))) or (bool(parcels) and _any_durable(parcels))
         return Committed(planned, posted, must_sync, carried)
     here.log.relieve(here.lock)
     return _transact(here, planned, (), durable=durable, in_need=True)
@@ -146,6 +146,10 @@ def _carry(writing: Writing, parcels: Sequence[tuple[int, Parcel]]) -> list[tupl
         return [(slot, parcel.answer(writing.apply(parcel.writes()))) for slot, parcel in parcels]
     except (PostroomError, apsw.Error) as refused:
         raise NotCarried from refused
+
+
+def _any_durable(parcels: Sequence[tuple[int, Parcel]]) -> bool:
+    return any(parcel.durable for _, parcel in parcels)
 
 
 def turn_back(here: Connection, parcels: Sequence[tuple[int, bytes]]) -> None:

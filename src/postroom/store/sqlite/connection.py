@@ -16,10 +16,10 @@ from ...errors import BadStore, Damaged, StoreBusy, StoreFailing
 from .. import sqlite
 from . import ground
 from .lock import WriterLock
+from .names import Names
 from .rows import SALVAGE
 from .schema import APPLICATION, SHAPE, bring_up, check_shape, version_of
 from .wal import REPLACED, Log
-from .writing import Names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,7 +80,8 @@ class Connection:
             with translated(path), self.lock:
                 ground.create(path)
                 self.database = apsw.Connection(path, flags=_FLAGS)
-                self.names = Names()  # the numbers of this room's mailboxes, and of no other's
+                self.asking = self.database.cursor()  # for questions: each is answered before the next
+                self.names = Names(self.database)  # the numbers of this room's mailboxes, and of no other's
                 self._inode = os.stat(path).st_ino
                 _prepare(self.database, path, busy_timeout, self.application)
                 bring_up(self.database, path, application=self.application)

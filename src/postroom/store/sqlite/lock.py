@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .tray import NoTray, Tray
     from .turns import Pauses, Turns
 
+_AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
 _PID_WIDTH = 20  # the holder's pid stands at the start of the file; then bytes:
 _WARNING_AT = 20  # "!" after a failed sync
 _SHORT_AT = 21  # "!" while the reserve is not what it should be
@@ -73,7 +74,7 @@ class WriterLock:
     def take_at_once(self) -> bool:
         """Get in if nobody is. Whatever happens meanwhile, call `leave` afterwards."""
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptor, _AT_ONCE)
         except BlockingIOError:
             return False
         written = os.pread(self._descriptor, TURN_AT, 0)

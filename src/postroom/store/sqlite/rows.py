@@ -8,6 +8,7 @@ from zlib import crc32
 
 import msgspec
 
+from ... import model
 from ...errors import Damaged, Unreadable
 from ...model.codec import decode_message, encode
 from ...model.delivery import Attempt, Delivery, Lease, State
@@ -19,6 +20,7 @@ from ..base import Letter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...model.change import Change
     from ...model.message import Message, RecipientKind
 
 Row = tuple[Any, ...]
@@ -98,17 +100,21 @@ CHANGED: dict[str, tuple[tuple[str, ...], Callable[[Delivery], Row]]] = {
     ),
     "ack": (
         ("state", "revision", "seen", "read_at", "acked_at", "due_at", "archived_at"),
-        lambda d: (
-            STATE_NUMBER[d.state],
-            d.revision,
-            d.read_at is not None,
-            d.read_at and micros(d.read_at),
-            d.acked_at and micros(d.acked_at),
-            d.due_at and micros(d.due_at),
-            d.archived_at and micros(d.archived_at),
-        ),
+        lambda d: (STATE_NUMBER[d.state], d.revision, d.read_at is not None, *_ack_times(d)),
     ),
 }
+
+
+def _ack_times(delivery: Delivery) -> Row:
+    """When it was read, done, due and archived; mostly three times the same time."""
+    read, acked, due, archived = delivery.read_at, delivery.acked_at, delivery.due_at, delivery.archived_at
+    now = acked and micros(acked)
+    return (
+        now if read is acked else read and micros(read),
+        now,
+        due and micros(due),
+        now if archived is acked else archived and micros(archived),
+    )
 
 
 def _lease(lease: Lease | None) -> Row:
@@ -122,6 +128,11 @@ def found(row: Row) -> Found:
         return Found(message, delivery(message, row[:-2]))
     except UNLIKELY as broken:
         raise Unreadable(f"a stored delivery cannot be read: {broken}") from None
+
+
+def found_apart(row: Row) -> tuple[Found, bool]:
+    """From a row of `asking.find_apart`: the letter, and whether there is mail that was looked at."""
+    return found(row[:-1]), row[-1] == 1
 
 
 def sound(sum: int, body: bytes) -> Message:
@@ -178,6 +189,22 @@ def letter_row(message: Message, number: int, sender: int, body: bytes) -> Row:
         message.key,
         crc32(body),
         body,
+    )
+
+
+def change(row: Row) -> Change:
+    """From a row of `asking.CHANGES`."""
+    number, what, message_id, mailbox, state, kind, key = row
+    if what == "forgot":
+        message_id, key = key, None
+    return model.change.Change(
+        number=number,
+        what=what,
+        message_id=message_id,
+        mailbox=mailbox,
+        state=None if state is None else STATES[state],
+        kind=kind,
+        key=key,
     )
 
 

@@ -18,11 +18,12 @@ from ...model.record import Record
 from .. import sqlite
 from ..base import rung_by
 from ..bells import EVERYONE, MANY, ROOM, DoorBells
-from . import ground, rows
+from . import forks, ground, rows
 from .committing import commit, make_safe
 from .connection import Connection, translate, translated
 from .lookout import Lookout
-from .writing import BY_KEY, NEXT_NUMBER, quarantine
+from .names import NEXT_NUMBER
+from .writing import BY_KEY, quarantine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -60,7 +61,7 @@ class SqliteStore:
         self._bells = DoorBells(f"{self.path}.bells")
         self._local = _local()
         self._open: weakref.WeakSet[Connection] = weakref.WeakSet()  # one goes when its thread ends
-        self._pid = os.getpid()
+        self._forks = forks.count
         self._lookout = Lookout()
         self._here()  # a room that cannot be opened is refused now, not at the first letter
 
@@ -90,9 +91,11 @@ class SqliteStore:
             try:
                 if done.must_sync or done.carried or here.beside:
                     make_safe(here, done)
-                self._bells.ring(bells)
+                if bells:
+                    self._bells.ring(bells)
             finally:
-                self._bells.let_go(bells)
+                if bells:
+                    self._bells.let_go(bells)
         posted = done.posted
         if posted and self._lookout.is_due(posted[-1].number, len(posted)):
             sqlite.searching.help_along(here.index, self._ask)
@@ -141,9 +144,13 @@ class SqliteStore:
 
     def _find_by_priority(self, query: Query) -> list[Found]:
         """The index holds read and unread mail apart: the top of each, merged, is far cheaper than one sort."""
-        halves = self._sound(rows.found, *sqlite.asking.find_apart(query))
-        found = {f.delivery.number: f for f in halves}  # what was read in between counts once
-        return sorted(found.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))
+        unread, seen = sqlite.asking.find_apart(query)
+        first = self._sound(rows.found_apart, unread)
+        if first and not first[0][1]:
+            return [found for found, _ in first]
+        both = [*(found for found, _ in first), *self._sound(rows.found, seen)]
+        apart = {found.delivery.number: found for found in both}  # what was read in between counts once
+        return sorted(apart.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))
 
     def count(self, query: Query) -> dict[Priority, int]:
         counted = {rows.priority_of(rank): number for rank, number in self._ask(*sqlite.asking.count(query))}
@@ -182,6 +189,8 @@ class SqliteStore:
         if numbers == []:
             return []
         keys = dict.fromkeys(self._ask(*sqlite.asking.overdue(moment, numbers, limit)))
+        if not keys:
+            return []
         return self._sound(rows.found, *((sqlite.asking.ONE, list(key)) for key in keys))
 
     def next_timer(self, moment: Moment, mailboxes: Sequence[str]) -> float | None:
@@ -264,7 +273,7 @@ class SqliteStore:
         try:
             if since.number < trimmed:
                 raise Resync
-            changes = [_change(row) for row in found]
+            changes = [rows.change(row) for row in found]
         except rows.UNLIKELY as broken:
             raise self._damaged(broken) from None
         last = found[-1][0] if found else now.number
@@ -319,9 +328,9 @@ class SqliteStore:
 
     def _here(self) -> Connection:
         """This thread's connection, opened on first use."""
-        if self._pid != os.getpid():
+        if self._forks != forks.count:
             _ABANDONED.append([*self._open, self._local])
-            self._local, self._open, self._pid = _local(), weakref.WeakSet(), os.getpid()
+            self._local, self._open, self._forks = _local(), weakref.WeakSet(), forks.count
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._connect()
@@ -339,11 +348,13 @@ class SqliteStore:
 
     def _ask(self, sql: str, values: list[Any]) -> list[rows.Row]:
         """All rows at once: nothing holds a view of the room open while anyone thinks or waits."""
+        here = self._here()
         try:
-            return self._here().database.execute(sql, values).fetchall()
+            return here.asking.execute(sql, values).fetchall()
         except apsw.Error as error:
             raise translate(error, self.path) from error
         except UnicodeDecodeError as error:
+            here.asking = here.database.cursor()  # the other has not come to its end
             raise self._damaged(error) from None
 
     def _damaged(self, why: Exception) -> Damaged:
@@ -396,18 +407,3 @@ class SqliteStore:
         marks = ", ".join("?" * len(mailboxes))
         sql = f"SELECT id, name FROM mailboxes WHERE folded IN ({marks})"
         return [number for number, name in self._ask(sql, [*map(fold, mailboxes)]) if name in mailboxes]
-
-
-def _change(row: rows.Row) -> Change:
-    number, what, message_id, mailbox, state, kind, key = row
-    if what == "forgot":
-        message_id, key = key, None
-    return model.change.Change(
-        number=number,
-        what=what,
-        message_id=message_id,
-        mailbox=mailbox,
-        state=None if state is None else rows.STATES[state],
-        kind=kind,
-        key=key,
-    )

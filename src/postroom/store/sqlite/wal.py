@@ -41,6 +41,7 @@ class Log:
         self._descriptor = -1
         self._inode = -1
         self._next_checkpoint = CHECKPOINT_PAGES
+        self._calm = range(0)  # while it holds this many pages, there is nothing to do
         self.pages = 0
         database.set_wal_hook(self._committed)
 
@@ -60,6 +61,8 @@ class Log:
 
     def tend(self, lock: WriterLock) -> None:
         """After a commit, under the lock: fill ahead; checkpoint when it is full."""
+        if self.pages in self._calm and not lock.is_short:
+            return
         if self._descriptor < 0:
             self._open()
         size = os.lseek(self._descriptor, 0, os.SEEK_END)
@@ -73,6 +76,8 @@ class Log:
             self._next_checkpoint = CHECKPOINT_PAGES  # the log started over: whoever held it back is gone
         if self.pages >= self._next_checkpoint or (is_near_its_end and lock.is_short):
             self._checkpoint(lock)  # when short of space too: it must not grow into what was set aside
+        size = os.lseek(self._descriptor, 0, os.SEEK_END)
+        self._calm = range(self.pages, min((size - STEP // 2 - 32) // FRAME, self._next_checkpoint))
 
     def check_room(self, lock: WriterLock) -> None:
         """Under the lock, before letters are written: FullError while the rest of the disk is not for them."""
@@ -117,6 +122,7 @@ class Log:
     def _open(self) -> None:
         self.close()
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._calm = range(0)
         self._inode = -1  # asked for when there is something to compare it with
         sync_path(os.path.dirname(self._path))
 

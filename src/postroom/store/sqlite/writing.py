@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import apsw
 import msgspec
 from msgspec.structs import replace
 
@@ -11,6 +12,7 @@ from ...errors import (
     IdTaken,
     IllegalMove,
     LookAlike,
+    PostroomError,
     QuotaFull,
     StaleRevision,
     UnknownAgent,
@@ -22,21 +24,19 @@ from ...model.names import fold
 from ...model.record import CARD, FORGOTTEN, GUARD, SPENT, spent_key
 from .. import sqlite
 from ..base import Forget, Introduce, Move, Post, Posted, Put
+from .names import IN_THE_WAY, LOOK, NEXT_NUMBER
 from .rows import CHANGED, COLUMNS, STATE_NUMBER, delivery_row, letter_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import apsw
-
     from ...model.delivery import Delivery
     from ...model.message import Message
     from ..base import Write
+    from .names import Names
     from .rows import Row
 
-NEXT_NUMBER = """
-SELECT max(coalesce((SELECT max(number) FROM letters), 0), coalesce((SELECT max(number) FROM changes), 0)) + 1"""
-# All a letter needs to know before it is accepted, in one question.
+# All a letter needs to know before it is accepted where the room is not bare, in one question.
 BEFORE_POST = f"""
 SELECT (SELECT value FROM records WHERE kind = '{FORGOTTEN}' AND key = ?1),
        (SELECT value FROM records WHERE kind = '{SPENT}' AND key = ?2),
@@ -52,9 +52,10 @@ SELECT l.number, l.sum, l.body FROM letters l JOIN mailboxes m ON m.id = l.sende
 WHERE l.id = ?3 AND l.key IS NULL AND m.name = ?2"""
 INSERT_LETTER = "INSERT INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_DELIVERY = f"INSERT INTO deliveries VALUES ({', '.join('?' * len(COLUMNS))})"
+# Like the first one. Its values are bound and not read: to read a table that is written to takes a copy of it.
 COPY_DELIVERY = f"""
-INSERT INTO deliveries SELECT d.number, j.value, {", ".join(f"d.{column}" for column in COLUMNS[2:])}
-FROM json_each(?) j CROSS JOIN deliveries d WHERE d.number = ? AND d.mailbox = ?"""
+INSERT INTO deliveries SELECT ?1, j.value{"".join(f", ?{place}" for place in range(3, len(COLUMNS) + 1))}
+FROM json_each(?2) j"""
 INSERT_CHANGE = "INSERT INTO changes (number, what, kind, key) VALUES (?, ?, ?, ?)"
 INSERT_MOVED = "INSERT INTO changes (number, what, letter, mailbox, state) VALUES (?, 'moved', ?, ?, ?)"
 BY_ALIAS = "SELECT m.id, a.name, m.known FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?"
@@ -73,25 +74,17 @@ UPDATE = {action: (_update(columns), values) for action, (columns, values) in CH
 UPDATE_ALL = (_update(COLUMNS[2:]), lambda delivery: delivery_row(delivery, 0, 0)[2:])
 
 
-class Names:
-    """Mailbox names ⇄ numbers, remembered once committed; for as long as one connection lasts."""
-
-    def __init__(self) -> None:
-        self.committed: dict[str, tuple[int, bool]] = {}
-        self.as_of = 0  # while this is the next number, nobody else has written since, and all of it holds
-
-
 class Writing:
     """One transaction. Numbers are given in the order of writing; that is the order of acceptance."""
 
     def __init__(self, database: apsw.Connection, names: Names) -> None:
-        cursor = database.cursor()  # one for all: each answer is read to its end before the next question
-        self._execute = cursor.execute
-        self._execute_many = cursor.executemany
+        self._execute = names.cursor.execute
+        self._execute_many = names.cursor.executemany
         self._database = database
         self._names = names
         self._fresh: dict[str, tuple[int, bool]] = {}
         self._number = 0  # the next one; asked for when first needed
+        self._is_bare = False  # known with it
         self._guarded = False  # does any mailbox here have a guard? Known once a letter is looked at
 
     def apply(self, writes: Iterable[Write]) -> tuple[Posted, ...]:
@@ -121,23 +114,36 @@ class Writing:
             self._move(moves)
         return tuple(posted)
 
-    def remember(self) -> None:
-        """Call once the transaction is committed."""
-        self._names.committed.update(self._fresh)
+    def remember(self, *, alone: bool = False) -> None:
+        """Call once the transaction is committed. `alone`: nothing else was written in it."""
+        names = self._names
+        if self._fresh:
+            names.committed.update(self._fresh)
         if self._number:
-            self._names.as_of = self._number
+            names.note(self._number, is_bare=self._is_bare, alone=alone)
 
     # -- letters
 
     def _post(self, post: Post) -> Posted:
         message = post.message
-        earlier = self._earlier(message)
-        if earlier is not None:
+        if not self._number and self._names.is_bare is not False:
+            self._look()
+        if not self._is_bare or message.key is not None or post.routes:
+            return self._earlier(message) or self._insert(post)
+        try:
+            return self._insert(post)
+        except (PostroomError, apsw.ConstraintError):  # if it was here already, nothing else matters
+            earlier = self._earlier(message)
+            if earlier is None:
+                raise
             return earlier
-        given = post
+
+    def _insert(self, post: Post) -> Posted:
+        given, message = post, post.message
         if post.admit is not None and (self._guarded or post.routes):
             post = post.admit(post)
-        names = [delivery.mailbox for delivery in post.deliveries]
+        deliveries = post.deliveries
+        names = [delivery.mailbox for delivery in deliveries]
         names += post.copies
         sender, _ = self.mailbox(message.sender, "sender", known=True)
         places, unknown = self._places(names)
@@ -146,26 +152,30 @@ class Writing:
         # No inbox can hold more letters than the room ever took: young rooms need no counting.
         if post.quota is not None and self._number > post.quota:
             self._check_quota(names, places, post.quota)
-        number = self.take_number()
+        number = self._number
         self._execute(INSERT_LETTER, letter_row(message, number, sender, post.encoded or encode(message)))
-        for delivery, place in zip(post.deliveries, places, strict=False):
+        self._number = number + 1
+        for delivery, place in zip(deliveries, places):  # noqa: B905 - asking how many there are costs more
             self._execute(INSERT_DELIVERY, delivery_row(delivery, number, place))
         if post.copies:
-            further = places[len(post.deliveries) :]
-            self._execute(COPY_DELIVERY, (encode(further), number, places[0]))
+            _, _, *like_first = delivery_row(deliveries[0], number, 0)
+            further = sorted(places[len(deliveries) :])  # in the order of the tables: fewer pages are split
+            self._execute(COPY_DELIVERY, (number, encode(further), *like_first))
         written = None if post is given else post
         return Posted(message_id=message.id, number=number, unknown=unknown, written=written)
 
     def _places(self, names: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
         """The numbers of these mailboxes, and which of them nobody has heard from."""
-        held = list(map(self._names.committed.get, names))  # a broadcast asks for thousands
+        committed, places, unknown = self._names.committed, [], []
         alone = self._names.as_of == self._number  # else somebody may have got to be known since
-        found = [
-            one if one is not None and (one[1] or alone) else self.mailbox(name, "to")
-            for one, name in zip(held, names, strict=True)
-        ]
-        unknown = tuple([name for (_, known), name in zip(found, names, strict=True) if not known])
-        return [place for place, _ in found], unknown
+        for name in names:
+            held = committed.get(name)
+            if held is None or not (held[1] or alone):
+                held = self.mailbox(name, "to")
+            places.append(held[0])
+            if not held[1]:
+                unknown.append(name)
+        return places, tuple(unknown)
 
     def _earlier(self, message: Message) -> Posted | None:
         """The letter this one repeats, if any; IdTaken when it says something else."""
@@ -281,6 +291,8 @@ class Writing:
         ).get
         if (held or 0) != record.revision:
             raise StaleRevision
+        if record.kind in IN_THE_WAY:
+            self._is_bare = False
         if record.kind == CARD:
             self.mailbox(record.key, "id", known=True)
         if record.value is None:
@@ -295,10 +307,9 @@ class Writing:
     def mailbox(self, name: str, field: str, *, known: bool = False) -> tuple[int, bool]:
         """The mailbox's number, made if need be, and whether its owner is known."""
         held = self._fresh.get(name) or self._names.committed.get(name)
-        if held is not None and (held[1] or not known):
-            # Another process may have got to know it since; ask only about those we do not know.
-            return held if held[1] else self._look_up(name, field, known=known)
-        return self._look_up(name, field, known=known)
+        if held is not None and held[1]:
+            return held
+        return self._look_up(name, field, known=known)  # another process may have got to know it since
 
     def _look_up(self, name: str, field: str, *, known: bool) -> tuple[int, bool]:
         found = self._execute("SELECT id, name, known FROM mailboxes WHERE folded = ?", (fold(name),)).fetchall()
@@ -321,9 +332,18 @@ class Writing:
 
     def take_number(self) -> int:
         if not self._number:
-            self._number = self._execute(NEXT_NUMBER).get
+            self._look()
         self._number += 1
         return self._number - 1
+
+    def _look(self) -> None:
+        """The next number, and whether the room is bare: known, or asked for."""
+        names = self._names
+        if names.still_hold():
+            self._number, self._is_bare = names.as_of, names.is_bare is True
+            return
+        found: tuple[Any, ...] = self._execute(LOOK).fetchall()[0]
+        self._number, self._is_bare = found[0], found[1] == 1
 
     def _note(self, what: str, *, kind: str | None = None, key: str | None = None) -> None:
         self._execute(INSERT_CHANGE, (self.take_number(), what, kind, key))

@@ -7,7 +7,6 @@ in the file (`own`), and only then is that key there.
 
 from __future__ import annotations
 
-import json
 import re
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime
@@ -95,25 +94,29 @@ class Layout(ABC):
     def write(self, plain: Plain, mailbox: str) -> Plain:
         """The design's fields for a new letter that nobody has looked at."""
 
-    def says_all(self, message: Message, mailbox: str, name: str) -> bool:
-        """Is it plain that the design can say all of it? Asked first, because looking closely takes time."""
-        return (
+    def unsaid(self, message: Message, mailbox: str, name: str) -> Plain | None:
+        """What goes under our key, where that is plain. None: look closely, which takes ten times as long."""
+        is_plain = (
             message.recipients == (Recipient(mailbox),)
-            and self.kinds.get(message.kind) == message.kind
             and message.scope == DEFAULT_SCOPE
             and not (message.thread_tag or message.conversation_id or message.key or message.extra)
             and not (message.expires_at or message.context or message.attachments or message.tags)
             and not (message.task or message.callback or message.metadata)
-            and self._says(message, name)
         )
+        own = self._unsaid(message, name) if is_plain else None
+        if own is not None and self.kinds.get(message.kind, self.other_kind) != message.kind:
+            own["kind"] = None if message.kind == "message" else message.kind
+        return own
 
     @abstractmethod
-    def _says(self, message: Message, name: str) -> bool:
+    def _unsaid(self, message: Message, name: str) -> Plain | None:
         """The same, as far as the designs differ."""
 
     @abstractmethod
     def read(self, fields: Plain, where: Where) -> Plain:
-        """The letter that a file holds, as far as the design can say it. KeyError, TypeError or Invalid: none."""
+        """The letter that a file holds, as far as the design can say it: id, sender and recipients are checked.
+        KeyError, TypeError or Invalid: there is none.
+        """
 
     def own(self, fields: Plain) -> Plain:
         """What stands under our key."""
@@ -125,9 +128,9 @@ class Layout(ABC):
         if own:
             fields[OWN] = own
 
+    @abstractmethod
     def dump(self, fields: Plain) -> bytes:
         """The file, byte for byte as the design writes it."""
-        return json.dumps(fields, indent=2).encode()
 
     # -- its state
 
@@ -149,12 +152,10 @@ class Layout(ABC):
 
     def show(self, fields: Plain, delivery: Delivery) -> None:
         """Let the fields tell this state. What nobody of us wrote is left as it is."""
-        own = {**self.own(fields)}
-        own.pop("delivery", None)
-        note = self._note(delivery)
-        if note:
-            own["delivery"] = note
-        self.set_own(fields, own)
+        own, note = self.own(fields), self._note(delivery)
+        if note or "delivery" in own:
+            own = {name: value for name, value in own.items() if name != "delivery"}
+            self.set_own(fields, own | ({"delivery": note} if note else {}))
 
     def told(self, fields: Plain, place: str) -> Told:
         """The state that a file tells."""

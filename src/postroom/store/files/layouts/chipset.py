@@ -11,6 +11,7 @@ from ....model.delivery import State
 from ....model.message import Priority
 from . import base
 from .base import Layout, Told
+from .text import dumps
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
@@ -58,13 +59,14 @@ class Chipset(Layout):
         }
         return base.with_unknown(fields, plain, _FIELDS)
 
-    def _says(self, message: Message, name: str) -> bool:
-        return (
+    def _unsaid(self, message: Message, name: str) -> Plain | None:
+        says_all = (
             f"{message.id}{self.ending}" == name
             and base.is_text_from_its_sender(message)
             and message.priority is not Priority.HIGH
             and not (message.thread_id or message.in_reply_to)
         )
+        return {} if says_all else None
 
     def read(self, fields: Plain, where: Where) -> Plain:
         sender = base.sender_in(fields["from"])
@@ -74,7 +76,7 @@ class Chipset(Layout):
             "id": _id(where),
             "sender": sender,
             "recipients": [{"address": where.mailbox, "kind": "to"}],
-            "created_at": base.text_of(written),
+            "created_at": written,
             "kind": base.kind_in(fields.get("type"), self.other_kind),
             "subject": base.line_in(fields.get("subject")),
             "parts": [{"type": "text", "text": body if isinstance(body, str) else json.dumps(body)}],
@@ -86,7 +88,7 @@ class Chipset(Layout):
         return plain
 
     def dump(self, fields: Plain) -> bytes:
-        return json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+        return dumps(fields, indent=2, sort_keys=True) + b"\n"
 
     # -- its state
 

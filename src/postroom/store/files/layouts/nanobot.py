@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,6 +12,7 @@ from ....model.message import FIRST_HOPS, Priority
 from ....model.names import check_id
 from . import base
 from .base import OWN, Layout, Told
+from .text import dumps
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .base import Plain, Where
 
 _NAME = re.compile(r"(\d{9,16})_")
+_OURS = re.compile(r"msg_\d{10,16}_.*_[0-9a-f]{8}")
 _FIELDS = frozenset(
     [
         "id",
@@ -80,12 +81,11 @@ class Nanobot(Layout):
         fields["metadata"] = {**plain.get("metadata", {})}
         return base.with_unknown(fields, plain, _FIELDS)
 
-    def _says(self, message: Message, name: str) -> bool:  # noqa: ARG002 - its id stands in the file
-        return (
-            message.priority is Priority.NORMAL
-            and not (message.subject or message.thread_id)
-            and all(part.type == "text" for part in message.parts)
-        )
+    def _unsaid(self, message: Message, name: str) -> Plain | None:  # noqa: ARG002 - its id stands in the file
+        if message.priority is not Priority.NORMAL or not all(part.type == "text" for part in message.parts):
+            return None
+        own = {"subject": message.subject, "thread_id": message.thread_id}
+        return {name: value for name, value in own.items() if value}
 
     def read(self, fields: Plain, where: Where) -> Plain:
         own = self.own(fields)
@@ -96,7 +96,7 @@ class Nanobot(Layout):
             "id": _id(fields.get("id"), where),
             "sender": sender,
             "recipients": [{"address": where.mailbox, "kind": "to"}],
-            "created_at": base.text_of(written),
+            "created_at": written,
             "kind": base.kind_in(fields.get("type"), "message"),
             "subject": subject,
             "parts": parts,
@@ -126,7 +126,7 @@ class Nanobot(Layout):
         fields["metadata"] = metadata | ({OWN: own} if own else {})
 
     def dump(self, fields: Plain) -> bytes:
-        return json.dumps(fields, ensure_ascii=False).encode()
+        return dumps(fields)
 
     # -- its state
 
@@ -158,7 +158,7 @@ def time_in_name(where: Where) -> datetime:
 
 
 def _our_form(id: str, sender: str) -> bool:
-    return re.fullmatch(rf"msg_\d{{10,16}}_{re.escape(sender)}_[0-9a-f]{{8}}", id) is not None
+    return _OURS.fullmatch(id) is not None and id[id.index("_", 4) : -8] == f"_{sender}_"
 
 
 def _id(value: Any, where: Where) -> str:

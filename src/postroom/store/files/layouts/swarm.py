@@ -15,6 +15,7 @@ from ....model.message import DEFAULT_SCOPE, Priority
 from ....model.names import check_agent, check_id, check_scope
 from . import base
 from .base import Layout, Told
+from .text import dumps
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
@@ -100,9 +101,13 @@ class Swarm(Layout):
         }
         return base.with_unknown(fields, plain, _FIELDS)
 
-    def _says(self, message: Message, name: str) -> bool:  # noqa: ARG002 - its id stands in the file
+    def _unsaid(self, message: Message, name: str) -> Plain | None:  # noqa: ARG002 - its id stands in the file
         there_and_back = base.time_or_none(local(message.created_at), naive_is_local=True)
-        return base.is_text_from_its_sender(message) and there_and_back == message.created_at
+        says_all = base.is_text_from_its_sender(message) and there_and_back == message.created_at
+        return {} if says_all else None
+
+    def dump(self, fields: Plain) -> bytes:
+        return dumps(fields, indent=2, ensure_ascii=True)
 
     def read(self, fields: Plain, where: Where) -> Plain:
         sender = base.sender_in(fields["from_agent"])
@@ -115,7 +120,7 @@ class Swarm(Layout):
             "id": _id(fields.get("id"), where),
             "sender": sender,
             "recipients": [{"address": self._addressee(fields.get("to_agent"), where), "kind": "to"}],
-            "created_at": base.text_of(written),
+            "created_at": written,
             "kind": base.kind_in(fields.get("type"), self.other_kind),
             "subject": base.line_in(fields.get("subject")),
             "parts": parts,

@@ -1,0 +1,43 @@
+"""What one connection remembers of the room between two commits, so that it need not ask again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...model.record import FORGOTTEN, GUARD, SPENT
+
+if TYPE_CHECKING:
+    import apsw
+
+NEXT_NUMBER = """
+SELECT max(coalesce((SELECT max(number) FROM letters), 0), coalesce((SELECT max(number) FROM changes), 0)) + 1"""
+# In a bare room none of these is there: nothing can be in the way of a letter but a letter.
+IN_THE_WAY = (FORGOTTEN, GUARD, SPENT)
+LOOK = f"{NEXT_NUMBER}, NOT EXISTS (SELECT 1 FROM records WHERE kind IN {IN_THE_WAY})"
+_UNKNOWN = (-1, -1)
+
+
+class Names:
+    """Mailbox names ⇄ numbers, as they were committed; and, while nobody else writes, the next number."""
+
+    def __init__(self, database: apsw.Connection) -> None:
+        self._database = database
+        self.cursor = database.cursor()  # for all that is written: each answer is read before the next question
+        self.committed: dict[str, tuple[int, bool]] = {}
+        self.as_of = 0  # while this is the next number, nobody else has written since, and all of it holds
+        self.is_bare: bool | None = None  # as of then. Once it is not, every letter asks for itself
+        self._seal = _UNKNOWN
+
+    def note(self, number: int, *, is_bare: bool, alone: bool) -> None:
+        """Committed; this is the next number. `alone`: nothing else was written in that transaction."""
+        self.as_of = number
+        self.is_bare = is_bare
+        self._seal = self._sealed() if alone else _UNKNOWN
+
+    def still_hold(self) -> bool:
+        """In a transaction: is the number that was noted still the next one?"""
+        return self._seal == self._sealed()
+
+    def _sealed(self) -> tuple[int, int]:
+        """Another one after every write: of others, says SQLite's version; of ours, its count of changes."""
+        return self._database.data_version(), self._database.total_changes()
