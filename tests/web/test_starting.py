@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import shutil
 import socket
 import ssl
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 import postroom
 from postroom.daemon.options import options
+from tests.cli.shell import Desk
 from tests.web.running import Client, Daemon, aside, daemon, make_token, open_house, port_of
 
 WITHOUT = "import sys; sys.modules['uvicorn'] = None\n"
@@ -135,6 +137,26 @@ def test_an_address_in_version_six(tmp_path: Path) -> None:
             assert 200 == await aside(ask, port_of(server))
 
     asyncio.run(scenario())
+
+
+def test_what_it_says_to_type_next_works(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, durable=False)
+    running = desk.start("serve", "--http", "127.0.0.1:0", "--room", str(tmp_path / "other.db"))
+    try:
+        assert running.stdout is not None
+        said = ""
+        while "INBOX_SOCKET_PATH" not in said:
+            said += (line := running.stdout.readline().decode())
+            assert line, said
+        send, check, token, curl = said.partition("type:\n")[2].partition("\n\n")[0].splitlines()
+        assert desk.type(send).code == 0
+        assert "Hello" in desk.type(check).out
+        made = desk.type(token).out.split()[0]
+        if shutil.which("curl"):
+            assert '"result"' in desk.type(curl.replace("THE-TOKEN", made)).out
+    finally:
+        running.terminate()
+        running.communicate(timeout=20)
 
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:

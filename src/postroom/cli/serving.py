@@ -63,7 +63,7 @@ def _open(screen: Screen, data: Mapping[str, Any]) -> str:
 
 def _next(screen: Screen, data: Mapping[str, Any]) -> str:
     """What to type in another terminal."""
-    commands = ['send bob "Hello" --as ann', "check --as bob"]
+    commands = ["send bob --as ann --body Hello", "check --as bob"]
     if data.get("http"):
         commands.append("token create --agent bob")
     lines = [f"{_program()} {command}{again(screen, command)}" for command in commands]
