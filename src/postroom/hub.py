@@ -49,7 +49,7 @@ class Subscription:
         self.push = push
         self.filter = filter
         self.cursor = since  # it has heard of everything up to here
-        self.sequence = itertools.count(1)
+        self.sequence = 0  # notices it has taken
         self.is_behind = False
         self.slice = SLICE  # changes it is told of in one go; fewer for who reads slowly, or large letters
         self._half: set[str] = set()  # what it was told of a change of which it has not heard all
@@ -61,7 +61,7 @@ class Subscription:
             is_last = following is None or following.number != event.number  # of those it wants to hear
             if event.id not in self._half:
                 seen = replace(self.cursor, number=event.number if is_last else event.number - 1)
-                if not self.push(self._notice(events.map_event(event), seen)):
+                if not self._say(events.map_event(event), seen):
                     return False
                 self.cursor = seen
             self._half = set() if is_last else self._half | {event.id}
@@ -71,24 +71,27 @@ class Subscription:
     def tell_once(self, event: Event) -> None:
         """Of something that leaves no trace."""
         if not self.is_behind and wanted(event, self.filter):
-            self.push(self._notice(events.map_event(event), self.cursor))
+            self._say(events.map_event(event), self.cursor)
 
     def tell_resync(self, cursor: Cursor) -> None:
         self.cursor = cursor
         now = milliseconds(self.room._office.now().wall)
         told = {"id": f"{RESYNC}-{cursor.number}", "type": RESYNC, "timestamp": now, "data": {}}
-        self.push(self._notice(told, cursor))
+        self._say(told, cursor)
 
-    def _notice(self, told: dict[str, Any], cursor: Cursor) -> dict[str, Any]:
+    def _say(self, told: dict[str, Any], cursor: Cursor) -> bool:
+        """Was it taken? What was not has no number: whoever counts would miss it."""
         params = {
             "subscriptionId": self.id,
-            "sequenceNumber": next(self.sequence),
+            "sequenceNumber": self.sequence + 1,
             "eventId": told["id"],
             "timestamp": told["timestamp"],
             "cursor": str(cursor),
             "event": told,
         }
-        return rpc.notification("map/event", params)
+        is_taken = self.push(rpc.notification("map/event", params))
+        self.sequence += is_taken
+        return is_taken
 
 
 class Hub:

@@ -18,7 +18,7 @@ UNIT = ".config/systemd/user/postroom.service"
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path, durable=False)
+    return Desk(tmp_path, measured=True, durable=False)
 
 
 def test_a_unit_is_written_once_with_whole_paths_and_taken_away_again(desk: Desk) -> None:

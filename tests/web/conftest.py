@@ -11,7 +11,8 @@ from tests.web.running import Client, Daemon, daemon
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with daemon(tmp_path_factory.mktemp("house"), "--http", "127.0.0.1:0", "--set", "durability=process") as one:
+    words = ("--http", "127.0.0.1:0", "--set", "durability=process")
+    with daemon(tmp_path_factory.mktemp("house"), *words, counted=True) as one:
         yield one
 
 

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,12 @@ JSON = {"content-type": "application/json"}
 class Daemon:
     """`postroom serve`, on a port of its own."""
 
-    def __init__(self, folder: Path, *words: str, before: Path | None = None) -> None:
-        """`before` is a folder whose modules come before all others."""
+    def __init__(self, folder: Path, *words: str, before: Path | None = None, counted: bool = False) -> None:
+        """`before` is a folder whose modules come before all others. `counted`: are its lines, as covered?"""
         self.folder = folder
         self.room = folder / "room.db"
-        kept = {k: v for k, v in uncounted(os.environ).items() if not k.startswith(("POSTROOM_", "INBOX_"))}
+        around = os.environ if counted else uncounted(os.environ)
+        kept = {k: v for k, v in around.items() if not k.startswith(("POSTROOM_", "INBOX_"))}
         path = os.pathsep.join(map(str, [before, SOURCE] if before else [SOURCE]))
         self.environment = kept | {"HOME": str(folder), "PYTHONPATH": path}
         began = time.monotonic()
@@ -81,13 +82,16 @@ class Daemon:
 
     def kill(self) -> None:
         if self.process.poll() is None:
-            self.process.kill()
+            self.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(PATIENCE)
+        self.process.kill()
         self.process.communicate()
 
 
 @contextmanager
-def daemon(folder: Path, *words: str) -> Iterator[Daemon]:
-    running = Daemon(folder, *(words or ("--http", "127.0.0.1:0")))
+def daemon(folder: Path, *words: str, counted: bool = False) -> Iterator[Daemon]:
+    running = Daemon(folder, *(words or ("--http", "127.0.0.1:0")), counted=counted)
     try:
         yield running
     finally:
@@ -137,8 +141,14 @@ class Client:
         assert answer.status == 200, answer.body
         return answer.json["result"]
 
-    def raw(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+    def raw(self, *, narrow: bool = False) -> socket.socket:
+        """A connection of bytes. Into a narrow one little fits that is not read."""
+        stream = socket.socket()
+        if narrow:
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stream.settimeout(PATIENCE)
+        stream.connect(("127.0.0.1", self.port))
+        return stream
 
     def head(self, line: str, *more: str) -> bytes:
         lines = (line, f"host: 127.0.0.1:{self.port}", f"authorization: Bearer {self.token}", *more)

@@ -143,7 +143,7 @@ def test_a_caller_that_does_not_read_is_not_read_from_and_loses_nothing(agent: A
 
 def test_pings_of_one_who_does_not_read_pile_up_nowhere(agent: Agent, running: Daemon) -> None:
     client = agent("kit")
-    with client.raw() as stream:
+    with client.raw(narrow=True) as stream:
         stream.sendall(client.head("GET /ws HTTP/1.1", *UPGRADE))
         assert b" 101 " in stream.recv(4096)
         before = memory_of(running.process.pid)
@@ -151,6 +151,17 @@ def test_pings_of_one_who_does_not_read_pile_up_nowhere(agent: Agent, running: D
         send_many(stream, pings, 60)  # six megabytes of them
         assert "total" in client.call("mail/counts")
         assert memory_of(running.process.pid) < before + 3_000_000
+
+
+def test_a_subscriber_that_sleeps_hears_all_of_it_once_it_reads(agent: Agent) -> None:
+    sender, reader = agent("kai"), agent("kim")
+    with talking(reader, max_queue=1, max_size=None) as talk:
+        talk.send(rpc("map/subscribe", filter={"eventTypes": ["message.created"]}))
+        hear(talk)
+        sent = [sender.call("mail/send", to="kim", body="x" * 600_000)["id"] for _ in range(25)]
+        heard = [hear(talk)["params"] for _ in sent]
+    assert sent == [params["event"]["data"]["id"] for params in heard]
+    assert [*range(1, 26)] == [params["sequenceNumber"] for params in heard]
 
 
 def test_a_ping_is_answered(agent: Agent) -> None:
