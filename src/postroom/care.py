@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import service
-from .clock import RandomIds, SystemClock
+from .clock import SystemClock
 from .errors import BadStore, Invalid, Missing, PostroomError
 from .model.health import BackupReport, Diagnosis, Level, error, note
-from .room import chosen_settings, open
+from .room import chosen_settings, open, open_with
 from .service.authorize import OWNER
 from .service.copying import check_path
 from .service.doctor import LOG_END
 from .service.given import told
-from .service.office import Office
 from .settings import default_room
-from .store.opening import file_of, folder_of, open_store, place_of
+from .store.opening import file_of, folder_of, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .model.health import Finding, Progress
+    from .service.office import Office
     from .service.transfer import Copied
     from .settings import Settings
 
@@ -174,14 +174,7 @@ def _named(address: str | os.PathLike[str], field: str, settings: dict[str, Any]
 
 
 def _office(chosen: Settings) -> Office:
-    clock = SystemClock()
-    store = open_store(
-        chosen.store,
-        boot=clock.now().boot,
-        durable=chosen.durability == "power",
-        busy_timeout=chosen.busy_timeout,
-    )
-    return Office(store, chosen, clock, RandomIds())
+    return open_with(chosen, SystemClock())._office  # noqa: SLF001 - a copy goes from room to room, not by verbs
 
 
 def _file(chosen: Settings) -> Path | None:

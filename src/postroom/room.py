@@ -57,15 +57,18 @@ def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> Room:
     room of the project around the working folder (`postroom init` makes one), the config file, the user's own
     room. Every other setting may be given by name (docs/reference.md).
     """
-    chosen = chosen_settings(store, settings)
-    clock = SystemClock()
-    opened = open_store(
+    return open_with(chosen_settings(store, settings), SystemClock())
+
+
+def open_with(chosen: Settings, clock: Clock) -> Room:
+    """The same, where all is chosen."""
+    store = open_store(
         chosen.store,
         boot=clock.now().boot,
         durable=chosen.durability == "power",
         busy_timeout=chosen.busy_timeout,
     )
-    return Room(opened, chosen, clock=clock)
+    return Room(store, chosen, clock=clock)
 
 
 def chosen_settings(store: str | os.PathLike[str] | None, settings: dict[str, Any]) -> Settings:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from postroom.errors import PostroomError
@@ -130,16 +131,16 @@ class Straits:
 
     def try_behind_the_wall(self, wall: str) -> None:
         for _ in range(MOST if wall == "disk" else MEANWHILE):
-            if not self.allowed("send", self.send):
+            if not self.allowed("send", self.send, wall):
                 break
-        self.allowed("open a new room", lambda: self._open(self.inside / "new").close())
+        self.allowed("open a new room", lambda: self._open(self.inside / "new").close(), wall)
         if not self.refused:
             self.complaints.append("nothing was refused: where is the wall?")
         self.demand("read", lambda: self.room.mailbox(WORK).check(peek=True)[0])
         self.demand("search", lambda: self.room.mailbox(WORK).search(WHO)[0])
         self.demand("wait", lambda: self.room.mailbox(WORK).wait(1, peek=True))
         self.demand("wait in vain", lambda: self.room.mailbox("stranger").wait(0.05))
-        ask = self.allowed if wall in self._stops_at else self.demand
+        ask = partial(self.allowed, wall=wall) if wall in self._stops_at else self.demand
         for _ in range(BEFORE // 2):
             ask("ack", lambda: self.ack(self.room))
         ask("a long day", self.work_all_day)
@@ -178,7 +179,7 @@ class Straits:
 
     # -- judging
 
-    def allowed(self, what: str, do: Callable[[], object]) -> bool:
+    def allowed(self, what: str, do: Callable[[], object], wall: str) -> bool:
         """It works, or it is refused for a time, in our own words."""
         try:
             do()
@@ -186,6 +187,8 @@ class Straits:
             self.refused += 1
             if not error.temporary:
                 self.complaints.append(f"{what}: not temporary: {error!r}")
+            if wall == "read-only" and (str(self.inside) not in str(error) or ".tmp" in str(error)):
+                self.complaints.append(f"{what}: does not say where: {error!r}")
             return False
         except Exception as error:  # noqa: BLE001 - that is the question
             self.complaints.append(f"{what}: not ours: {error!r}")

@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 
-from postroom.errors import NameTaken, PostroomError
+from postroom.errors import LeaseLost, NameTaken, PostroomError, StoreFailing
 from postroom.model.delivery import State
+from postroom.model.health import Finding, Level
 from postroom.model.query import LetterQuery, Query
 from postroom.store.files import paper
 from postroom.store.files.layouts import layout_named
 from postroom.store.files.layouts.base import Layout
 from postroom.store.files.layouts.swarm import local
 from postroom.store.files.reconciling import DELETED
+from postroom.store.files.store import FileStore
 from tests.files.folders import home, inbox, letters_in, opened, rob, room
-from tests.letters import NOW, ack, claim, held, ids, letter, post, send
+from tests.letters import NOW, ack, held, ids, letter, post, send
 
 SOON = 30.0  # seconds; a bound, not a pace
 OLD = (1_000_000_000, 1_000_000_000)  # a file's time: nobody is still writing it
@@ -126,22 +128,42 @@ def test_a_letter_that_a_stranger_is_done_with_is_done(layout: Layout, tmp_path:
         assert held(store, "m1").state is State.DONE
 
 
+@pytest.mark.parametrize("how", ["done", "deleted"])
 def test_an_ack_that_comes_after_a_stranger_was_done_is_refused_and_nothing_is_lost(
-    layout: Layout, tmp_path: Path
+    layout: Layout, tmp_path: Path, how: str
 ) -> None:
-    with opened(tmp_path, layout) as store:
-        send(store, "m1")
-        mine = claim(store, held(store, "m1"))
+    with room(tmp_path, layout) as here:
+        id = here.mailbox("ann").send("bob", "hello").id
+        late, later = here.mailbox("bob").claim(), opened(tmp_path, layout)
+        assert late is not None
         (path,) = letters_in(tmp_path)
-        if layout.name == "nanobot":
+        if how == "done":
             move_to(tmp_path / path, tmp_path, layout)
-            with pytest.raises(PostroomError):
-                ack(store, mine)
         else:
             (tmp_path / path).unlink()
-            with pytest.raises(PostroomError):
-                ack(store, mine)
-        assert held(store, "m1").state in {State.DONE, State.DEAD}
+        with later as store, pytest.raises(PostroomError):
+            ack(store, late.delivery)
+        with pytest.raises(LeaseLost):
+            late.ack()
+        (found,) = here.mailbox("ann").trace(id).stops
+        assert found.state is (State.DONE if how == "done" else State.DEAD)
+
+
+def test_a_folder_that_cannot_be_written_is_named_and_an_ack_works_again_afterwards(
+    layout: Layout, tmp_path: Path
+) -> None:
+    with room(tmp_path, layout) as here:
+        here.mailbox("ann").send("bob", "hello")
+        work = here.mailbox("bob").claim()
+        done = home(tmp_path, layout) / "bob" / layout.places[1]
+        done.write_text("a file stands in its place")
+        assert work is not None
+        with pytest.raises(StoreFailing, match=f"{done}.* cannot be written: .*Try again once it is") as told:
+            work.ack()
+        assert told.value.temporary
+        done.unlink()
+        work.ack()
+        assert here.mailbox("bob").claim() is None
 
 
 def test_a_letter_whose_file_was_deleted_is_dead_and_can_be_revived(layout: Layout, tmp_path: Path) -> None:
@@ -219,8 +241,44 @@ def test_a_file_that_is_no_letter_is_set_aside_with_a_report_and_blocks_nobody(
         send(store, "m1")
         assert ids(store, Query(mailbox="bob")) == ["m1"]
         (report,) = store.quarantined()
-        assert (home(tmp_path, layout) / report).read_bytes() == content
+        assert (tmp_path / report).read_bytes() == content
         assert not bad.exists()
+
+
+REFUSED: tuple[tuple[Any, str], ...] = (
+    ("a\0b", "x.y: holds a NUL character"),
+    ({"a\0b": 1}, "x.y: holds a NUL character"),
+    ("\ud800", "x.y: holds half a character"),
+    (2**63, "x.y: holds an integer over 64 bits"),
+    (float("nan"), "holds NaN, which is not JSON"),
+    (json.loads("[" * 90 + "]" * 90), "x.y: is nested too deep"),
+    ("TWICE", "holds the key 'twice' twice in one object"),
+)
+
+
+def test_a_value_that_no_letter_may_hold_is_told_by_rule_and_field_and_the_mended_file_comes_in(
+    layout: Layout, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    drop(tmp_path, layout, 1)
+    for number, (value, _) in enumerate(REFUSED, 2):
+        path = drop(tmp_path, layout, number, x={"y": value})
+        path.write_text(path.read_text().replace('"TWICE"', '{"twice": 1, "twice": 2}'))
+        os.utime(path, OLD)
+    with opened(tmp_path, layout) as store:
+        assert len(store.find(Query(mailbox="bob"))) == 1
+        (finding,) = [each for each in diagnosis(store) if each.check == "quarantine"]
+        for (_, why), report in zip(REFUSED, sorted(store.quarantined()), strict=True):
+            assert f"{report} (it is no letter: " in finding.what
+            assert why in finding.what and why in caplog.text
+            fields = json.loads((tmp_path / report).read_bytes()) | {"x": "mended"}
+            (tmp_path / report).unlink()
+            write(inbox(tmp_path, layout), Path(report).stem, json.dumps(fields).encode())
+        assert len(store.find(Query(mailbox="bob"))) == 1 + len(REFUSED)
+        assert store.quarantined() == []
+
+
+def diagnosis(store: FileStore) -> list[Finding]:
+    return list(store.examine(repair=False, full=False, progress=lambda *_: None))
 
 
 def test_a_stranger_that_writes_slowly_is_given_its_time(layout: Layout, tmp_path: Path) -> None:
@@ -271,13 +329,34 @@ def test_folders_that_are_nobodys_are_left_alone(layout: Layout, tmp_path: Path)
     assert (where / "has space" / "x.json").exists()
 
 
-def test_names_that_read_alike_do_not_share_a_mailbox(layout: Layout, tmp_path: Path) -> None:
+def test_whose_files_are_no_mail_is_told_once_and_by_the_doctor(
+    layout: Layout, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = inbox(tmp_path, layout, "has space")
+    with opened(tmp_path, layout) as store:
+        for number in range(3):
+            write(folder, f"MSG-{number}{layout.ending}", b"{}")
+            assert store.find(Query()) == []
+        told = {finding.check: finding for finding in diagnosis(store)}
+    assert caplog.text.count("is no mailbox") == 1
+    assert "has space" in told["mailboxes"].what and "3: " in told["mailboxes"].what
+    assert told["index"].level is Level.OK
+
+
+def test_names_that_read_alike_do_not_share_a_mailbox(
+    layout: Layout, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     drop(tmp_path, layout, 1, to="bob")
     path = drop(tmp_path, layout, 2, to="Bob")
     os.utime(path, OLD)
     with opened(tmp_path, layout) as store:
         assert len(store.find(Query())) == 1
-        assert store.quarantined()
+        (report,) = store.quarantined()
+        assert (
+            "its folder 'Bob': 'Bob' reads like 'bob' (write 'bob': put the file into that folder)" in caplog.text
+        )
+        (tmp_path / report).rename(inbox(tmp_path, layout) / path.name)
+        assert len(store.find(Query(mailbox="bob"))) == 2
 
 
 def test_a_folder_that_is_taken_is_refused_naming_the_first(layout: Layout, tmp_path: Path) -> None:

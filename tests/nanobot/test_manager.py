@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from postroom.errors import Invalid, LeaseLost, NotAllowed, TooLarge
+from postroom.errors import HopsSpent, Invalid, LeaseLost, LoopDetected, NotAllowed, TooLarge
 from postroom.nanobot import MailboxManager
 from tests.nanobot.folder import registry
 
@@ -152,7 +152,7 @@ def test_send_fills_in_what_is_missing_and_writes_the_designs_fields(manager: Ma
     assert mail.items() >= msg.items()
     assert f"{mail['id']}.msg.json" == f"msg_{path.name}"
     assert ("researcher", "coder") == (mail["from"], mail["to"])
-    assert (3, [], None, {}) == (mail["ttl"], mail["trace"], mail["reply_to"], mail["metadata"])
+    assert (3, ["researcher"], None, {}) == (mail["ttl"], mail["trace"], mail["reply_to"], mail["metadata"])
     assert 0o600 == path.stat().st_mode & 0o777
 
 
@@ -273,3 +273,40 @@ def test_a_polled_mail_may_be_passed_on(manager: MailboxManager) -> None:
     manager.send("b", "c", passed)
 
     assert "hello" == manager.poll("c")[0]["content"]["parts"][0]["text"]
+
+
+def passed_on(mail: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A polled mail, as a program passes it on."""
+    kept = {name: value for name, value in mail.items() if name not in {"id", "from", "to", "timestamp"}}
+    return kept | more
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_the_longest_chain_is_from_a_to_d_whatever_those_who_pass_it_on_write(
+    manager: MailboxManager, *, by_itself: bool
+) -> None:
+    manager.send("a", "b", {**TEXT, "ttl": 1000})
+    for sender, to, ttl in (("b", "c", 2), ("c", "d", 1)):
+        (mail,) = manager.poll(sender)
+        counts = {"ttl": mail["ttl"] - 1, "trace": [*mail["trace"], sender]} if by_itself else {}
+        manager.send(sender, to, passed_on(mail, **counts))
+        assert manager.poll(to)[0]["ttl"] == ttl
+    (mail,) = manager.poll("d")
+    assert mail["trace"] == ["a", "b", "c"]
+    for wrong in ({}, {"ttl": 3}, {"ttl": 3, "trace": [*mail["trace"], "d"]}):
+        with pytest.raises(HopsSpent) as spent:
+            manager.send("d", "e", passed_on(mail, **wrong))
+        assert spent.value.field == "ttl"
+    assert manager.poll("e") == []
+
+
+def test_a_mail_goes_to_nobody_twice_but_may_be_answered(manager: MailboxManager) -> None:
+    manager.send("a", "b", {**TEXT})
+    (mail,) = manager.poll("b")
+    with pytest.raises(LoopDetected):
+        manager.send("b", "a", passed_on(mail))
+    manager.send("b", "c", {**TEXT, "reply_to": mail["id"]})  # c does not have it: that is a relay
+    assert (2, ["a", "b"]) == tuple(manager.poll("c")[0][name] for name in ("ttl", "trace"))
+    manager.send("b", "a", passed_on(mail, reply_to=mail["id"]))
+    manager.send("b", "a", passed_on(mail, type="task_update", task={"id": "t1", "state": "working"}))
+    assert [(3, ["b"])] * 2 == [(answer["ttl"], answer["trace"]) for answer in manager.poll("a")]

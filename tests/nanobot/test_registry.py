@@ -169,6 +169,9 @@ def test_the_registry_comes_back_from_our_journal_when_file_and_index_are_gone(r
     with MailboxManager(root) as manager:
         manager.register("coder", {"description": "d"})
         manager.register("writer", {})
+        entries = registry(root) | {"eve": {"agent_id": "eve", "description": "a stranger's"}}
+        (root / "_registry.json").write_text(json.dumps(entries), encoding="utf-8")
+        assert manager.get_agent("eve")
     (root / "_registry.json").unlink()
     for index in (root / ".postroom").glob("index.db*"):
         if index.is_file():
@@ -177,7 +180,7 @@ def test_the_registry_comes_back_from_our_journal_when_file_and_index_are_gone(r
     with MailboxManager(root) as manager:
         manager.register("third", {})
 
-    assert {"coder": "d", "writer": "", "third": ""} == {
+    assert {"coder": "d", "writer": "", "third": "", "eve": "a stranger's"} == {
         name: entry["description"] for name, entry in registry(root).items()
     }
 

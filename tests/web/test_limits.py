@@ -162,7 +162,7 @@ def test_hundreds_who_only_listen_cost_nothing(tmp_path: Path) -> None:
         print(f"{running.seconds_to_start:.2f} s to start, {alone / 1e6:.0f} MB; {SUBSCRIBERS} subscribers:")
         print(f"{memory / 1e6:.0f} MB, {spent:.2f} s of CPU in {IDLE} s")
         assert alone < 80_000_000
-        assert spent <= 0.05
+        assert spent <= 0.1
         assert memory < alone + SUBSCRIBERS * 100_000
 
 

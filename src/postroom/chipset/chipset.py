@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from ..clock import SystemClock
 from ..model.values import check_text
-from ..room import Room, chosen_settings
-from ..store.opening import open_store
+from ..room import chosen_settings, open_with
 from . import reports
 from .folder import StateFolder
 from .hooks import Hooks
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ..clock import Clock
+    from ..room import Room
     from .hooks import Hook
     from .nudges import Nudge
 
@@ -119,11 +119,4 @@ class Chipset:
 
 def _open_room(state: str, clock: Clock, *, durable: bool) -> Room:
     said = {} if durable else {"durability": "process"}
-    settings = chosen_settings(f"files:{state}?layout=chipset", said)
-    store = open_store(
-        settings.store,
-        boot=clock.now().boot,
-        durable=settings.durability == "power",
-        busy_timeout=settings.busy_timeout,
-    )
-    return Room(store, settings, clock=clock)
+    return open_with(chosen_settings(f"files:{state}?layout=chipset", said), clock)

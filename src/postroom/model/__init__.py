@@ -16,6 +16,7 @@ from ..loading import on_demand
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
     from . import (
+        book,
         card,
         change,
         codec,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "book",
     "card",
     "change",
     "codec",

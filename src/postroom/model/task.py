@@ -17,9 +17,11 @@ from ..errors import IllegalMove, Invalid, NotAllowed
 from .message import is_broadcast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from .message import Message
+
+    Step: TypeAlias = Callable[["Standing", Message], "Standing"]  # `advance`, or `answer`
 
 TASK = "task"  # the kind of a letter that opens a task
 TASK_UPDATE = "task_update"  # and of one that moves it
@@ -165,10 +167,19 @@ def advance(task: Standing, letter: Message) -> Standing:
     note = letter.task
     if letter.kind != TASK_UPDATE or note is None or note.id != task.id or letter.thread != task.thread:
         return task
-    after = TaskState(note.state)
+    after = TaskState(note.state) if note.state in set(TaskState) else task.state
     if after not in MOVES[task.state] or not set(movers(task.state, after)) & set(task.roles_of(letter.sender)):
         return task
     return replace(task, state=after, reason=note.reason, moved_at=letter.created_at, last=letter.id)
+
+
+def answer(task: Standing, letter: Message) -> Standing:
+    """The same, for letters by others' rules: whoever tells a result and did not say that it accepts, accepted."""
+    after = advance(task, letter)
+    if after != task or task.state is not TaskState.PENDING:
+        return after
+    taken = advance(replace(task, state=TaskState.ACCEPTED), letter)
+    return taken if taken.last == letter.id and "receiver" in task.roles_of(letter.sender) else task
 
 
 def fold_task(letters: Iterable[Message]) -> Standing | None:

@@ -108,7 +108,9 @@ def read_json(raw: bytes | str, field: str, *, depth: int, largest: int) -> Any:
     def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise Invalid("holds the same key twice in one object", field=field)
+            left = list(found)
+            twice = next(key for place, (key, _) in enumerate(pairs) if left[place : place + 1] != [key])
+            raise Invalid(f"holds the key {twice[:100]!a} twice in one object", field=field)
         return found
 
     import json  # noqa: PLC0415 - most letters hold none

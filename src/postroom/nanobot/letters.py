@@ -14,17 +14,19 @@ import msgspec
 from msgspec.structs import replace
 
 from .. import service
-from ..errors import Invalid, UnknownMessage, Unreadable
+from ..errors import Invalid, Unreadable
 from ..model.codec import encode
 from ..model.delivery import open_delivery
 from ..model.message import Recipient
 from ..model.names import check_agent, check_id, check_kind, fold
+from ..model.task import TASK_UPDATE
 from ..model.values import check_object
 from ..service.office import POSTMASTER
 from ..store.base import Post
 from ..store.files import letters as sheets
 from ..store.files.layouts.base import OWN, Where, text_of, time_or_none
 from ..store.files.layouts.nanobot import LAYOUT
+from . import relays
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +51,7 @@ def post(office: Office, sender: str, to: str, msg: dict[str, Any]) -> Post:
             raise Invalid(f"{POSTMASTER!r} is the house's own name", field=field)
     now = office.now().wall
     filled = _filled(office, sender, to, msg, now)
-    message = _followed(office, _letter(office, sender, to, filled, now))
+    message = relays.counted(office, _followed(office, _letter(office, sender, to, filled, now)), to)
     encoded = service.compose.seal(message, office.limits)
     msg.update({name: filled[name] for name in ("id", "from", "to", "timestamp")})
     return Post(
@@ -105,12 +107,19 @@ def _letter(office: Office, sender: str, to: str, said: dict[str, Any], now: dat
 def _followed(office: Office, message: Message) -> Message:
     """In the thread of the letter it answers, if its sender knows that one."""
     if message.in_reply_to is None:
+        return _about_its_task(office, message)
+    parent = relays.letter_above(office, message)
+    return message if parent is None else replace(message, thread_id=parent.thread)
+
+
+def _about_its_task(office: Office, message: Message) -> Message:
+    """An update that names only the task answers the letter that opened it, as our own book has it."""
+    if message.kind != TASK_UPDATE or message.task is None:
         return message
-    try:
-        parent = service.sending.known_letter(office, message.sender, message.in_reply_to)
-    except UnknownMessage:
+    called = [task for task in service.taskbook.tasks_of(office, message.sender) if task.id == message.task.id]
+    if len(called) != 1:
         return message
-    return replace(message, thread_id=parent.thread)
+    return replace(message, in_reply_to=called[0].letter, thread_id=called[0].thread)
 
 
 def _says(written: Any, said: Any) -> bool:

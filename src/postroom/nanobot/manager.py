@@ -16,6 +16,7 @@ from ..errors import IllegalMove, Invalid, LeaseLost, UnknownMessage
 from ..model.delivery import State
 from ..model.names import check_agent
 from ..model.query import Query
+from ..model.task import answer
 from ..service.authorize import OWNER
 from ..service.given import check_count
 from . import agents, letters
@@ -82,7 +83,7 @@ class MailboxManager:
         """
         sender, to = check_agent(from_id, "from_id"), check_agent(to_id, "to_id")
         post = letters.post(self._office, sender, to, msg)
-        service.sending.commit_posts(self._office, [post], [post])
+        service.sending.commit_posts(self._office, [post], [post], answer)
 
     def poll(self, agent_id: str, limit: int | None = None) -> list[dict[str, Any]]:
         """What waits in an inbox, in the order in which it came, each as it stands in its file, with `_filename`.

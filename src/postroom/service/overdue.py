@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from ..model.book import Due
 from ..model.codec import convert
 from ..model.message import OVERDUE
 from ..model.record import DUE
 from ..model.task import TaskState
 from ..store.base import Post, Put
 from .notices import about, notice
-from .taskbook import Due, task_of
+from .taskbook import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

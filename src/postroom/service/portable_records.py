@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Invalid
+from ..model.book import Due
 from ..model.card import EVERYONE, Beat, Card
 from ..model.codec import convert
 from ..model.escalation import Escalation
@@ -43,7 +44,6 @@ from ..store.base import Put, Rename
 from .compose import LONGEST_SUBJECT
 from .directory import check_card
 from .given import check_count, quoted
-from .taskbook import Due
 from .templates import check_template
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ..errors import Invalid, NameTaken, UnknownAgent
+from ..model.book import Due
 from ..model.card import Card
 from ..model.codec import convert, to_plain
 from ..model.escalation import Escalation
@@ -33,7 +34,6 @@ from ..store.base import Rename
 from .authorize import authorize
 from .office import POSTMASTER
 from .records import find_record, put_record
-from .taskbook import Due
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..model.message import RecipientKind
+    from ..model.task import Step
     from ..store.base import Plan, Posted, Write
     from .authorize import Principal
     from .office import Office
@@ -72,11 +73,13 @@ def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now:
     return posts
 
 
-def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
+def commit_posts(
+    office: Office, posts: Sequence[Post], writes: Sequence[Write] | Plan, step: Step | None = None
+) -> list[Receipt]:
     """Commit `writes`, which end with these letters. What they say of tasks is entered in the same commit."""
     for post in posts:
         if post.message.task is not None:
-            writes = partial(_entered, office, writes)
+            writes = partial(_entered, office, writes, step)
             break
     try:
         posted = office.store.commit(writes)
@@ -88,8 +91,8 @@ def commit_posts(office: Office, posts: Sequence[Post], writes: Sequence[Write] 
     return [_receipt(office, post, posted[others + place]) for place, post in enumerate(posts)]
 
 
-def _entered(office: Office, writes: Sequence[Write] | Plan) -> Sequence[Write]:
-    return service.taskbook.entered(office, writes() if callable(writes) else writes)
+def _entered(office: Office, writes: Sequence[Write] | Plan, step: Step | None) -> Sequence[Write]:
+    return service.taskbook.entered(office, writes() if callable(writes) else writes, step)
 
 
 def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahead: Mapping[str, int]) -> Post:

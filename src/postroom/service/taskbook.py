@@ -1,83 +1,48 @@
 """The book of tasks: where each stands, kept beside the letters so that nobody reads a thread to know.
 
 It is the fold of `model/task.py`, made letter by letter: whatever posts a letter with a note about a task writes
-this in the same commit. Both parties have their own page, so that whoever is no party finds nothing.
+this in the same commit. What stands on which page is `model/book.py`.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from .. import service
-from ..model.codec import convert, to_plain
+from ..model.book import Pages, note_task, task_above, write_task
+from ..model.codec import convert
 from ..model.delivery import UNSENT
-from ..model.record import ACTIVE, DUE, FORGOTTEN, SESSION, SPENT, TASKS, Record, session_key, spent_key
+from ..model.record import ACTIVE, FORGOTTEN, SESSION, SPENT, TASKS, session_key, spent_key
 from ..model.task import TASK_UPDATE, Standing, TaskState, advance, open_task
 from ..store.base import Post, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from ..model.message import Message
+    from ..model.task import Step
     from ..store.base import Write
     from .office import Office
 
 
-class Due(Struct, frozen=True):
-    """A deadline that somebody waits for."""
-
-    giver: str
-    at: datetime
-
-
-class Pages:
-    """Records as they will be after this commit: several letters of one commit may change the same one."""
-
-    def __init__(self, office: Office) -> None:
-        self._store = office.store
-        self._held: dict[tuple[str, str], Record] = {}
-        self._values: dict[tuple[str, str], Any] = {}
-
-    def read(self, kind: str, key: str) -> Any:
-        """The value; None if there is none."""
-        if (kind, key) not in self._values:
-            found = self._store.records(kind, key)
-            self._held[kind, key] = found[0] if found else Record(kind=kind, key=key, value=None)
-            self._values[kind, key] = self._held[kind, key].value
-        return self._values[kind, key]
-
-    def write(self, kind: str, key: str, value: Any) -> None:
-        self.read(kind, key)
-        self._values[kind, key] = value
-
-    def puts(self) -> list[Write]:
-        """What changed."""
-        return [
-            Put(record=Record(kind=held.kind, key=held.key, value=self._values[at], revision=held.revision))
-            for at, held in self._held.items()
-            if self._values[at] != held.value
-        ]
-
-
-def entered(office: Office, writes: Iterable[Write]) -> list[Write]:
+def entered(office: Office, writes: Iterable[Write], step: Step | None = None) -> list[Write]:
     """These writes, and before them what their letters change in the book. Part of a plan: it looks first."""
-    pages, planned = Pages(office), list(writes)
+    pages, planned = Pages(office.store.records), list(writes)
     for place, write in enumerate(planned):
         if not isinstance(write, Post) or write.message.task is None or was_sent(office, write.message):
             continue
         message, opened = write.message, open_task(write.message)
-        before = _task_above(pages, message)
+        before = task_above(pages, message)
         if opened is not None:
             ready = write if write.admit is None else write.admit(write)
             planned[place] = replace(write, admit=lambda _post, ready=ready: ready)
-            _write(pages, _received(opened, ready))
-        elif before is not None and (after := advance(before, message)) != before:
-            _write(pages, after)
-    return [*pages.puts(), *planned]
+            write_task(pages, _received(opened, ready))
+        elif before is not None and (after := (step or advance)(before, message)) != before:
+            write_task(pages, after)
+    return [*_puts(pages), *planned]
 
 
 def _received(task: Standing, post: Post) -> Standing:
@@ -87,15 +52,15 @@ def _received(task: Standing, post: Post) -> Standing:
 
 def strike(office: Office, messages: Sequence[Message]) -> list[Write]:
     """What the book loses when these letters are deleted: every task that one of them opened."""
-    pages = Pages(office)
+    pages = Pages(office.store.records)
     for message in messages:
         task = opened_by(office, message)
         if task is not None:
             for party in (task.giver, task.receiver):
                 pages.write(TASKS + party, task.letter, None)
             pages.write(SESSION, session_key(task.giver, task.letter), None)
-            _note(pages, task, active=False, due=False)
-    return pages.puts()
+            note_task(pages, task, active=False, due=False)
+    return _puts(pages)
 
 
 def take_back(office: Office, message: Message, now: datetime, *, seen: bool) -> list[Write]:
@@ -105,11 +70,11 @@ def take_back(office: Office, message: Message, now: datetime, *, seen: bool) ->
     task = opened_by(office, message)
     if task is None or task.is_final:
         return []
-    pages = Pages(office)
-    _write(pages, replace(task, state=TaskState.CANCELED, reason=UNSENT, moved_at=now))
+    pages = Pages(office.store.records)
+    write_task(pages, replace(task, state=TaskState.CANCELED, reason=UNSENT, moved_at=now))
     if not seen and task.receiver != task.giver:
         pages.write(TASKS + task.receiver, task.letter, None)
-    return pages.puts()
+    return _puts(pages)
 
 
 def opened_by(office: Office, message: Message) -> Standing | None:
@@ -122,7 +87,9 @@ def has_moved(office: Office, message: Message) -> bool:
     """Is this letter a step of a task? Then the other party goes by it."""
     if message.task is None or message.kind != TASK_UPDATE:
         return False
-    task = _task_above(Pages(office), replace(message, sender=service.naming.resident(office, message.sender)))
+    task = task_above(
+        Pages(office.store.records), replace(message, sender=service.naming.resident(office, message.sender))
+    )
     return task is not None and task.id == message.task.id
 
 
@@ -152,31 +119,8 @@ def session_of(office: Office, giver: str, letter: str) -> dict[str, Any] | None
     return found[0].value if found else None
 
 
-def _task_above(pages: Pages, message: Message) -> Standing | None:
-    """The task that a letter is about: its sender's own, by the letter it answers or the root of its thread."""
-    for above in (message.in_reply_to, message.thread_id):
-        value = None if above is None else pages.read(TASKS + message.sender, above)
-        if value is not None:
-            return convert(value, Standing)
-    return None
-
-
-def _write(pages: Pages, task: Standing) -> None:
-    for party in (task.giver, task.receiver):
-        pages.write(TASKS + party, task.letter, to_plain(task))
-    _note(pages, task, active=task.is_active, due=not task.is_final)
-
-
-def _note(pages: Pages, task: Standing, *, active: bool, due: bool) -> None:
-    """What is asked for by agent or by time, kept apart."""
-    busy_with = list(pages.read(ACTIVE, task.receiver) or ())
-    if active != (task.letter in busy_with):
-        busy_with = [*busy_with, task.letter] if active else [x for x in busy_with if x != task.letter]
-        pages.write(ACTIVE, task.receiver, busy_with or None)
-    if not due:
-        pages.write(DUE, task.letter, None)
-    elif task.deadline is not None and task.last == task.letter:
-        pages.write(DUE, task.letter, to_plain(Due(giver=task.giver, at=task.deadline)))
+def _puts(pages: Pages) -> list[Write]:
+    return [Put(record=record) for record in pages.changed()]
 
 
 def was_sent(office: Office, message: Message) -> bool:

@@ -83,12 +83,24 @@ def _check_layout(folder: str, layout: str) -> bool:
     try:
         with open(_mark(folder), encoding="ascii", errors="replace") as file:
             first = file.read(100).strip()
-    except OSError:  # nobody was here yet
-        return False
-    if first and first != layout:
+    except OSError:
+        first = ""
+    if not first:
+        _check_letters(folder, layout)
+    elif first != layout:
         hint = f"files:{folder}?layout={first}; if that was a mistake, delete {_mark(folder)}"
         raise BadStore(f"the mail in {folder} is laid out as {first}'s", field="store", hint=hint)
     return bool(first)
+
+
+def _check_letters(folder: str, layout: str) -> None:
+    """Nobody was here yet: what lies there says which layout it is of."""
+    from .files.recognising import other_layout  # noqa: PLC0415 - see above
+
+    found = other_layout(folder, layout)
+    if found is not None:
+        what = f"the mail in {folder} is laid out as {found}'s, not as {layout}'s"
+        raise BadStore(what, field="store", hint=f"files:{folder}?layout={found}")
 
 
 def _folder(rest: str, address: str) -> tuple[str, str]:

@@ -104,6 +104,7 @@ class Server:
             ws_ping_timeout=PING,
             ws_per_message_deflate=False,
             lifespan="off",
+            workers=1,  # else it asks the environment
             interface="asgi3",
             log_config=None,
             access_log=False,

@@ -1,5 +1,6 @@
 """A room in folders of files, as three public designs have it. The files are the truth; `.postroom/` is an index.
 
+    recognising  whose letters lie in a folder
     layouts      how a design writes a letter down, and where it lies in which state
     letters      a letter ⇄ a file, without loss, in any layout
     paper        files that survive: made whole, moved, made to last
@@ -13,6 +14,7 @@
     accepting    whether a file still says what was accepted
     noticing     whether it is really new
     reconciling  taking it in
+    entering     what their letters say of tasks
     compacting   the journal, when it is long
     aside        what is no letter
     recovering   after a boot or a crash

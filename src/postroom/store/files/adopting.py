@@ -60,7 +60,8 @@ class Adopting:
         self._writing.remember()
         if self._lasting:
             puts = [{"put": to_plain(self._here.record_as_written(put))} for put in self._lasting]
-            self._here.journal.append({"writes": puts, "steps": []}, durable=durable)
+            line = {"n": self._here.ledger.next_line(), "writes": puts, "steps": []}
+            self._here.journal.append(line, durable=durable)
 
     def _write_card(self, card: Card, former: Card | None) -> None:
         self._put(CARD, card.id, to_plain(card))

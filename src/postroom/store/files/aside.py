@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from . import letters, paper
 from .handles import sync_path
+from .layouts.base import line_in
 
 if TYPE_CHECKING:
+    from ...errors import PostroomError
     from ...model.query import Moment
     from ..sqlite.writing import Writing
     from .connection import FileConnection
@@ -23,6 +25,13 @@ SLOW_STRANGER = 10.0  # seconds: somebody may still be writing a file that was c
 ASIDE = ".quarantine"
 _FOR_GOOD = ("link", "UTF-8")  # what no writing will change
 _log = logging.getLogger("postroom")
+
+
+def why_taken(taken: PostroomError, home: str) -> str:
+    """Why a letter cannot come in under the name of its mailbox or its sender, and how to mend that."""
+    if taken.field != "to":
+        return f"its sender: {taken.message} ({taken.hint})"
+    return f"its folder {home!a}: {taken.message} ({taken.hint}: put the file into that folder)"
 
 
 class Aside:
@@ -45,8 +54,10 @@ class Aside:
             paper.rename_new(path, f"{folder}/{name}")
         except FileNotFoundError:
             return True
+        why = line_in(why)  # it may name what a stranger wrote
         _log.warning("%s was set aside: %s", path if is_text else ascii(path)[1:-1], why)
-        row = (self._writing.take_number(), f"{home}/{ASIDE}/{name}", why.encode())
+        shown = self._here.places.below_root(f"{home}/{ASIDE}/{name}")
+        row = (self._writing.take_number(), shown, why.encode())
         self._here.database.execute("INSERT INTO quarantine VALUES (?, ?, ?)", row)
         held = self._here.ledger.held(seen.folder, seen.name) if is_text else None
         if held is not None:

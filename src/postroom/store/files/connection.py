@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...errors import UnknownMessage, Unreadable
-from ...model.names import fold
+from ...model.names import check_agent, fold
 from ...model.record import Record
 from .. import files
 from ..sqlite import rows
@@ -109,6 +109,11 @@ class FileConnection(Connection):
             raise UnknownMessage
         return found
 
+    def whose(self, folder: str) -> str:
+        """The mailbox that a folder is, or would be, the folder of; Invalid if it can be nobody's."""
+        owner = self.ledger.owner(folder)
+        return owner[1] if owner else check_agent(self.places.layout.mailbox(folder), "folder")
+
     def deliveries(self, message: Message, number: int) -> Iterator[tuple[int, str, Delivery]]:
         found: list[rows.Row] = self.database.execute(_DELIVERIES, (number,)).fetchall()
         for mailbox, *row in found:
@@ -129,11 +134,14 @@ class FileConnection(Connection):
         return rows.sound(sum, body), created
 
     def record(self, kind: str, key: str) -> Record | None:
-        sql = "SELECT revision, value FROM records WHERE kind = ? AND key = ?"
+        found = self.records(kind, key)
+        return found[0] if found else None
+
+    def records(self, kind: str, key: str | None = None) -> list[Record]:
+        sql = "SELECT key, revision, value FROM records WHERE kind = ?1 AND (?2 IS NULL OR key = ?2)"
         found: list[rows.Row] = self.database.execute(sql, (kind, key)).fetchall()
-        for revision, value in found:
-            return Record(kind=kind, key=key, value=msgspec.json.decode(value), revision=revision)
-        return None
+        decode = msgspec.json.decode
+        return [Record(kind=kind, key=k, value=decode(value), revision=revision) for k, revision, value in found]
 
     def record_as_written(self, put: Put) -> Record:
         """With the revision it has now."""

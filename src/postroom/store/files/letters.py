@@ -76,7 +76,7 @@ def read_sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> Sheet:
     except (TypeError, AttributeError, ValueError, msgspec.ValidationError) as broken:
         raise Unreadable(f"it is no letter: {broken}") from None
     except PostroomError as wrong:
-        raise Unreadable(f"it is no letter: {wrong}") from None
+        raise Unreadable(f"it is no letter: {str(wrong).removeprefix('file.')}") from None
     order = own.get("order")
     order = order if isinstance(order, int) and order > 0 else microseconds(message.created_at)
     return Sheet(

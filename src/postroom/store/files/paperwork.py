@@ -7,6 +7,7 @@ journal first, so that all of them happen or none.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from typing import TYPE_CHECKING, Any
@@ -84,10 +85,17 @@ class Paperwork:
             self.undo()
             if is_full(failed):
                 raise apsw.FullError(str(failed)) from failed
-            raise
+            raise self._naming_folders(failed) from failed
         except BaseException:
             self.undo()
             raise
+
+    def _naming_folders(self, failed: OSError) -> OSError:
+        """The same, with what one can do something about: what is written aside has a name that nobody knows."""
+        paths = [path for path in (failed.filename, failed.filename2) if isinstance(path, str)]
+        if failed.errno != errno.ENOTDIR:  # else it should be the folder
+            paths = [path if os.path.isdir(path) else os.path.dirname(path) for path in paths]
+        return OSError(failed.errno, failed.strerror, " or ".join(dict.fromkeys(paths)) or None)
 
     def undo(self) -> None:
         """The index does not have it: take it back, as far as that can be done."""
@@ -254,6 +262,9 @@ class Paperwork:
         must = must_last(move)
         if self._layout.changes_content(move.before, after):
             fields, was = self._fields(former, kept.name)
+            _, place = self._places.of(kept.folder)
+            if self._layout.told(fields, place).state is not self._layout.shown(move.before):
+                raise self._astray(kept.folder, kept.name)
             self._layout.show(fields, after)
             content = self._layout.dump(fields)
             step: Step = Rewrite(folder=folder, name=kept.name, content=content, former=former, was=was)

@@ -19,10 +19,15 @@ class Places:
         self.root = root
         self.layout = layout
         self.home = f"{root}/{layout.home}".rstrip("/")
+        self.complained: set[str] = set()  # of which folders somebody was told that they are nobody's
 
     def path(self, folder: str) -> str:
         """Of a folder of mail, as the index calls it: `bob/inbox`, or `bob` where letters lie at the top."""
         return f"{self.home}/{folder}"
+
+    def below_root(self, path: str) -> str:
+        """What lies below the home, as the owner of the root calls it."""
+        return f"{self.layout.home}/{path}".lstrip("/")
 
     def folder(self, home: str, place: str) -> str:
         return f"{home}/{place}" if place else home

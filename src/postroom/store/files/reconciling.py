@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from ...clock import SystemClock
 from ...errors import LookAlike, NameTaken, PostroomError, Unreadable
 from ...model.delivery import OPEN, Lease, State, open_delivery
-from ...model.names import check_agent
 from ..sqlite import rows
 from ..sqlite.writing import Writing
 from . import accepting, letters, paper
-from .aside import Aside
+from .aside import Aside, why_taken
+from .entering import Entering
 from .eyes import changed_at, is_settled
 from .layouts.base import Where
 from .ledger import Seen
@@ -54,6 +54,7 @@ class Reconciling:
         self._now = SystemClock().now()
         self._aside = Aside(here, self._writing, self._now)
         self._later: News = {}
+        self._entering = Entering(here)
         self._seats: dict[int, dict[Recipient, int]] = {}  # of the letters that came, as far as files tell
         self._rung: set[str] = set()
         self._owners: dict[str, str] = {}  # whose folder is whose: thousands of files may lie in one
@@ -76,7 +77,10 @@ class Reconciling:
             at = changed[folder]
             if names is None and at is not None and is_settled(at) and folder not in self._later:
                 self._ledger.note(folder, at)
+        entered = self._entering.enter(self._writing)
         self._writing.remember()
+        if entered and self._here.registry is not None and not self._after_crash:  # else all of it is looked at
+            self._here.registry.tell(entered)
         return self._rung, self._later
 
     # -- comparing
@@ -166,11 +170,12 @@ class Reconciling:
         return Where(name, place, seen.name, seen.stamp.time) if name else None
 
     def _owner(self, home: str) -> str | None:
-        owner = self._ledger.owner(home)
         try:
-            name = owner[1] if owner else check_agent(self._layout.mailbox(home), "folder")
+            name = self._here.whose(home)
         except PostroomError as wrong:
-            _log.warning("%s is no mailbox: %s", self._places.path(home), wrong)
+            if home not in self._places.complained:
+                self._places.complained.add(home)
+                _log.warning("%s is no mailbox: %s", self._places.path(home), wrong)
             return None
         self._owners[home] = name
         return name
@@ -198,22 +203,20 @@ class Reconciling:
         try:
             mailbox = self._mailbox_of(seen, sheet)
         except (NameTaken, LookAlike) as taken:
-            self._set_aside(seen, str(taken))
+            self._set_aside(seen, why_taken(taken, self._places.of(seen.folder)[0]))
             return
         if first is None:
             number = self._writing.insert_letter(message)
             self._seats[number] = _seated(sheet)
-        else:
-            number, known = first
-            if known.extra != message.extra:  # what strangers add is theirs
-                known = replace(known, extra=message.extra)
-                self._writing.replace_letter(number, known)
-            if held is None:  # else the index knows them all
-                self._merge_recipients(number, known, sheet)
-        if first is None:
             self._deliver_first(seen, where, sheet._replace(message=message), number, mailbox)
-        else:
-            self._deliver(seen, where, sheet, number, mailbox, message, gone)
+            return
+        number, known = first
+        if known.extra != message.extra:  # what strangers add is theirs
+            known = replace(known, extra=message.extra)
+            self._writing.replace_letter(number, known)
+        if held is None:  # else the index knows them all
+            self._merge_recipients(number, known, sheet)
+        self._deliver(seen, where, sheet, number, mailbox, message, gone)
 
     def _deliver_first(self, seen: Seen, where: Where, sheet: Sheet, number: int, mailbox: int) -> None:
         delivery = self._delivery_of(sheet.message, where, sheet, number)
@@ -221,6 +224,7 @@ class Reconciling:
         self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp, sheet.order)
         if delivery.state is State.UNREAD:
             self._rung.add(sheet.mailbox)
+        self._entering.note(sheet.message, delivery)
 
     def _deliver(
         self,
@@ -363,10 +367,8 @@ class Reconciling:
 
     def _delivery(self, number: int, mailbox: int) -> Delivery | None:
         message, _ = self._here.letter(number)
-        for at, _, delivery in self._here.deliveries(message, number):
-            if at == mailbox:
-                return delivery
-        return None
+        held = self._here.deliveries(message, number)
+        return next((delivery for at, _, delivery in held if at == mailbox), None)
 
 
 def reconcile(here: FileConnection, news: News, *, after_crash: bool = False) -> tuple[set[str], News]:

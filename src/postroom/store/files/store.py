@@ -111,6 +111,10 @@ class FileStore(SqliteStore):
     def _set_aside(self, number: int, damage: Unreadable) -> None:  # noqa: ARG002 - its file has it whole
         raise self._damaged(damage)
 
+    def quarantined(self) -> list[str]:
+        """Files that were set aside, by their paths below the root, as long as they lie there."""
+        return [path for path in super().quarantined() if os.path.lexists(f"{self.root}/{path}")]
+
     def _make_anew(self, broken: Damaged) -> None:
         """A damaged index is no loss: the files have it all."""
         here = self._here()

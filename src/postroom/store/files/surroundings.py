@@ -106,7 +106,7 @@ def _set_aside(here: FileConnection, *, repair: bool) -> Iterator[Finding]:  # n
     rows: list[Row] = here.database.execute("SELECT id, body FROM quarantine ORDER BY number").fetchall()
     reasons = {id: body.decode("utf-8", "replace") for id, body in rows}
     lying = [
-        f"{home}/{ASIDE}/{name}"
+        here.places.below_root(f"{home}/{ASIDE}/{name}")
         for home in here.places.homes()
         for name in _listed(here.places.path(f"{home}/{ASIDE}"))
     ]
@@ -116,6 +116,33 @@ def _set_aside(here: FileConnection, *, repair: bool) -> Iterator[Finding]:  # n
     told = [f"{name} ({reasons.get(name, 'before the index was made anew')})" for name in lying]
     hint = "mend a file and put it back into its folder, or delete it"
     yield warning("quarantine", f"{len(lying)} files are no letters and were set aside: {_few(told)}", hint)
+
+
+def _strange(here: FileConnection, *, repair: bool) -> Iterator[Finding]:  # noqa: ARG001
+    """Files that look like letters, in folders that can be nobody's."""
+    strange = {}
+    for folder in here.places.folders():
+        count = len(_letters_in(here, folder))
+        if count and (why := _why_nobodys(here, here.places.of(folder)[0])):
+            strange[here.places.below_root(folder)] = f"{count}: {why}"
+    if strange:
+        told = [f"{folder} ({why})" for folder, why in strange.items()]
+        hint = "they are no mail and are left alone; put them into the mailbox of an agent if they are"
+        yield warning("mailboxes", f"files lie in folders that are no mailboxes: {_few(told)}", hint)
+    else:
+        yield ok("mailboxes", "no letters lie outside of mailboxes")
+
+
+def _letters_in(here: FileConnection, folder: str) -> list[str]:
+    return list(filter(here.places.layout.may_hold, _listed(here.places.path(folder))))
+
+
+def _why_nobodys(here: FileConnection, home: str) -> str:
+    try:
+        here.whose(home)
+    except PostroomError as wrong:
+        return wrong.message
+    return ""
 
 
 def _leavings(here: FileConnection, *, repair: bool) -> Iterator[Finding]:
@@ -184,8 +211,10 @@ def _differences(here: FileConnection, *, full: bool) -> tuple[int, dict[str, st
     with here.lock:
         here.mend()
         for folder in dict.fromkeys([*here.places.folders(), *here.ledger.used_folders()]):
+            if _why_nobodys(here, here.places.of(folder)[0]):
+                continue
             held = here.ledger.held_in(folder)
-            there = list(filter(here.places.layout.may_hold, _listed(here.places.path(folder))))
+            there = _letters_in(here, folder)
             found = {name: _wrong(here, folder, name, held.get(name), full=full) for name in there}
             found |= {name: "is gone" for name in held if name not in found}
             wrong |= {f"{folder}/{name}": why for name, why in found.items() if why}
@@ -236,5 +265,6 @@ CHECKS: dict[str, Callable[..., Iterator[Finding]]] = {
     "folders": _folders,
     "writing": _write,
     "quarantine": _set_aside,
+    "mailboxes": _strange,
     "leavings": _leavings,
 }

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
 OLDEST_SQLITE = (3, 51, 3)  # before it, a write racing a checkpoint could lose committed data
 
-_WRITABLE = "is the folder there and writable?"
+_WRITABLE = "is the folder there and writable? Try again once it is"
 
 
 class Beside(Protocol):

@@ -80,6 +80,10 @@ class Layout(ABC):
         """Is this the name of a letter?"""
         return name.endswith(self.ending) and not name.startswith(".")
 
+    def is_unmistakable(self, name: str) -> bool:
+        """Is this the name of a letter, and of no other design's?"""
+        return self.may_hold(name)
+
     @abstractmethod
     def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:
         """An id for a new letter, such that its file needs no word of ours for it."""

@@ -33,6 +33,9 @@ class Chipset(Layout):
     kinds: ClassVar[dict[str, str]] = {kind: kind for kind in _KINDS}
     other_kind = "coordination"
 
+    def is_unmistakable(self, name: str) -> bool:
+        return self.may_hold(name) and _STAMP.match(name) is not None
+
     def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:
         micros, nanos = divmod(nanoseconds, 1000)
         return f"{_stamp(micros)}{(nanos + chance) % 1000:03}Z-{self.folder(sender)}"

@@ -1,0 +1,48 @@
+"""A folder is opened as what it is: before anything is written, its own files say which design's it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import postroom
+from postroom.errors import BadStore
+from postroom.store.files.layouts import NAMES
+from postroom.store.files.layouts.base import Layout
+from tests.files.folders import rob, room
+from tests.files.test_strangers import drop
+
+
+def files(root: Path) -> list[str]:
+    return sorted(str(path) for path in root.rglob("*"))
+
+
+@pytest.mark.parametrize("whose", ["a stranger's", "ours", "all of it done"])
+def test_a_folder_of_another_design_is_refused_and_left_as_it_is(
+    layout: Layout, tmp_path: Path, whose: str
+) -> None:
+    if whose == "a stranger's":
+        drop(tmp_path, layout)
+    else:
+        with room(tmp_path, layout) as here:
+            here.mailbox("ann").send("bob", "hello")
+            if whose == "all of it done" and (work := here.mailbox("bob").claim()):
+                work.ack()
+        rob(tmp_path)
+    before = files(tmp_path)
+    for other in set(NAMES) - {layout.name}:
+        with pytest.raises(BadStore, match=f"is laid out as {layout.name}'s") as told:
+            postroom.open(f"files:{tmp_path}?layout={other}")
+        assert told.value.hint == f"files:{tmp_path}?layout={layout.name}"
+    assert files(tmp_path) == before
+    with postroom.open(f"files:{tmp_path}?layout={layout.name}") as right:
+        assert right.stats().letters == 1
+
+
+def test_a_folder_that_says_nothing_is_opened_as_one_likes(layout: Layout, tmp_path: Path) -> None:
+    (tmp_path / "bob" / "inbox").mkdir(parents=True)
+    (tmp_path / "mail" / "notes.json").parent.mkdir()
+    (tmp_path / "mail" / "notes.json").write_text("{}")
+    with postroom.open(f"files:{tmp_path}?layout={layout.name}") as right:
+        assert right.mailbox("ann").send("bob", "hello").unknown == ("bob",)
