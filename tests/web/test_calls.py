@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from time import perf_counter
 
 import pytest
 
@@ -21,6 +22,17 @@ def test_a_call_is_answered_at_any_path(operator: Client, path: str) -> None:
     said = operator.post(rpc("mail/agents"), path)
     assert (200, "application/json") == (said.status, said.headers["content-type"])
     assert {"jsonrpc", "id", "result"} == set(said.json) and said.json["id"] == 1
+
+
+def test_a_small_answer_is_sent_at_once(operator: Client) -> None:
+    """Not when the other side has confirmed what came before it, which takes 40 ms."""
+
+    def seconds() -> float:
+        began = perf_counter()
+        operator.call("mail/agents")
+        return perf_counter() - began
+
+    assert sorted(seconds() for _ in range(31))[15] < 0.035
 
 
 def test_a_letter_goes_from_one_agent_to_the_other(agent: Agent) -> None:
