@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run demo test test-long faults lint format bench bench-peers docs imports shells fault-tools lock clean
+.PHONY: run demo test test-long faults lint format bench bench-peers conformance interop docs imports shells fault-tools lock clean
 
 run: $(READY)  ## set everything up and open the post room: a socket, HTTP, WebSocket; it says what to type next
 	@$(BIN)/postroom serve
@@ -38,9 +38,17 @@ bench: $(READY)  ## speed, as ratios against what this disk can do; writes docs/
 bench-peers: $(READY)  ## the same work by what you would pick instead; writes docs/peers.md
 	@$(BIN)/python -m bench.peers
 
+conformance: $(READY)  ## the public MCP conformance suite, both revisions; fetches it from npm
+	@$(BIN)/python tools/conformance.py
+
+interop: $(READY)  ## clients that are not ours, from npm, against our servers
+	@POSTROOM_INTEROP=1 $(BIN)/python -m pytest -q tests/interop
+
 docs: $(READY)  ## draw what docs/ takes from the code
 	@$(BIN)/python tools/draw.py
 	@$(BIN)/python tools/commands.py
+	@$(BIN)/python tools/mcp_page.py
+	@$(BIN)/python tools/wire_page.py
 
 imports: $(READY)  ## what each command loads
 	@$(BIN)/python tools/imports.py

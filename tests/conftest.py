@@ -26,18 +26,16 @@ settings.load_profile("long" if LONG else "quick")
 
 
 OF_FILES = ("nanobot", "chipset", "swarm", "files")  # layouts, and the folders of tests about them
-OF_DAEMON = ("daemon", "web")  # folders of tests
+OF_DAEMON = ("daemon", "web", "mcp")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of rooms in folders of files are a step of their own: `-m files`, `-m "not files"`. Likewise those
-    of a post room that runs: `-m daemon`.
-    """
+    """Tests of rooms in folders of files, and of what runs as a server, are steps of their own: `-m files`."""
     for item in items:
         about = {*item.path.relative_to(item.config.rootpath).parts, *_stores_of(item)}
         if about & {*OF_FILES}:
             item.add_marker("files")
-        if about & {*OF_DAEMON}:
+        elif about & {*OF_DAEMON}:
             item.add_marker("daemon")
 
 

@@ -20,11 +20,12 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("rooms", (str(BIN / "lint-imports"), "--no-cache")),
     ("drawings", (sys.executable, "tools/draw.py", "--check")),
     ("commands", (sys.executable, "tools/commands.py", "--check")),
+    ("service", (sys.executable, "tools/wire_page.py", "--check")),
     (
         "core tests",
         (
             *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
-            *("--durations=8", "--ignore=tests/faults", "-m", "not files"),
+            *("--durations=8", "--ignore=tests/faults", "-m", "not files and not daemon"),
         ),
     ),
     (
@@ -32,6 +33,13 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
             *("--durations=8", "--ignore=tests/faults", "-m", "files"),
+        ),
+    ),
+    (
+        "tests of the daemon",
+        (
+            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
+            *("--durations=8", "--ignore=tests/faults", "-m", "daemon"),
         ),
     ),
     ("coverage data", (sys.executable, "-m", "coverage", "combine", "--quiet")),

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from . import service
 from .errors import Invalid, NotAllowed, PostroomError
 from .service.authorize import OWNER, authorize
-from .wire.methods import let_in
+from .wire.methods import let_in, named
 from .wire.session import Step
+from .wire.table import taken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from .desk import Desk
     from .hub import Hub
@@ -101,6 +102,12 @@ class Caller:
             self._hub.publish(said)
         return answer
 
+    async def call(self, name: str, said: Mapping[str, Any]) -> Any:
+        """A verb by its name, for who speaks no dialect."""
+        method = named(name)
+        run = partial(self._checked, method)
+        return await self._desk.carry_out(self.room, method, taken(method, said), run)
+
     # -- the session
 
     def authenticate(self, token: str) -> dict[str, Any]:
@@ -129,6 +136,17 @@ class Caller:
     def _stay(self) -> None:
         if self._expel is not None and self.room.principal.token is not None:
             self._hub.admit(self, self.room.principal.token, self._expel)
+
+
+class Door:
+    """The desk, for callers that were known when they came in: each call asks whether they still are."""
+
+    def __init__(self, desk: Desk, hub: Hub) -> None:
+        self._desk = desk
+        self._hub = hub
+
+    async def call(self, principal: Principal, name: str, said: Mapping[str, Any]) -> Any:
+        return await Caller(self._desk, self._hub, principal=principal).call(name, said)
 
 
 def _is_sealed(office: Office, name: Any) -> bool:

@@ -23,6 +23,7 @@ from .wire.inbox_records import milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
 
     from .desk import Desk
     from .model.change import Change, Cursor
@@ -132,7 +133,7 @@ class Hub:
         if self._of.get(caller, {}).pop(id, None) is None:
             raise Missing(f"there is no subscription {id!a}", field="subscription_id")
         self._rest()
-        return {"subscription": {"id": id, "closedAt": milliseconds(self._desk.room._office.now().wall)}}
+        return {"subscription": {"id": id, "closedAt": milliseconds(self._now())}}
 
     def resume(self, caller: Any) -> None:
         """It reads again."""
@@ -162,9 +163,12 @@ class Hub:
         self._loop.call_soon_threadsafe(self._publish, said)
 
     def _publish(self, said: dict[str, Any]) -> None:
-        event = events.emitted(said, self._cursor.number)
+        event = events.emitted(said, self._cursor.number, self._now())
         for one in self._everyone():
             one.tell_once(event)
+
+    def _now(self) -> datetime:
+        return self._desk.room._office.now().wall
 
     # -- what happens
 

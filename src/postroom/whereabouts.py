@@ -28,6 +28,11 @@ def variable(name: str) -> str:
     return os.environ.get(name, "")
 
 
+def first_variable(*names: str) -> str:
+    """The value of the first of these that is set; empty when none is."""
+    return next((value for name in names if (value := os.environ.get(name, ""))), "")
+
+
 def config_path(environment: Mapping[str, str]) -> str:
     return os.path.join(_xdg(environment, "XDG_CONFIG_HOME", ".config"), "postroom", "config.toml")
 

@@ -12,6 +12,7 @@ import pytest
 import postroom
 from postroom.cli.manual import WIDEST, manual
 from postroom.cli.table import FILE_OF, GROUPS, HIDDEN, row
+from postroom.service import tokens
 from tests.cli.shell import Desk
 from tests.cli.terminal import show
 
@@ -147,6 +148,8 @@ def prepare_errands(desk: Desk, room: postroom.Room) -> None:
     desk.environment["ESCALATION"] = room.escalations()[0].id
     room.save_template("review", subject="Review {file}", body="Please look at {file}.")
     room.mailbox("coder").block("spammer")
+    _, token = tokens.create(room._office, room.principal, "coder")
+    desk.environment["TOKEN_ID"] = token.id
 
 
 @pytest.mark.parametrize(("name", "line"), EXAMPLES, ids=[line for _, line in EXAMPLES])
@@ -155,6 +158,8 @@ def test_every_example_runs_as_it_stands(prepared: Desk, name: str, line: str) -
         (prepared.home / "room.jsonl").unlink()
     if line == "postroom backup monday.db":
         (prepared.home / "monday.db").unlink()
+    if name == "serve":  # until it is stopped
+        line = f"timeout -s INT --preserve-status 3 {line} 2>/dev/null"
     done = prepared.type(line)
     assert (done.code, done.err) == (0, ""), done
 

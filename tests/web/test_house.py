@@ -155,6 +155,14 @@ def test_what_is_not_installed_is_told_and_tried_again(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_mail_is_served_below_mcp(operator: Client) -> None:
+    pytest.importorskip("mcp")
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    said = operator.post(call, "/mcp", accept="application/json, text/event-stream")
+    assert 200 == said.status and b"serverInfo" in said.body
+
+
 @pytest.mark.parametrize("path", ["/mcp/other", "/mcpx"])
 def test_only_its_own_path_is_its(operator: Client, path: str) -> None:
     assert 405 == operator.ask("GET", path).status

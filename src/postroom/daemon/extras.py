@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__, service
+from ..callers import Door
 from ..errors import Invalid
 from ..service.authorize import OWNER
 
@@ -43,11 +44,11 @@ def web_server(desk: Desk, hub: Hub, options: Options) -> Server | None:
         certificate=options.certificate,
         key=options.key,
     )
-    server = Server(desk, hub, place, Mounted(lambda: load_mcp(desk, server)))
+    server = Server(desk, hub, place, Mounted(lambda: load_mcp(Door(desk, hub), server)))
     return server
 
 
-def load_mcp(desk: Desk, server: Server) -> Any:
+def load_mcp(door: Door, server: Server) -> Any:
     """The app behind `/mcp`."""
     from ..web.mounted import NotHere  # noqa: PLC0415 - loaded by now
 
@@ -58,7 +59,7 @@ def load_mcp(desk: Desk, server: Server) -> Any:
         http = importlib.import_module(f"{OURS}.http")
     except ImportError as wrong:
         raise NotHere(f"what is installed does not do for MCP: {wrong}", hint=MCP) from wrong
-    return http.asgi(desk, __version__, hosts=sorted(server.gate.hosts), origins=sorted(server.gate.origins))
+    return http.asgi(door, __version__, hosts=sorted(server.gate.hosts), origins=sorted(server.gate.origins))
 
 
 def has_mcp() -> bool:

@@ -14,7 +14,7 @@ events tell of those in bcc.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -101,7 +101,7 @@ def map_event(event: Event) -> dict[str, Any]:
     }
 
 
-def emitted(said: dict[str, Any], number: int) -> Event:
+def emitted(said: dict[str, Any], number: int, now: datetime) -> Event:
     """What somebody told those who listen; it is kept nowhere."""
     told = said["event"]
     kind = told.get("type") if isinstance(told, dict) else None
@@ -109,7 +109,7 @@ def emitted(said: dict[str, Any], number: int) -> Event:
         id=f"{number}-{EMITTED}",
         type=kind if isinstance(kind, str) else EMITTED,
         number=number,
-        timestamp=datetime.now(UTC),
+        timestamp=now,
         data={"event": told, "meta": said.get("meta") or {}},
         scope=said.get("scope", DEFAULT_SCOPE),
         conversation="",

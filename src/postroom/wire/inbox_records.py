@@ -28,20 +28,24 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def message_record(message: Message, deliveries: Iterable[Delivery], reader: str | None) -> dict[str, Any]:
     """A letter as `reader` may see it; None: somebody who is no party to it."""
-    return present(
-        id=message.id,
-        scope=message.scope,
-        sender_id=message.sender,
-        recipients=recipient_records(message, deliveries, reader),
-        subject=message.subject or None,
-        content=content_of(message.parts),
-        thread_tag=message.thread_tag,
-        in_reply_to=message.in_reply_to,
-        conversation_id=conversation_of(message),
-        importance=message.priority.name.lower(),
-        metadata=message.metadata,
-        created_at=stamp(message.created_at),
-    )
+    record: dict[str, Any] = {
+        "id": message.id,
+        "scope": message.scope,
+        "sender_id": message.sender,
+        "recipients": recipient_records(message, deliveries, reader),
+    }
+    if message.subject:
+        record["subject"] = message.subject
+    record["content"] = content_of(message.parts)
+    if message.thread_tag is not None:
+        record["thread_tag"] = message.thread_tag
+    if message.in_reply_to is not None:
+        record["in_reply_to"] = message.in_reply_to
+    record["conversation_id"] = conversation_of(message)
+    record["importance"] = message.priority.name.lower()
+    record["metadata"] = message.metadata
+    record["created_at"] = stamp(message.created_at)
+    return record
 
 
 def recipient_records(
@@ -74,7 +78,9 @@ def agent_record(agent: Agent) -> dict[str, Any]:
 
 def stamp(time: datetime) -> str:
     """`2026-01-31T12:00:00.000Z`."""
-    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if time.tzinfo is not UTC:
+        time = time.astimezone(UTC)
+    return time.isoformat(timespec="milliseconds")[:-6] + "Z"  # in place of +00:00
 
 
 def milliseconds(time: datetime) -> int:
@@ -94,8 +100,11 @@ def _is_shown(message: Message, name: str, kind: str, reader: str | None) -> boo
 def _recipient(name: str, kind: str, delivery: Delivery | None) -> dict[str, Any]:
     if delivery is None:
         return {"agent_id": name, "kind": kind}
-    stamps = {"delivered_at": delivery.delivered_at, "read_at": delivery.read_at, "ack_at": delivery.acked_at}
-    return present(
-        {"agent_id": name, "kind": kind},
-        **{field: None if time is None else stamp(time) for field, time in stamps.items()},
-    )
+    record: dict[str, Any] = {"agent_id": name, "kind": kind}
+    if delivery.delivered_at is not None:
+        record["delivered_at"] = stamp(delivery.delivered_at)
+    if delivery.read_at is not None:
+        record["read_at"] = stamp(delivery.read_at)
+    if delivery.acked_at is not None:
+        record["ack_at"] = stamp(delivery.acked_at)
+    return record

@@ -31,6 +31,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Health": ("health", ("doctor", "stats", "top", "trace")),
     "The room": ("care", ("init", "room", "changes", "janitor", "archive", "purge")),
     "Copies": ("copies", ("copy", "export", "import", "backup", "restore")),
+    "For agents": ("mcp", ("mcp",)),
     "Other designs": ("swarm", ("swarm install",)),
     "Chipset": ("chipset", ("witness",)),
     "Service": ("serving", ("serve", "token create", "token list", "token revoke")),

@@ -63,7 +63,7 @@ COMMANDS = {
         "token revoke",
         "make a token worth nothing, at once",
         Option("ID", help="as token list shows it", required=True),
-        examples=(("postroom token revoke 0123456789ab", "it leaked"),),
+        examples=(("postroom token revoke $TOKEN_ID", "it leaked"),),
         json=(("about", ABOUT),),
         exits=((66, "there is no such token"),),
     ),

@@ -1,0 +1,81 @@
+"""The command that hosts start for an agent: mail as an MCP server."""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..ipc.client import SocketDesk
+from ..mcp.sdk import need_sdk
+from ..model.names import check_agent, check_scope
+from ..whereabouts import first_variable, variable
+from .answers import Answer, sayable
+from .exits import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .answers import Screen
+    from .context import Context
+
+AGENT = ("POSTROOM_AGENT", "INBOX_AGENT_ID")
+SCOPE = ("POSTROOM_SCOPE", "INBOX_SCOPE")
+TOKEN = "POSTROOM_AUTH_TOKEN"  # noqa: S105 - a variable's name; a secret is never an argument
+
+
+def run_mcp(context: Context) -> Iterator[Answer]:
+    """Serves until the host hangs up, and has nothing else to say: standard output is the wire."""
+    agent, scope = _said(context, "as", AGENT), _said(context, "scope", SCOPE)
+    if agent:
+        check_agent(agent, "--as")
+    if scope:
+        check_scope(scope, "--scope")
+    if context.get("config"):
+        yield Answer(context.name, _config(context), _shown)
+        return
+    need_sdk()
+    path = _socket(context)
+    room = None if path else context.room  # what is wrong with it is told before a second is spent on loading
+    from ..mcp import stdio  # noqa: PLC0415 - the SDK
+
+    gc.freeze()  # what was loaded stays
+    gc.set_threshold(2000, 10, 10)  # this one runs for long
+    if room is not None:
+        stdio.run(stdio.serve_room(room, __version__, agent=agent, scope=scope))
+    else:
+        call = SocketDesk(path, token=variable(TOKEN)).call
+        stdio.run(stdio.serve(call, __version__, agent=agent, scope=scope))
+
+
+def _socket(context: Context) -> str:
+    """The daemon's socket, where one is named. A room that is named by hand beats the variables."""
+    if "room" in context.values and "socket" in context.values:
+        raise Usage("a daemon's socket and a room: which of them?", field="--socket")
+    if "room" in context.values:
+        return ""
+    theirs = "" if variable("POSTROOM_STORE") else variable("INBOX_SOCKET_PATH")
+    path: str = context.get("socket") or variable("POSTROOM_SOCKET") or theirs
+    return path
+
+
+def _said(context: Context, option: str, variables: tuple[str, ...]) -> str | None:
+    said: str = context.get(option) or first_variable(*variables)
+    return said or None
+
+
+def _config(context: Context) -> dict[str, Any]:
+    """As most hosts want it. The program's whole path: a host may have another PATH than the shell."""
+    program = shutil.which("postroom")
+    command, args = (program, ["mcp"]) if program else (sys.executable, ["-m", "postroom", "mcp"])
+    for option in ("as", "room", "socket", "scope"):
+        args += [f"--{option}", sayable(context.get(option))] if context.get(option) else []
+    return {"name": "postroom", "command": sayable(command), "args": args, "env": {}}
+
+
+def _shown(_screen: Screen, data: Mapping[str, Any]) -> str:
+    told = {name: data[name] for name in ("command", "args")}
+    return json.dumps({"mcpServers": {data["name"]: told}}, indent=2, ensure_ascii=True) + "\n"

@@ -1,0 +1,79 @@
+"""Letters, agents and tasks in the words of the inbox design. Bodies are data: they stay in their own fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..model.card import INBOX_WORDS, Warmth
+from ..model.content import content_of
+from ..model.parts import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_TASK = ("id", "state", "giver", "receiver", "thread", "deadline", "reason", "subject", "is_final")
+
+
+def message(letter: Mapping[str, Any]) -> dict[str, Any]:
+    """A letter as a model gets it. What is empty is left out."""
+    told = {
+        "id": letter["id"],
+        "from": letter["sender"],
+        "subject": letter["subject"],
+        "content": content(letter),
+        "threadTag": letter["thread_tag"],
+        "importance": letter["priority"],
+        "createdAt": letter["created_at"],
+        "inReplyTo": letter["in_reply_to"],
+        "thread": letter["thread"],
+        "kind": letter["kind"],
+        "task": letter.get("task"),
+        "token": letter.get("token"),
+        "leaseSeconds": letter.get("lease_seconds"),
+    }
+    return {name: value for name, value in told.items() if value not in (None, "")}
+
+
+def messages(letters: Iterable[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
+    told = [message(letter) for letter in letters]
+    return {**more, "count": len(told), "messages": told}
+
+
+def record(one: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of a letter as agent-inbox writes it down."""
+    told = {
+        "id": one["id"],
+        "from": one["sender_id"],
+        "subject": one.get("subject"),
+        "content": one["content"],
+        "threadTag": one.get("thread_tag"),
+        "importance": one["importance"],
+        "createdAt": one["created_at"],
+        "inReplyTo": one.get("in_reply_to"),
+    }
+    return {name: value for name, value in told.items() if value not in (None, "")}
+
+
+def content(letter: Mapping[str, Any]) -> dict[str, Any]:
+    """As agent-inbox has it: one part stands for itself."""
+    return content_of([Part(**part) for part in letter["parts"]])
+
+
+def agent(row: Mapping[str, Any]) -> dict[str, Any]:
+    card, presence = row["card"], row["presence"]
+    told = {
+        "agentId": card["id"],
+        "name": card.get("display_name"),
+        "scope": next(iter(card.get("scopes") or ()), None) or "default",
+        "status": INBOX_WORDS[Warmth(presence["warmth"])],
+        "program": card.get("program"),
+        "description": card.get("description"),
+        "capabilities": card.get("capabilities"),
+        "lastActive": presence.get("last_active_at"),
+        "location": "local",
+    }
+    return {name: value for name, value in told.items() if value not in (None, "", [], ())}
+
+
+def task(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in _TASK if row.get(name) not in (None, "")}

@@ -1,0 +1,167 @@
+"""The shelf of mail: tools, resources and prompts, as the SDK wants them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from ..errors import Invalid, Missing, PostroomError, Refused
+from ..wire.problems import details
+from .prompts import PROMPTS, letter_prompt
+from .resources import TEMPLATES, follow, look, target
+from .rows import ROWS, TOOLS
+from .shelf import Shelf
+from .table import understood
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mcp.server.context import ServerRequestContext
+
+    from .caller import Caller
+    from .shelf import Watch
+    from .table import Tool
+
+    Ctx = ServerRequestContext[Any, Any]
+
+JSON = "application/json"
+_AGENT_ARGUMENTS = {"agent", "to"}
+
+
+class Mail(Shelf):
+    """Every answer is given in the name of whoever asked."""
+
+    def __init__(self, caller_of: Callable[[Ctx], Caller]) -> None:
+        self._caller_of = caller_of
+
+    # -- tools
+
+    def tools(self) -> Sequence[types.Tool]:
+        return [wire_tool(tool) for tool in ROWS]
+
+    async def call_tool(self, ctx: Ctx, params: types.CallToolRequestParams) -> types.CallToolResult | None:
+        tool = TOOLS.get(params.name)
+        if tool is None:
+            return None
+        try:
+            answer = await tool.run(self._caller_of(ctx), understood(tool, params.arguments or {}))
+        except PostroomError as error:
+            return _tool_error(error)
+        return types.CallToolResult(content=[_text(answer)], structured_content=answer)
+
+    # -- resources
+
+    async def resources(self, ctx: Ctx) -> Sequence[types.Resource]:
+        """Those that can be named without being asked for: the caller's own inbox."""
+        me = self._caller_of(ctx).me
+        if not me:
+            return ()
+        about = "Your unread mail. Reading it here marks nothing."
+        return [types.Resource(uri=f"inbox://{me}", name=f"inbox of {me}", description=about, mime_type=JSON)]
+
+    def templates(self) -> Sequence[types.ResourceTemplate]:
+        return [
+            types.ResourceTemplate(uri_template=row.uri, name=row.name, description=row.about, mime_type=JSON)
+            for row in TEMPLATES
+        ]
+
+    async def read(self, ctx: Ctx, uri: str) -> types.ReadResourceResult | None:
+        place = target(uri)
+        if place is None:
+            return None
+        try:
+            found = await look(self._caller_of(ctx), place)
+        except PostroomError as error:
+            raise _protocol_error(error, {"uri": uri}) from None
+        text = types.TextResourceContents(uri=uri, mime_type=JSON, text=_text(found).text)
+        return types.ReadResourceResult(contents=[text])
+
+    async def watch(self, ctx: Ctx, uri: str) -> Watch | None:
+        place = target(uri)
+        if place is None:
+            return None
+        try:
+            return await follow(self._caller_of(ctx), place)
+        except PostroomError as error:
+            raise _protocol_error(error, {"uri": uri}) from None
+
+    # -- prompts
+
+    def prompts(self) -> Sequence[types.Prompt]:
+        return [
+            types.Prompt(
+                name=row.name,
+                title=row.title,
+                description=row.about,
+                arguments=[
+                    types.PromptArgument(name=arg.name, description=arg.about, required=arg.required)
+                    for arg in row.args
+                ],
+            )
+            for row in PROMPTS.values()
+        ]
+
+    async def prompt(self, ctx: Ctx, params: types.GetPromptRequestParams) -> types.GetPromptResult | None:
+        row = PROMPTS.get(params.name)
+        if row is None:
+            return None
+        try:
+            text = await letter_prompt(self._caller_of(ctx), row, params.arguments or {})
+        except PostroomError as error:
+            raise _protocol_error(error) from None
+        message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
+        return types.GetPromptResult(description=row.about, messages=[message])
+
+    async def complete(self, ctx: Ctx, params: types.CompleteRequestParams) -> Sequence[str] | None:
+        """Names of agents, where one is asked for."""
+        ref = params.ref
+        known = ref.name in PROMPTS if isinstance(ref, types.PromptReference) else ref.uri in _URIS
+        if not known or params.argument.name not in _AGENT_ARGUMENTS:
+            return None
+        begun = params.argument.value.casefold()
+        try:
+            found = await self._caller_of(ctx).call("agents", {})
+        except PostroomError:  # nothing to offer
+            return None
+        names: list[str] = [row["card"]["id"] for row in found["agents"]]
+        return sorted(name for name in names if name.casefold().startswith(begun))
+
+
+_URIS = {row.uri for row in TEMPLATES}
+
+
+def wire_tool(tool: Tool) -> types.Tool:
+    hints = types.ToolAnnotations(
+        read_only_hint=tool.reads_only,
+        destructive_hint=tool.destroys,
+        idempotent_hint=tool.repeatable,
+    )
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.about,
+        input_schema=tool.input_schema,
+        output_schema=tool.output_schema,
+        annotations=hints,
+    )
+
+
+def _text(value: Any) -> types.TextContent:
+    return types.TextContent(type="text", text=json.dumps(value, ensure_ascii=False))
+
+
+def _tool_error(error: PostroomError) -> types.CallToolResult:
+    """For the model to read and do better: it never becomes an error of the protocol."""
+    told = {"error": error.message, **details(error)}
+    return types.CallToolResult(content=[_text(told)], is_error=True)
+
+
+def _protocol_error(error: PostroomError, more: dict[str, Any] | None = None) -> MCPError:
+    """Where there is no tool to answer for. What is absent and what is forbidden look the same."""
+    if isinstance(error, (Missing, Refused)):
+        error = Missing("there is no such thing here, or it is not yours", field=error.field)
+    code = types.INVALID_PARAMS if isinstance(error, (Invalid, Missing)) else types.INTERNAL_ERROR
+    return MCPError(code, str(error), {**details(error), **(more or {})})

@@ -1,0 +1,24 @@
+"""Is the official SDK there, and new enough? Whoever lacks it hears what to install."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from ..errors import Invalid
+
+INSTALL = 'pip install "postroom[mcp]"'
+_BESIDE = "where another program needs the old one, use an environment of its own: pipx install 'postroom[mcp]'"
+
+
+class SdkMissing(Invalid):
+    """The MCP server needs the official SDK."""
+
+
+def need_sdk() -> None:
+    """Pass, or SdkMissing. It looks and loads nothing: the SDK takes a second to load."""
+    if find_spec("mcp_types") is not None:  # came with version 2
+        return
+    if find_spec("mcp") is None:
+        raise SdkMissing("the MCP server needs the official SDK, which is not installed", hint=INSTALL)
+    raise SdkMissing("the MCP server needs version 2.3 of the SDK `mcp`, an older one is installed",
+                     hint=f"{INSTALL}; {_BESIDE}")  # fmt: skip

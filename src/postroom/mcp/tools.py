@@ -1,0 +1,108 @@
+"""The tools for sending and reading: what was said becomes a verb, its answer the design's words."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Invalid, NotAllowed, UnknownAgent
+from ..model.content import payload_to_parts
+from ..model.parts import Part
+from .letters import agent, message, messages, record
+
+if TYPE_CHECKING:
+    from .caller import Caller
+
+LONGEST_WAIT = 50.0  # seconds; the hosts give up on a tool after a minute
+USUAL_WAIT = 30.0
+
+
+async def send_message(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
+    fields = some(said, "subject", "thread_tag", "in_reply_to", "key", importance="priority")
+    scope = said.get("to_scope") or caller.scope
+    told = {"agent_id": caller.sender(said.get("from")), "body": _body(said), **fields}
+    told |= {"scope": scope} if scope else {}
+    if "to" in said:
+        return sent(await caller.call("send", {"to": said["to"], **told}))
+    if "to_scope" not in said:
+        raise Invalid("is missing", field="to", hint="an agent's id, or to_scope for everyone in a team")
+    return sent(await caller.call("broadcast", told))
+
+
+async def check_inbox(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
+    name = caller.who(said.get("agent_id"))
+    await _announce(caller, name)
+    found = await caller.call("check", {"agent_id": name, **some(said, "unread_only", "limit")})
+    return messages(found["letters"])
+
+
+async def read_thread(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
+    """By its tag; what is no tag may be the id of a thread."""
+    tag, team = said["thread_tag"], said.get("scope") or caller.scope
+    scope = {"scope": team} if team else {}
+    if not (said.get("agent_id") or caller.me):  # as agent-inbox does: an operator sees all of it
+        found = await caller.call("read_thread", {"thread_tag": tag, **scope})
+        return {"threadTag": tag, "count": found["count"], "messages": [record(one) for one in found["messages"]]}
+    me = {"agent_id": caller.who(said.get("agent_id"))}
+    found = await caller.call("tagged", {**me, "tag": tag, **scope})
+    if not found["letters"]:
+        found = await caller.call("thread", {**me, "thread": tag})
+    return messages(found["letters"], threadTag=tag)
+
+
+async def list_agents(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
+    found = await caller.call("agents", some(said, "scope"))
+    told = [agent(row) for row in found["agents"]]
+    return {"count": len(told), "agents": told}
+
+
+async def wait_for_mail(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
+    me = caller.who(said.get("agent_id"))
+    told = {"agent_id": me, "timeout": patience(said, USUAL_WAIT), **some(said, "since", "thread")}
+    found = await caller.call("wait", told)
+    letter = found["letter"]
+    return {"message": None if letter is None else message(letter), "cursor": found["cursor"]}
+
+
+async def search_mail(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
+    me = caller.who(said.get("agent_id"))
+    return messages(
+        (await caller.call("search", {"agent_id": me, **some(said, "query", "limit", "ranked")}))["letters"]
+    )
+
+
+def some(said: dict[str, Any], *names: str, **renamed: str) -> dict[str, Any]:
+    """Those of these that were said, under the verb's names."""
+    wanted = {name: name for name in names} | renamed
+    return {theirs: said[ours] for ours, theirs in wanted.items() if ours in said}
+
+
+def sent(receipt: dict[str, Any]) -> dict[str, Any]:
+    """`unknown` are recipients nobody has heard from: new ones, or a typing error."""
+    told = {"ok": True, "messageId": receipt["id"], "thread": receipt["thread"]}
+    return told | ({"unknown": receipt["unknown"]} if receipt["unknown"] else {})
+
+
+def patience(said: dict[str, Any], usual: float) -> float:
+    """How long to wait: never longer than a host waits for a tool."""
+    seconds: float = said.get("timeout", usual)
+    return max(0.0, min(seconds, LONGEST_WAIT))
+
+
+async def _announce(caller: Caller, name: str) -> None:
+    """Whoever looks at an inbox is there; an agent nobody knows is registered."""
+    with suppress(NotAllowed):  # a token that is good for reading only
+        try:
+            await caller.call("heartbeat", {"agent_id": name, "active": True})
+        except UnknownAgent:
+            team = {"scopes": [caller.scope]} if caller.scope else {}
+            await caller.call("register", {"agent_id": name, **team})
+
+
+def _body(said: dict[str, Any]) -> Any:
+    if "content" not in said:
+        return said.get("body", "")
+    content = said["content"]
+    if not isinstance(content.get("type"), str):
+        raise Invalid("must be an object with a string `type`", field="content")
+    return [part.to_json() if isinstance(part, Part) else part for part in payload_to_parts(content)]

@@ -1,0 +1,142 @@
+"""Streamable HTTP: a real server on a real port; who calls is known by what the web rim leaves in the scope."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+import uvicorn
+from mcp.client.streamable_http import streamable_http_client
+
+from mcp import Client
+from postroom import service
+from postroom.callers import Door
+from postroom.hub import Hub
+from postroom.mcp.http import ROOM, asgi
+from postroom.service.authorize import Principal, agent_principal
+from tests.mcp.house import MODES, House, ask, house, refused, run
+
+JSON = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}
+
+
+KNOWN: dict[str, Principal] = {}  # callers with a token of their own
+
+
+@asynccontextmanager
+async def serving(opened: House) -> AsyncIterator[str]:
+    """A rim that believes a header; what it stands for asks for a token."""
+    app = asgi(Door(opened.desk, Hub(opened.desk)), "0")
+
+    async def rim(scope: Any, receive: Any, send: Any) -> None:
+        name = dict(scope["headers"]).get(b"x-agent", b"").decode()
+        principal = KNOWN.get(name) or (agent_principal(name) if name else None)
+        known = {ROOM: opened.room.acting_as(principal)} if principal else {}
+        await app({**scope, **known}, receive, send)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        config = uvicorn.Config(rim, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        async with app.running():
+            task = asyncio.create_task(server.serve([listening]))
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+            server.should_exit = True
+            await task
+
+
+@asynccontextmanager
+async def calling(url: str, name: str, mode: str = "2026-07-28") -> AsyncIterator[Client]:
+    async with (
+        httpx.AsyncClient(headers={"x-agent": name}) as http,
+        Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_caller_is_its_tokens_agent(mode: str) -> None:
+    async def story() -> None:
+        async with (
+            house() as opened,
+            serving(opened) as url,
+            calling(url, "ann", mode) as ann,
+            calling(url, "bob", mode) as bob,
+        ):
+            await ask(ann, "send_message", to="bob", body="hello", **{"from": "forged"})
+            (letter,) = (await ask(bob, "check_inbox"))["messages"]
+            assert "ann" == letter["from"]
+            assert "NotAllowed" == (await refused(ann, "check_inbox", agentId="bob"))["name"]
+
+    run(story())
+
+
+def test_new_mail_is_told_over_http() -> None:
+    async def story() -> None:
+        async with (
+            house() as opened,
+            serving(opened) as url,
+            calling(url, "bob") as bob,
+            bob.listen(resource_subscriptions=["inbox://bob"]) as heard,
+        ):
+            opened.room.mailbox("ann").send("bob", "new")
+            assert "inbox://bob" == (await anext(heard)).uri  # type: ignore[union-attr]
+
+    run(story())
+
+
+def test_a_token_that_is_revoked_is_worth_nothing_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with house() as opened, serving(opened) as url:
+            office, owner = opened.room._office, opened.room.principal
+            text, token = service.tokens.create(office, owner, "bob", ["read"], "")
+            monkeypatch.setitem(KNOWN, "bob", service.tokens.holder(office, text))
+            async with calling(url, "bob") as bob:
+                opened.room.mailbox("ann").send("bob", "hello")
+                assert 1 == (await ask(bob, "check_inbox"))["count"]
+                assert "NotAllowed" == (await refused(bob, "send_message", to="ann", body="x"))["name"]
+                service.tokens.revoke(office, owner, token.id)
+                assert "NotAllowed" == (await refused(bob, "check_inbox"))["name"]
+
+    run(story())
+
+
+def test_a_session_belongs_to_whoever_opened_it() -> None:
+    async def story() -> None:
+        async with house() as opened, serving(opened) as url, httpx.AsyncClient(headers=JSON) as http:
+            begun = await http.post(url, json=HELLO, headers={"x-agent": "ann"})
+            session = {"mcp-session-id": begun.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+            ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+            own = await http.post(url, json=ping, headers={**session, "x-agent": "ann"})
+            other = await http.post(url, json=ping, headers={**session, "x-agent": "eve"})
+            assert (200, 404) == (own.status_code, other.status_code)
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"x-agent": "ann"}, 200),
+        ({"x-agent": "ann", "origin": "http://evil.example"}, 403),
+        ({"x-agent": "ann", "host": "evil.example"}, 421),
+        ({"x-agent": "ann", "content-type": "text/plain"}, 400),
+    ],
+)
+def test_host_origin_and_caller_are_checked(headers: dict[str, str], status: int) -> None:
+    async def story() -> None:
+        async with house() as opened, serving(opened) as url, httpx.AsyncClient() as http:
+            got = await http.post(url, json=HELLO, headers={**JSON, **headers})
+            assert status == got.status_code
+
+    run(story())

@@ -1,0 +1,311 @@
+"""The tools, asked by real clients in both revisions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from postroom.mcp.rows import ROWS
+from postroom.mcp.tools import LONGEST_WAIT
+from tests.mcp.house import MODES, House, ask, played, refused
+
+CHARACTERS_PER_TOKEN = 3.2  # of compact JSON; tokenizers in use take 3.5 to 4.5, so this counts too many
+MOST_TOKENS = 3000
+# What a call of a tool cannot do without.
+NEEDED: dict[str, dict[str, Any]] = {
+    "wait_for_mail": {"timeout": 0},
+    "search_mail": {"query": "private"},
+    "read_thread": {"threadTag": "m-1"},
+    "ack": {"messageIds": "m-1"},
+    "task": {"action": "list"},
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_mail_goes_from_one_to_the_other(mode: str) -> None:
+    async def story(house: House) -> None:
+        async with house.client("ann", mode=mode) as ann, house.client("bob", mode=mode) as bob:
+            sent = await ask(ann, "send_message", to="bob", body="Which sort is stable?", subject="Sorting")
+            assert sent["ok"] and ["bob"] == sent["unknown"]
+            found = await ask(bob, "check_inbox")
+            assert 1 == found["count"]
+            letter = found["messages"][0]
+            told = {"id": sent["messageId"], "from": "ann", "subject": "Sorting", "importance": "normal"}
+            assert told.items() <= letter.items()
+            assert {"type": "text", "text": "Which sort is stable?"} == letter["content"]
+            assert 0 == (await ask(bob, "check_inbox"))["count"]
+            assert 1 == (await ask(bob, "check_inbox", unreadOnly=False))["count"]
+
+    played(story)
+
+
+def test_all_schemas_together_stay_below_3000_tokens() -> None:
+    async def story(house: House) -> None:
+        async with house.client("ann") as ann:
+            listed = await ann.list_tools()
+            plain = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in listed.tools]
+            written = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+            assert len(plain) == 10
+            assert len(written) / CHARACTERS_PER_TOKEN < MOST_TOKENS
+
+    played(story)
+
+
+def test_every_tool_says_what_it_takes_what_it_gives_and_what_it_does() -> None:
+    async def story(house: House) -> None:
+        async with house.client("ann") as ann:
+            tools = {tool.name: tool for tool in (await ann.list_tools()).tools}
+            assert [row.name for row in ROWS] == list(tools)
+            for tool in tools.values():
+                jsonschema.Draft202012Validator.check_schema(tool.input_schema)
+                jsonschema.Draft202012Validator.check_schema(tool.output_schema or {})
+                assert tool.description and tool.title and tool.annotations
+            looking = {
+                name for name, tool in tools.items() if tool.annotations and tool.annotations.read_only_hint
+            }
+            assert {"read_thread", "list_agents", "search_mail"} == looking
+
+    played(story)
+
+
+def test_a_limit_marks_exactly_what_is_returned_and_acknowledges_nothing() -> None:
+    async def story(house: House) -> None:
+        box = house.room.mailbox("ann")
+        for place in range(5):
+            box.send("bob", f"letter {place}")
+        async with house.client("bob") as bob:
+            first = await ask(bob, "check_inbox", agentId="bob", limit=2)
+            assert 2 == first["count"]
+            assert 3 == house.room.mailbox("bob").counts()["total"]
+            rest = await ask(bob, "check_inbox", limit=10)
+            assert 3 == rest["count"]
+            assert not {m["id"] for m in first["messages"]} & {m["id"] for m in rest["messages"]}
+            claimed = await ask(bob, "claim", count=5)
+            assert 5 == claimed["count"]
+
+    played(story)
+
+
+def test_whoever_looks_at_an_inbox_is_registered() -> None:
+    async def story(house: House) -> None:
+        async with house.client(scope="sorting") as anyone:
+            await ask(anyone, "check_inbox", agentId="newcomer")
+            await ask(anyone, "check_inbox", agentId="newcomer")
+            (row,) = (await ask(anyone, "list_agents"))["agents"]
+            assert {
+                "agentId": "newcomer",
+                "scope": "sorting",
+                "status": "active",
+                "location": "local",
+            }.items() <= row.items()
+            assert 0 == (await ask(anyone, "list_agents", scope="other"))["count"]
+
+    played(story)
+
+
+def test_the_sender_is_the_tokens_agent_else_from_else_who_the_server_was_told_of() -> None:
+    async def story(house: House) -> None:
+        async with (
+            house.client("told") as told,
+            house.client() as nobody,
+            house.client(token="holder") as holder,  # noqa: S106 - a name
+        ):
+            await ask(told, "send_message", to="bob", body="1")
+            await ask(told, "send_message", to="bob", body="2", **{"from": "said"})
+            await ask(holder, "send_message", to="bob", body="3", **{"from": "forged"})
+            who = await refused(nobody, "send_message", to="bob", body="4")
+            assert "from" == who["field"] and "INBOX_AGENT_ID" in who["hint"]
+            senders = [letter.message.sender for letter in house.room.mailbox("bob").check()]
+            assert ["told", "said", "holder"] == senders
+
+    played(story)
+
+
+def test_with_a_token_no_other_inbox_can_be_reached() -> None:
+    async def story(house: House) -> None:
+        house.room.mailbox("ann").send("bob", "private", id="m-1")
+        async with house.client(token="eve") as eve:  # noqa: S106 - a name
+            for tool in ROWS:
+                if any(arg.name == "agentId" for arg in tool.args):
+                    error = await refused(eve, tool.name, agentId="bob", **NEEDED.get(tool.name, {}))
+                    assert "NotAllowed" == error["name"], tool.name
+            assert 0 == (await ask(eve, "search_mail", query="private"))["count"]
+            assert 0 == (await ask(eve, "read_thread", threadTag="m-1"))["count"]
+            assert "UnknownMessage" == (await refused(eve, "ack", messageIds="m-1"))["name"]
+
+    played(story)
+
+
+@pytest.mark.parametrize(
+    ("tool", "said", "field"),
+    [
+        ("send_message", {"to": "bob", "nonsense": 1}, "nonsense"),
+        ("send_message", {"body": "x"}, "to"),
+        ("send_message", {"to": 5}, "to"),
+        ("send_message", {"to": "../bob"}, "to"),
+        ("send_message", {"to": "bob", "importance": "extreme"}, "priority"),
+        ("send_message", {"to": "bob", "content": {"text": "no type"}}, "content"),
+        ("check_inbox", {"limit": "many"}, "limit"),
+        ("read_thread", {}, "thread_tag"),
+        ("ack", {"messageIds": "m-1", "outcome": "eaten"}, "outcome"),
+        ("ack", {"messageIds": "m-1", "outcome": "released", "reply": "x"}, "reply"),
+        ("task", {"action": "give"}, "to"),
+        ("task", {"action": "status"}, "messageId"),
+        ("task", {"action": "dance", "messageId": "m-1"}, "step"),
+        ("handoff", {"to": "bob"}, "work_completed"),
+        ("wait_for_mail", {"since": "never"}, "cursor"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_a_tool_error_that_names_it(tool: str, said: dict[str, object], field: str) -> None:
+    async def story(house: House) -> None:
+        async with house.client("ann", mode="legacy") as ann:
+            error = await refused(ann, tool, **said)
+            assert field == error["field"], error
+            assert error["error"] and not error["retryable"]
+
+    played(story)
+
+
+def test_waiting_is_bounded_and_misses_nothing() -> None:
+    async def story(house: House) -> None:
+        ann = house.room.mailbox("ann")
+        async with house.client("bob") as bob:
+            empty = await ask(bob, "wait_for_mail", timeout=0)
+            assert empty["message"] is None
+            ann.send("bob", "1")
+            ann.send("bob", "2")
+            first = await ask(bob, "wait_for_mail", timeout=5, since=empty["cursor"])
+            second = await ask(bob, "wait_for_mail", timeout=5, since=first["cursor"])
+            assert ["1", "2"] == [one["message"]["content"]["text"] for one in (first, second)]
+            waiting = asyncio.create_task(ask(bob, "wait_for_mail", timeout=1e9, since=second["cursor"]))
+            await asyncio.sleep(0.05)
+            ann.send("bob", "3")
+            assert "3" == (await waiting)["message"]["content"]["text"]
+        assert LONGEST_WAIT < 60
+
+    played(story)
+
+
+def test_the_answer_to_a_letter_is_waited_for_by_its_thread() -> None:
+    async def story(house: House) -> None:
+        async with house.client("ann") as ann, house.client("bob") as bob:
+            sent = await ask(ann, "send_message", to="bob", body="?")
+            await ask(bob, "send_message", to="ann", body="beside")
+            (asked,) = (await ask(bob, "check_inbox"))["messages"]
+            await ask(bob, "send_message", to="ann", body="!", inReplyTo=asked["id"])
+            answer = await ask(ann, "wait_for_mail", thread=sent["thread"], timeout=5)
+            assert "!" == answer["message"]["content"]["text"]
+            thread = await ask(ann, "read_thread", threadTag=sent["thread"])
+            assert ["?", "!"] == [m["content"]["text"] for m in thread["messages"]]
+
+    played(story)
+
+
+def test_threads_are_read_by_their_tag() -> None:
+    async def story(house: House) -> None:
+        async with house.client("ann") as ann:
+            await ask(ann, "send_message", to="bob", body="1", threadTag="release")
+            await ask(ann, "send_message", to="bob", body="2", threadTag="release", to_scope="sorting")
+            found = await ask(ann, "read_thread", threadTag="release")
+            assert ("release", 2) == (found["threadTag"], found["count"])
+            assert 1 == (await ask(ann, "read_thread", threadTag="release", scope="sorting"))["count"]
+        async with house.client() as operator, house.client(token="eve") as eve:  # noqa: S106 - a name
+            (letter,) = (await ask(operator, "read_thread", threadTag="release"))["messages"]
+            assert ("ann", {"type": "text", "text": "1"}) == (letter["from"], letter["content"])
+            assert 0 == (await ask(eve, "read_thread", threadTag="release"))["count"]
+
+    played(story)
+
+
+def test_to_scope_without_to_reaches_the_team() -> None:
+    async def story(house: House) -> None:
+        for name in ("ann", "bob", "eve"):
+            house.room.mailbox(name).register(scopes=["sorting"])
+        async with house.client("ann") as ann:
+            await ask(ann, "send_message", to_scope="sorting", body="all")
+        assert [0, 1, 1] == [house.room.mailbox(name).counts()["total"] for name in ("ann", "bob", "eve")]
+
+    played(story)
+
+
+def test_content_of_any_type_comes_back_as_it_was() -> None:
+    async def story(house: House) -> None:
+        content = {"type": "task_update", "state": "working", "nested": {"n": [1, None]}}
+        async with house.client("ann") as ann, house.client("bob") as bob:
+            await ask(ann, "send_message", to=["bob"], content=content, importance="urgent", key="k-1")
+            await ask(ann, "send_message", to=["bob"], content=content, importance="urgent", key="k-1")
+            (letter,) = (await ask(bob, "check_inbox"))["messages"]
+            assert (content, "urgent") == (letter["content"], letter["importance"])
+
+    played(story)
+
+
+def test_work_is_claimed_and_settled_in_each_way() -> None:
+    async def story(house: House) -> None:
+        ann = house.room.mailbox("ann")
+        for name in ("done", "failed", "rejected", "released"):
+            ann.send("bob", name, id=f"m-{name}")
+        async with house.client("bob") as bob:
+            claimed = (await ask(bob, "claim", count=4, lease=60))["messages"]
+            token = {letter["id"]: letter["token"] for letter in claimed}
+            states = {}
+            for outcome, more in (
+                ("done", {"reply": "it is done"}),
+                ("failed", {"reason": "no network"}),
+                ("rejected", {"reason": "not mine"}),
+                ("released", {}),
+            ):
+                id = f"m-{outcome}"
+                settled = await ask(bob, "ack", messageIds=[id], outcome=outcome, token=token[id], **more)
+                states[outcome] = settled["messages"][0]["state"]
+                assert ("replyId" in settled) == (outcome == "done")
+            assert {"done": "done", "failed": "unread", "rejected": "dead", "released": "unread"} == states
+            assert "LeaseLost" == (await refused(bob, "ack", messageIds="m-released", token="t"))["name"]  # noqa: S106
+        assert "it is done" in [letter.text for letter in ann.check()]
+
+    played(story)
+
+
+def test_a_task_is_given_moved_and_looked_at() -> None:
+    async def story(house: House) -> None:
+        async with house.client("ann") as ann, house.client("bob") as bob:
+            give = {"action": "give", "to": "bob", "body": "Sort it."}
+            await ask(ann, "task", deadline=3600, **give)
+            id = (await ask(ann, "task", deadline="2100-01-31T12:00:00Z", **give))["messageId"]
+            for step, state in (("accept", "accepted"), ("start", "working"), ("complete", "completed")):
+                moved = await ask(bob, "task", action=step, messageId=id)
+                assert state == moved["task"]["state"]
+            assert "completed" == (await ask(ann, "task", action="status", messageId=id))["task"]["state"]
+            assert 2 == len((await ask(ann, "task", action="list"))["tasks"])
+            assert "IllegalMove" == (await refused(bob, "task", action="accept", messageId=id))["name"]
+
+    played(story)
+
+
+def test_work_is_handed_over_and_found_again() -> None:
+    async def story(house: House) -> None:
+        async with house.client("ann") as ann, house.client("bob") as bob:
+            await ask(
+                ann, "handoff", to="bob", workCompleted="the parser", nextSteps=["the printer"], subject="Parser"
+            )
+            (letter,) = (await ask(bob, "check_inbox"))["messages"]
+            assert "handoff" == letter["kind"]
+            found = await ask(bob, "search_mail", query="printer", limit=5)
+            assert [letter["id"]] == [one["id"] for one in found["messages"]]
+
+    played(story)
+
+
+def test_there_is_no_other_tool() -> None:
+    async def story(house: House) -> None:
+        from mcp import MCPError
+
+        async with house.client("ann") as ann:
+            with pytest.raises(MCPError, match="there is no tool"):
+                await ann.call_tool("rm", {})
+
+    played(story)

@@ -1,0 +1,146 @@
+"""Writes docs/mcp.md from the tables of the MCP server. With --check it only says whether the page is true."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from postroom.mcp.prompts import PROMPTS
+from postroom.mcp.resources import TEMPLATES
+from postroom.mcp.rows import ROWS
+from postroom.mcp.table import Arg, Tool
+
+PAGE = Path(__file__).parent.parent / "docs" / "mcp.md"
+HEAD = """# Mail for agents that speak MCP
+
+<!-- Written by `make docs` from the tables in src/postroom/mcp. -->
+
+`postroom mcp` is an MCP server on the official SDK. It serves the revisions 2026-07-28 and 2025-11-25, over standard input
+and output; a running `postroom serve` serves the same at `/mcp` as streamable HTTP. All scored server scenarios of the
+public conformance suite pass in both revisions (`make conformance`: 37 and 30).
+
+```sh
+pip install "postroom[mcp]"
+```
+
+The extra wants version 2.3 of `mcp` or later. Where another program needs an older one, give Postroom an environment of its
+own, for instance with `pipx install "postroom[mcp]"`: a host starts it as a program, and shares nothing with it.
+
+## Tell your host
+
+`postroom mcp --as coder --config` prints these lines with the whole path of the program. Each agent gets a name of its own.
+
+Claude Code, by `claude mcp add postroom -- postroom mcp --as coder`, or in a project's `.mcp.json`:
+
+```json
+{"mcpServers": {"postroom": {"command": "postroom", "args": ["mcp", "--as", "coder"]}}}
+```
+
+Codex, in `~/.codex/config.toml`:
+
+```toml
+[mcp_servers.postroom]
+command = "postroom"
+args = ["mcp", "--as", "coder"]
+tool_timeout_sec = 60
+```
+
+Gemini CLI, in `~/.gemini/settings.json` or a project's `.gemini/settings.json`:
+
+```json
+{"mcpServers": {"postroom": {"command": "postroom", "args": ["mcp", "--as", "coder"], "timeout": 60000}}}
+```
+
+Tried without a model: `claude mcp list` (Claude Code 2.1.325) and `gemini mcp list` (0.61, in a trusted folder) start it and
+say that they are connected; `codex mcp add` (0.166) writes these lines, and `codex mcp list` reads them.
+
+It opens the room itself, as every command does: no daemon is needed. `--socket PATH` (or `POSTROOM_SOCKET`, or
+`INBOX_SOCKET_PATH`) asks a running daemon instead; where agents have tokens, set `POSTROOM_AUTH_TOKEN`. Over HTTP a host needs
+the URL and a token (`postroom token create --agent coder`), as the header `Authorization: Bearer …`.
+
+| variable | |
+|---|---|
+| `POSTROOM_AGENT`, else `INBOX_AGENT_ID` | who you are, where neither `--as` nor the call says it |
+| `POSTROOM_SCOPE`, else `INBOX_SCOPE` | the team of letters and agents that say nothing of one |
+
+## What is promised
+
+- Who writes is the token's agent, else `from`, else who the server was told of; else the call is refused, with a hint. With a
+  token nobody reaches another's inbox, whatever the arguments say.
+- `check_inbox` marks exactly what it returns as read. Reading is not acknowledging: until it is settled with `ack`, a message
+  can be claimed. An agent nobody knows is registered when it looks at its inbox.
+- `wait_for_mail` ends after 50 seconds at most, below the limits of hosts. With the cursor of the last call nothing is
+  missed.
+- What goes wrong is a tool error: JSON with `error`, `field`, `hint`, `name`, `code`, `retryable` (does the same again later
+  help?) and `keys` (with which to send again).
+- What other agents wrote stays in fields of its own, and in prompts inside a fence with a random mark.
+- On standard output there is nothing but JSON-RPC. What anything else prints goes to standard error.
+- All schemas of the tools together stay below 3,000 tokens, counted as one for every 3.2 characters.
+"""
+TAIL = """## How long it takes to start
+
+Nearly all of it is the SDK: it builds its types for both revisions when it is loaded. CPU time, Python 3.11, on a small
+shared virtual machine (`mcp` 2.3.0):
+
+| | seconds |
+|---|---|
+| a command that looks into a room (`postroom counts`) | 0.14 |
+| loading the SDK's server and its stdio transport | 1.15 |
+| … with the garbage collector kept from running meanwhile, as `postroom` does | 0.97 |
+| … of which the types of the protocol | 0.62 |
+| `postroom mcp`, from its start to the answer to `initialize` and its end | 0.94 |
+
+The SDK's package loads its client side and its other server, too. Leaving them out by force would save about a fifth, and
+break with the next release: it is not done. What is wrong with the arguments or the room is told before the SDK is loaded.
+"""
+
+
+def page() -> str:
+    tools = ["## Tools", ""] + [line for tool in ROWS for line in _tool(tool)]
+    about = (
+        "JSON, read without marking anything. Changes are told by `resources/subscribe` in 2025-11-25 and by"
+        "\n`subscriptions/listen` in 2026-07-28. A notification is a hint to read again; a burst of mail may be told once."
+    )
+    resources = ["## Resources", "", about, "", "| URI | |", "|---|---|"]
+    resources += [f"| `{row.uri}` | {row.about} |" for row in TEMPLATES]
+    prompts = ["", "## Prompts", "", "Hosts show them as commands. Names of agents are completed.", ""]
+    for row in PROMPTS.values():
+        prompts += [f"### {row.name}", "", row.about, "", *_args(row.args), ""]
+    return "\n".join([HEAD, *tools, *resources, *prompts, TAIL])
+
+
+def _tool(tool: Tool) -> list[str]:
+    marks = [
+        ("only reads", tool.reads_only),
+        ("may end something", tool.destroys),
+        ("harmless to repeat", tool.repeatable),
+    ]
+    told = ", ".join(mark for mark, is_so in marks if is_so)
+    answer = ", ".join(f"`{name}`" for name in tool.answer)
+    lines = [f"### {tool.name}", "", tool.about, "", *_args(tool.args), "", f"Answers with {answer}."]
+    return [*lines, *([f"Marked as: {told}."] if told else []), ""]
+
+
+def _args(args: tuple[Arg, ...]) -> list[str]:
+    rows = [f"| `{arg.name}`{', needed' if arg.required else ''} | {_about(arg)} |" for arg in args]
+    return ["| argument | |", "|---|---|", *rows]
+
+
+def _about(arg: Arg) -> str:
+    choices = ", ".join(arg.choices)
+    return ". ".join(piece for piece in (arg.about, f"one of {choices}" if choices else "") if piece)
+
+
+def main() -> None:
+    true = page()
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == true:
+        print("the page about MCP is as the tables say")
+    elif "--check" in sys.argv:
+        raise SystemExit("docs/mcp.md is not what the tables say: make docs")
+    else:
+        PAGE.write_text(true, encoding="utf-8")
+        print("written anew: mcp.md")
+
+
+if __name__ == "__main__":
+    main()
