@@ -6,10 +6,10 @@ READY := $(VENV)/.ready
 
 .PHONY: run demo test test-long faults lint format bench bench-peers conformance interop docs imports shells fault-tools lock clean
 
-run: $(READY)  ## set everything up and watch agents exchange letters
-	@$(BIN)/python -m postroom.demo
+run: $(READY)  ## set everything up and open the post room: a socket, HTTP, WebSocket; it says what to type next
+	@$(BIN)/postroom serve
 
-demo: $(READY)  ## the same, and a worker killed in the middle, and a letter nobody can handle
+demo: $(READY)  ## watch agents exchange letters, a worker killed in the middle, and a letter nobody can handle
 	@$(BIN)/python -m postroom.demo --slow
 
 test: $(READY) shells fault-tools  ## lint, types, house rules, tests with coverage; prints where the time went

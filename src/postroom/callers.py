@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import service
 from .errors import Invalid, NotAllowed, PostroomError
-from .service.authorize import OWNER
+from .service.authorize import OWNER, authorize
 from .wire.methods import let_in, named
 from .wire.session import Step
 from .wire.table import taken
@@ -32,8 +32,9 @@ log = logging.getLogger("postroom")
 
 
 class Caller:
-    """One caller over time. `push` sends it what it did not ask for just now, or answers False: not now, `resume`
-    is called when there is room again. Without one it cannot subscribe.
+    """One caller over time. `push` sends it what it did not ask for just now, or answers False: not taken, and
+    `resume` is called when there is room. Without one it cannot subscribe. `expel` is called when a token that it
+    has shown is worth nothing any more. Who stays for one call needs none: each call looks itself.
     """
 
     def __init__(
@@ -42,12 +43,15 @@ class Caller:
         hub: Hub,
         *,
         push: Callable[[dict[str, Any]], bool] | None = None,
+        expel: Callable[[], None] | None = None,
         principal: Principal = OWNER,
     ) -> None:
         self._desk = desk
         self._hub = hub
         self._push = push
+        self._expel = expel
         self.room: Room = desk.room.acting_as(principal)
+        self._stay()
 
     # -- calls
 
@@ -58,7 +62,9 @@ class Caller:
         step = asked.steps[0]
         owed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if isinstance(step, Step):
-            self._begin(step).add_done_callback(lambda done: _settle(owed, _reply(step, done)))
+            done = self._begin(step)
+            done.add_done_callback(lambda done: _settle(owed, _reply(step, done)))
+            owed.add_done_callback(lambda owed: done.cancel() if owed.cancelled() else None)  # nobody waits
         else:
             owed.set_result(step or None)
         return owed
@@ -107,11 +113,14 @@ class Caller:
     def authenticate(self, token: str) -> dict[str, Any]:
         principal = service.tokens.holder(self.room._office, token)
         self.room = self.room.acting_as(principal)
+        self._stay()
         return {"agent_id": principal.agent, "scopes": sorted(principal.scopes or ())}
 
     def subscribe(self, said: dict[str, Any]) -> dict[str, Any]:
         if self._push is None:
             raise Invalid("nothing can be sent to this caller later", hint="use the socket, a WebSocket or SSE")
+        principal = self.room.principal
+        authorize(principal, "wait", principal.agent)  # what of it, is decided for each event
         return self._hub.subscribe(self, self._push, said)
 
     def unsubscribe(self, id: str) -> dict[str, Any]:
@@ -123,6 +132,10 @@ class Caller:
 
     def close(self) -> None:
         self._hub.forget(self)
+
+    def _stay(self) -> None:
+        if self._expel is not None and self.room.principal.token is not None:
+            self._hub.admit(self, self.room.principal.token, self._expel)
 
 
 class Door:

@@ -1,4 +1,4 @@
-"""Agents in separate processes mail each other before your eyes: `make run`, and longer, `make demo`.
+"""Agents in separate processes mail each other before your eyes: `make demo`.
 
 Every agent below is a process of its own. They share nothing but the room's file; no server runs.
 """

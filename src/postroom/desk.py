@@ -14,9 +14,11 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .aio_ears import SharedEars
+from .counters import Counters
 from .errors import PostroomError, StoreFailing
 from .service.waiting import seconds_to_sleep
 from .wire.methods import let_in, named
@@ -46,6 +48,7 @@ class Desk:
 
     def __init__(self, room: Room) -> None:
         self.room = room
+        self.counters = Counters()
         self._store = room._office.store
         self._loop = asyncio.get_running_loop()
         self._ears = SharedEars(self._store)
@@ -68,7 +71,13 @@ class Desk:
         """Carry out a method whose parameters were checked. What is quick is done in the order of these calls.
         `run` stands in for the method's own, to look at the caller first.
         """
-        call = partial(run or method.run, room, said)
+        done = self._begin(room, method, said, partial(run or method.run, room, said))
+        done.add_done_callback(partial(self.counters.called, method.name, perf_counter()))
+        return done
+
+    def _begin(
+        self, room: Room, method: Method, said: dict[str, Any], call: Callable[[], Any]
+    ) -> asyncio.Future[Any]:
         if seconds := method.patience(said):
             return asyncio.ensure_future(self._wait(room, method, said, call, seconds))
         if method.slow:
@@ -106,6 +115,8 @@ class Desk:
         batch = [self._queue.popleft() for _ in range(min(len(self._queue), MOST_AT_ONCE))]
         if not batch:
             return
+        self.counters.batches += 1
+        self.counters.batched += len(batch)
         if len(batch) == 1 and not self._store.is_busy():
             _tell(batch, self._together(batch))
             self._call_if_needed()

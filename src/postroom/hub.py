@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from .errors import Invalid, Missing, Resync
+from .model.record import TOKEN
 from .service.reading import check_cursor
+from .service.tokens import is_live
 from .store.bells import ROOM
 from .wire import events, rpc
 from .wire.event_filter import check_filter, wanted
@@ -48,41 +50,49 @@ class Subscription:
         self.push = push
         self.filter = filter
         self.cursor = since  # it has heard of everything up to here
-        self.sequence = itertools.count(1)
+        self.sequence = 0  # notices it has taken
         self.is_behind = False
+        self.slice = SLICE  # changes it is told of in one go; fewer for who reads slowly, or large letters
+        self._half: set[str] = set()  # what it was told of a change of which it has not heard all
 
     def tell(self, found: Sequence[Event], after: Cursor) -> bool:
         """Tell what it wants to hear of. False: it does not read; its cursor stands behind what it was told."""
-        for event in found:
-            if wanted(event, self.filter):
-                seen = replace(self.cursor, number=event.number if event.last else event.number - 1)
-                if not self.push(self._notice(events.map_event(event), seen)):
+        heard = [event for event in found if wanted(event, self.filter)]
+        for event, following in itertools.zip_longest(heard, heard[1:]):
+            is_last = following is None or following.number != event.number  # of those it wants to hear
+            if event.id not in self._half:
+                seen = replace(self.cursor, number=event.number if is_last else event.number - 1)
+                if not self._say(events.map_event(event), seen):
                     return False
                 self.cursor = seen
+            self._half = set() if is_last else self._half | {event.id}
         self.cursor = after
         return True
 
     def tell_once(self, event: Event) -> None:
         """Of something that leaves no trace."""
         if not self.is_behind and wanted(event, self.filter):
-            self.push(self._notice(events.map_event(event), self.cursor))
+            self._say(events.map_event(event), self.cursor)
 
     def tell_resync(self, cursor: Cursor) -> None:
         self.cursor = cursor
         now = milliseconds(self.room._office.now().wall)
         told = {"id": f"{RESYNC}-{cursor.number}", "type": RESYNC, "timestamp": now, "data": {}}
-        self.push(self._notice(told, cursor))
+        self._say(told, cursor)
 
-    def _notice(self, told: dict[str, Any], cursor: Cursor) -> dict[str, Any]:
+    def _say(self, told: dict[str, Any], cursor: Cursor) -> bool:
+        """Was it taken? What was not has no number: whoever counts would miss it."""
         params = {
             "subscriptionId": self.id,
-            "sequenceNumber": next(self.sequence),
+            "sequenceNumber": self.sequence + 1,
             "eventId": told["id"],
             "timestamp": told["timestamp"],
             "cursor": str(cursor),
             "event": told,
         }
-        return rpc.notification("map/event", params)
+        is_taken = self.push(rpc.notification("map/event", params))
+        self.sequence += is_taken
+        return is_taken
 
 
 class Hub:
@@ -93,6 +103,8 @@ class Hub:
         self._store = desk.room._office.store
         self._loop = asyncio.get_running_loop()
         self._of: dict[object, dict[str, Subscription]] = {}
+        self._guests: dict[str, dict[object, Callable[[], None]]] = {}  # who stays with a token, by its id
+        desk.counters.subscribers = lambda: sum(map(len, self._of.values()))
         self._numbers = itertools.count(1)
         self._watch: Watch | None = None
         self._poll: asyncio.TimerHandle | None = None
@@ -129,12 +141,21 @@ class Hub:
             if one.is_behind:
                 self._catch_up(one)
 
+    def admit(self, caller: object, token: str, expel: Callable[[], None]) -> None:
+        """Somebody stays, with this token. As soon as it is revoked, wherever that is done, `expel` is called."""
+        self._listen()
+        self._guests.setdefault(token, {})[caller] = expel
+        self._look_at_tokens({token})  # it may have happened since it was shown
+
     def forget(self, caller: Any) -> None:
         self._of.pop(caller, None)
+        for token in [token for token, some in self._guests.items() if some.pop(caller, None) and not some]:
+            del self._guests[token]
         self._rest()
 
     def close(self) -> None:
         self._of.clear()
+        self._guests.clear()
         self._rest()
 
     def publish(self, said: dict[str, Any]) -> None:
@@ -153,7 +174,7 @@ class Hub:
 
     def look(self) -> None:
         """Tell what happened since the last look."""
-        while self._of:
+        while self._of or self._guests:
             try:
                 changes, after = self._store.changes(self._cursor, SLICE)
             except Resync:
@@ -162,7 +183,17 @@ class Hub:
             if not changes:
                 return
             self._cursor = after
+            self._look_at_tokens({c.key for c in changes if c.kind == TOKEN and c.key is not None})
             self._tell(changes, after)
+
+    def _look_at_tokens(self, ids: set[str]) -> None:
+        """Whoever holds one that is worth nothing any more hears nothing more, and goes."""
+        office = self._desk.room._office
+        for id in ids & self._guests.keys():
+            if not is_live(office, id):
+                for caller, expel in self._guests.pop(id).items():
+                    self._of.pop(caller, None)
+                    self._loop.call_soon(expel)
 
     def _tell(self, changes: Sequence[Change], after: Cursor) -> None:
         """What may be heard is found out once for all who may hear the same."""
@@ -179,7 +210,7 @@ class Hub:
         """From its own cursor on, slice by slice, as long as it reads."""
         while True:
             try:
-                changes, after = self._store.changes(one.cursor, SLICE)
+                changes, after = self._store.changes(one.cursor, one.slice)
             except Resync:
                 one.tell_resync(self._store.cursor())
                 continue
@@ -188,10 +219,13 @@ class Hub:
                 return
             if not one.tell(events.events(one.room, changes), after):
                 one.is_behind = True
+                one.slice = max(1, one.slice // 4)
                 return
+            one.slice = min(SLICE, one.slice * 2)
 
     def _resync(self) -> None:
         self._cursor = self._store.cursor()
+        self._look_at_tokens({*self._guests})
         for one in self._everyone():
             one.tell_resync(self._cursor)
 
@@ -212,7 +246,7 @@ class Hub:
 
     def _rest(self) -> None:
         """Nobody listens: neither do we."""
-        if self._watch is None or any(self._of.values()):
+        if self._watch is None or self._guests or any(self._of.values()):
             return
         if self._poll is not None:
             self._poll.cancel()

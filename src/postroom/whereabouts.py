@@ -37,6 +37,11 @@ def config_path(environment: Mapping[str, str]) -> str:
     return os.path.join(_xdg(environment, "XDG_CONFIG_HOME", ".config"), "postroom", "config.toml")
 
 
+def units_folder() -> str:
+    """Where the user's own systemd looks for units."""
+    return os.path.join(_xdg(os.environ, "XDG_CONFIG_HOME", ".config"), "systemd", "user")
+
+
 def own_room(environment: Mapping[str, str]) -> str:
     """The user's own room, where no other is named."""
     return os.path.join(_xdg(environment, "XDG_DATA_HOME", ".local/share"), "postroom", ROOM)

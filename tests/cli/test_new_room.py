@@ -17,7 +17,7 @@ MAKERS = {
     "init", "import", "restore", "copy",
 }  # fmt: skip
 ABOUT_THE_PROGRAM = {"help", "completion", "version"}
-NO_ROOM = {"swarm install"}  # they write other files (tests/cli/test_swarm.py)
+NO_ROOM = {"swarm install", "service install", "service uninstall", "service status"}  # they need none
 LOOKING = [name for name in FILE_OF if name not in HIDDEN and name not in MAKERS | ABOUT_THE_PROGRAM | NO_ROOM]
 
 

@@ -50,9 +50,9 @@ NEVER = {
 _SERVICE = {
     "addressing", "bouncing", "climbing", "compose", "conversing", "copying", "counting", "dead", "directory",
     "doctor", "escalating", "files", "guarding", "holders", "holding", "janitor", "moving", "naming", "notices",
-    "overdue", "portable", "present", "reading", "renaming", "retelling", "search", "sending", "standing_down",
-    "talks", "task_moves", "taskbook", "tasks", "templates", "threads", "tokens", "tracing", "transfer",
-    "transfer_fence", "transfer_records", "turning", "unsending", "waiting",
+    "overdue", "portable", "present", "pulse", "reading", "renaming", "retelling", "search", "sending",
+    "standing_down", "talks", "task_moves", "taskbook", "tasks", "templates", "threads", "tokens", "tracing",
+    "transfer", "transfer_fence", "transfer_records", "turning", "unsending", "waiting",
 }  # fmt: skip
 _STORE = {
     "asking", "backup", "counting", "examining", "holders", "identity", "index", "index_words", "patience", "place",

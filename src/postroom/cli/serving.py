@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
+from shlex import quote
+from shutil import which
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
@@ -16,7 +19,7 @@ from ..daemon.options import options
 from ..model.codec import to_plain
 from .answers import Answer
 from .escape import one_line
-from .tables import facts, hint, table
+from .tables import again, facts, hint, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,6 +36,7 @@ def run_serve(context: Context) -> Iterator[Answer]:
         dict(context.get("set", ())),
         sockets=context.get("socket", ()),
         http=context.get("http"),
+        names=context.get("http_name", ()),
         certificate=context.get("tls_cert", ""),
         key=context.get("tls_key", ""),
         inboxes=context.get("inboxes", ""),
@@ -56,7 +60,30 @@ def _open(screen: Screen, data: Mapping[str, Any]) -> str:
         for name, key in (("HTTP", "http"), ("MCP", "mcp"), ("Inbox files", "inboxes"))
         if data.get(key)
     ]
-    return "The post room is open. Ctrl-C closes it.\n\n" + facts(screen, pairs) + _paste(data)
+    return (
+        "The post room is open. Ctrl-C closes it.\n\n" + facts(screen, pairs) + _next(screen, data) + _paste(data)
+    )
+
+
+def _next(screen: Screen, data: Mapping[str, Any]) -> str:
+    """What to type in another terminal."""
+    commands = ["send bob --as ann --body Hello", "check --as bob"]
+    if data.get("http"):
+        commands.append("token create --agent bob")
+    lines = [f"{_program()} {command}{again(screen, command)}" for command in commands]
+    if data.get("http"):
+        call = '{"jsonrpc": "2.0", "id": 1, "method": "mail/check"}'
+        told = "-H 'Authorization: Bearer THE-TOKEN' -H 'Content-Type: application/json'"
+        lines.append(f"curl {data['http']} {told} -d '{call}'")
+    return "\nIn another terminal, type:\n" + "".join(f"  {line}\n" for line in lines)
+
+
+def _program() -> str:
+    """How this program was started, as one would type it."""
+    if which("postroom") is not None:
+        return "postroom"
+    is_script = os.path.basename(sys.argv[0]) == "postroom"
+    return quote(sys.argv[0]) if is_script else f"{quote(sys.executable)} -m postroom"
 
 
 def _paste(data: Mapping[str, Any]) -> str:

@@ -5,24 +5,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..desk import Desk
 from ..hub import Hub
 from ..ipc.server import Server
 from ..room import open as open_room
 from .chores import keep_house
+from .extras import has_mcp, web_server
 from .holding import Held
 from .inbox_carrier import Carrier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .options import Options
 
 log = logging.getLogger("postroom")
+HANDLES = 8192
+
+
+class Rim(Protocol):
+    """A way in."""
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
 
 
 async def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
@@ -43,6 +53,7 @@ async def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> Non
 async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     """Start the parts, each with its end on the stack."""
     settings = options.settings
+    _take_handles()
     room = open_room(settings.store, **_said(options))
     stack.callback(room.close)
     held = Held(settings.store)
@@ -52,10 +63,16 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     stack.push_async_callback(desk.close)
     hub = Hub(desk)
     stack.callback(hub.close)
+    rims: list[Rim] = []
+    stack.push_async_callback(_stop, rims)
     for path in options.sockets:
-        server = Server(desk, hub, path)
-        await server.start()
-        stack.push_async_callback(server.stop)
+        rims.append(Server(desk, hub, path))
+        await rims[-1].start()
+    web = web_server(desk, hub, options)
+    if web is not None:
+        rims.append(web)
+        await web.start()
+    desk.counters.connections["socket"] = lambda: sum(len(r.connections) for r in rims if isinstance(r, Server))
     chores = asyncio.ensure_future(keep_house(desk))
     stack.push_async_callback(_end, chores)
     if options.inboxes:
@@ -66,14 +83,31 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
         "pid": os.getpid(),
         "room": settings.store,
         "sockets": list(options.sockets),
+        "http": web.url if web is not None else None,
+        "mcp": f"{web.url}/mcp" if web is not None and has_mcp() else None,
         "inboxes": options.inboxes or None,
     }
+
+
+def _take_handles() -> None:
+    """As many handles as we may have, up to what we need: a connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = HANDLES if hard == resource.RLIM_INFINITY else min(HANDLES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _said(options: Options) -> dict[str, Any]:
     """The settings as they were chosen, so that nothing is read twice."""
     names = options.settings.__struct_fields__
     return {name: getattr(options.settings, name) for name in names if name != "store"}
+
+
+async def _stop(rims: Sequence[Rim]) -> None:
+    """All at once: each gives what is under way a moment."""
+    ended = await asyncio.gather(*(rim.stop() for rim in rims), return_exceptions=True)
+    for wrong in (end for end in ended if isinstance(end, BaseException)):
+        raise wrong
 
 
 async def _end(task: asyncio.Future[None]) -> None:

@@ -29,6 +29,8 @@ class Options(Struct, frozen=True, kw_only=True):
     sockets: tuple[str, ...]
     host: str = ""  # empty: no HTTP
     port: int = 0
+    names: tuple[str, ...] = ()  # by which HTTP is called besides its address
+    is_asked: bool = False  # was HTTP asked for, or is it the default?
     certificate: str = ""
     key: str = ""
     inboxes: str = ""  # the folder of inbox.jsonl files; empty: none are written
@@ -45,6 +47,7 @@ def options(
     *,
     sockets: Sequence[str] = (),
     http: str | None = None,
+    names: Sequence[str] = (),
     certificate: str = "",
     key: str = "",
     inboxes: str = "",
@@ -52,7 +55,8 @@ def options(
 ) -> Options:
     """Checked options."""
     settings = chosen_settings(store or _inbox_store(), said)
-    host, port = _address(http or variable("POSTROOM_HTTP") or _inbox_http() or DEFAULT_HTTP)
+    asked = http or variable("POSTROOM_HTTP") or _inbox_http()
+    host, port = _address(asked or DEFAULT_HTTP)
     if bool(certificate) != bool(key):
         raise Invalid("needs both a certificate and its key", field="tls", hint="--tls-cert and --tls-key")
     chosen = Options(
@@ -60,6 +64,8 @@ def options(
         sockets=tuple(dict.fromkeys(sockets)) or (_socket(settings),),
         host=host,
         port=port,
+        names=tuple(map(_name, names)),
+        is_asked=bool(asked),
         certificate=certificate,
         key=key,
         inboxes=inboxes or variable("POSTROOM_INBOXES") or variable("INBOX_DIR"),
@@ -69,6 +75,13 @@ def options(
         hint = "--tls-cert and --tls-key, or listen at 127.0.0.1"
         raise Invalid(f"{host} can be reached from outside; that needs TLS", field="http", hint=hint)
     return chosen
+
+
+def _name(text: str) -> str:
+    """A name as it stands in a Host header, without its port."""
+    if not text or not text.isascii() or not all(c.isalnum() or c in ".-" for c in text):
+        raise Invalid(f"{text!a} is no name of a machine", field="http-name", hint="such as mail.example.com")
+    return text.lower()
 
 
 def _inbox_store() -> str | None:

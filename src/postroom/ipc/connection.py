@@ -51,7 +51,7 @@ class Connection(asyncio.Protocol):
             self._write(socket_error(NotAllowed("this socket serves the user who runs the post room")))
             transport.close()
             return
-        self.caller = self._server.open_caller(self._push)
+        self.caller = self._server.open_caller(self._push, self.cut)
 
     def data_received(self, data: bytes) -> None:
         if self.caller is not None:
@@ -142,7 +142,7 @@ class Connection(asyncio.Protocol):
         if self._is_full or self._transport is None or self._transport.is_closing():
             return False
         self._write(notice)
-        return not self._is_full
+        return True  # it is taken, and may be the last for now
 
     def _end_if_done(self) -> None:
         if self._is_ended and not self._waiting and not self._replies and self._transport is not None:

@@ -59,5 +59,5 @@ class Server:
         if not self.connections:
             self._gone.set()
 
-    def open_caller(self, push: Callable[[dict[str, Any]], bool]) -> Caller:
-        return Caller(self._desk, self._hub, push=push)
+    def open_caller(self, push: Callable[[dict[str, Any]], bool], expel: Callable[[], None]) -> Caller:
+        return Caller(self._desk, self._hub, push=push, expel=expel)

@@ -35,6 +35,7 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
     notices    letters of the postmaster about another letter
     bouncing   notices to the sender of a letter that died
 
+    pulse      does a running room still take what is written?
     tokens     proof of who is calling, over a wire
     directory  cards, heartbeats, presence
     guarding   allow lists, and names whose mail is refused
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
         portable,
         portable_records,
         present,
+        pulse,
         reading,
         records,
         renaming,
@@ -139,6 +141,7 @@ __all__ = [
     "portable",
     "portable_records",
     "present",
+    "pulse",
     "reading",
     "records",
     "renaming",

@@ -37,6 +37,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Service": ("serving", ("serve", "token create", "token list", "token revoke")),
     "Hooks": ("hook", ("hook session-start", "hook prompt")),
     "Other hosts": ("installing", ("install agent-inbox-shim", "uninstall agent-inbox-shim")),
+    "Systemd": ("units", ("service install", "service uninstall", "service status")),
     "This program": ("meta", ("help", "completion", "version")),
 }  # fmt: skip
 HIDDEN = {"__complete": "meta"}  # for shells, not for people

@@ -1,0 +1,100 @@
+"""The commands that make the post room start by itself, where systemd runs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ..daemon import unit
+from ..errors import NameTaken
+from ..room import chosen_settings
+from .answers import Answer, sayable
+from .escape import one_line
+from .exits import CannotCreate
+from .tables import facts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .answers import Screen
+    from .context import Context
+
+_PATHS = ("socket", "tls_cert", "tls_key", "inboxes")  # as typed they are from here; a unit runs elsewhere
+_OPTIONS = ("socket", "http", "http_name", "tls_cert", "tls_key", "inboxes", "log_level")
+
+
+def run_service_install(context: Context) -> Answer:
+    said = unit.text(_words(context))
+    if "dry_run" in context.values:
+        data = {"path": sayable(unit.path()), "outcome": "shown", "unit": said, "next": []}
+        return Answer(context.name, data, _text_alone)
+    try:
+        outcome = unit.install(said)
+    except NameTaken as taken:
+        raise CannotCreate(taken.message, field="unit", hint=taken.hint) from None
+    except OSError as broken:
+        raise CannotCreate(f"{unit.path()} cannot be written: {broken.strerror}", field="unit") from None
+    lines = [*unit.AFTER_INSTALL, unit.STAY]
+    data = {"path": sayable(unit.path()), "outcome": outcome, "unit": said, "next": lines}
+    return Answer(context.name, data, _installed)
+
+
+def run_service_uninstall(context: Context) -> Answer:
+    was_there = unit.held() is not None
+    if was_there and "dry_run" not in context.values:
+        try:
+            unit.uninstall()
+        except NameTaken as taken:
+            raise CannotCreate(taken.message, field="unit", hint=taken.hint) from None
+    outcome = "missing" if not was_there else "there" if "dry_run" in context.values else "removed"
+    lines = [*unit.BEFORE_UNINSTALL, *unit.AFTER_UNINSTALL] if was_there else []
+    return Answer(context.name, {"path": sayable(unit.path()), "outcome": outcome, "next": lines}, _uninstalled)
+
+
+def run_service_status(context: Context) -> Answer:
+    held = unit.held()
+    file = "missing" if held is None else "ours" if held else "not ours"
+    data = {
+        "path": sayable(unit.path()),
+        "file": file,
+        "enabled": unit.asked("is-enabled"),
+        "active": unit.asked("is-active"),
+    }
+    return Answer(context.name, data, _status)
+
+
+def _words(context: Context) -> list[str]:
+    """What `serve` is started with; everything named so that it means the same from anywhere."""
+    room = unit.absolute(chosen_settings(context.get("room"), {}).store)
+    words = ["--room", room]
+    for name, value in dict(context.get("set", ())).items():
+        words += ["--set", f"{name}={value}"]
+    for option in _OPTIONS:
+        given = context.get(option)
+        for value in given if isinstance(given, list | tuple) else [] if given is None else [given]:
+            flag = f"--{option.replace('_', '-')}"
+            words += [flag, os.path.abspath(os.path.expanduser(value)) if option in _PATHS else value]
+    return words
+
+
+def _text_alone(_screen: Screen, data: Mapping[str, Any]) -> str:
+    return str(data["unit"])
+
+
+def _installed(_screen: Screen, data: Mapping[str, Any]) -> str:
+    return f"{data['outcome'].capitalize()}: {one_line(data['path'])}\n\n" + _typed("Now type", data["next"])
+
+
+def _uninstalled(_screen: Screen, data: Mapping[str, Any]) -> str:
+    told = f"{data['outcome'].capitalize()}: {one_line(data['path'])}\n"
+    return told + ("\n" + _typed("If it still runs, type", data["next"]) if data["next"] else "")
+
+
+def _typed(lead: str, lines: Sequence[str]) -> str:
+    return f"{lead}:\n" + "".join(f"  {line}\n" for line in lines)
+
+
+def _status(screen: Screen, data: Mapping[str, Any]) -> str:
+    pairs = [("File", data["path"]), ("It is", data["file"])]
+    known = (("Enabled", data["enabled"]), ("Active", data["active"]))
+    return facts(screen, [*pairs, *((name, value or "systemd does not tell") for name, value in known)])

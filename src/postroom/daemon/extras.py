@@ -1,0 +1,79 @@
+"""What is there only where its extra is installed: HTTP, and MCP below it. Loaded as late as can be."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__, service
+from ..callers import Door
+from ..errors import Invalid
+from ..service.authorize import OWNER
+
+if TYPE_CHECKING:
+    from ..desk import Desk
+    from ..hub import Hub
+    from ..web.server import Server
+    from .options import Options
+
+log = logging.getLogger("postroom")
+SERVE = 'pip install "postroom[serve]"'
+MCP = 'pip install "postroom[mcp]"'
+OURS = "postroom.mcp"
+
+
+def web_server(desk: Desk, hub: Hub, options: Options) -> Server | None:
+    """The server that was asked for, not started. None: nobody asked, or it cannot be and nobody insisted."""
+    if not options.host:
+        return None
+    if not (is_there("uvicorn") and is_there("websockets")):
+        if options.is_asked:
+            raise Invalid("HTTP needs more than is installed", field="http", hint=SERVE)
+        log.warning("HTTP is off, the socket is on: %s", SERVE)
+        return None
+    _check_tokens(desk, options)
+    from ..web.mounted import Mounted  # noqa: PLC0415 - uvicorn weighs as much as the rest of us
+    from ..web.server import Place, Server  # noqa: PLC0415
+
+    place = Place(
+        host=options.host,
+        port=options.port,
+        names=options.names,
+        certificate=options.certificate,
+        key=options.key,
+    )
+    server = Server(desk, hub, place, Mounted(lambda: load_mcp(Door(desk, hub), server)))
+    return server
+
+
+def load_mcp(door: Door, server: Server) -> Any:
+    """The app behind `/mcp`."""
+    from ..web.mounted import NotHere  # noqa: PLC0415 - loaded by now
+
+    if not has_mcp() or server.gate is None:
+        raise NotHere("MCP needs more than is installed", hint=MCP)
+    logging.getLogger("mcp").setLevel(logging.WARNING)  # else it tells whose session is which
+    try:
+        http = importlib.import_module(f"{OURS}.http")
+    except ImportError as wrong:
+        raise NotHere(f"what is installed does not do for MCP: {wrong}", hint=MCP) from wrong
+    return http.asgi(door, __version__, hosts=sorted(server.gate.hosts), origins=sorted(server.gate.origins))
+
+
+def has_mcp() -> bool:
+    return is_there("mcp") and is_there(OURS)
+
+
+def is_there(module: str) -> bool:
+    return find_spec(module) is not None
+
+
+def _check_tokens(desk: Desk, options: Options) -> None:
+    """What can be reached from outside is not opened before somebody may come in."""
+    if options.is_loopback:
+        return
+    if not any(token.is_live for token in service.tokens.everyone(desk.room._office, OWNER)):
+        told = f"{options.host} can be reached from outside, and nobody has a token"
+        raise Invalid(told, field="http", hint="postroom token create, then start again")

@@ -1,0 +1,74 @@
+"""Who is let in. Asked on every request and on every upgrade, before a byte of a body is read.
+
+A page in a browser can send requests to this machine, by a name of its own that points here or from a site of its
+own. So the Host must be one of ours, exactly, and an Origin, where there is one, too. And nobody is trusted for
+calling from this machine: only a token tells who calls. It travels in a header and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import service
+from ..errors import NotAllowed
+from .replies import CHALLENGE, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..room import Room
+    from ..service.authorize import Principal
+    from .replies import Headers, Reply
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_USUAL = {"http": 80, "https": 443}
+_BEARER = b"bearer"
+
+
+class Gate:
+    """Knows the names that this house answers to."""
+
+    def __init__(self, room: Room, scheme: str, names: Iterable[str], port: int) -> None:
+        self._office = room._office
+        every = [name.lower() for name in names]
+        known = {f"{name}:{port}" for name in every}
+        if port == _USUAL[scheme]:
+            known |= {*every}
+        self.hosts = frozenset(known)
+        self.origins = frozenset(f"{scheme}://{host}" for host in known)
+
+    def wrong(self, headers: Headers) -> Reply | None:
+        """Is this request meant for us, and sent by a page of ours or by none?"""
+        hosts, origins = every(headers, b"host"), every(headers, b"origin")
+        if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
+            return refused(403, "this is not a name of this post room; --http-name adds one")
+        if len(origins) > 1 or any(origin.lower() not in self.origins for origin in origins):
+            return refused(403, "pages of other sites are not served")
+        return None
+
+    def caller(self, headers: Headers) -> Principal | Reply:
+        """Who shows a token; or the answer to whoever shows none, or not a good one."""
+        shown = _token(headers)
+        if shown is None:
+            return refused(401, "show a token: Authorization: Bearer pr_...", CHALLENGE)
+        try:
+            return service.tokens.holder(self._office, shown)
+        except NotAllowed as unknown:
+            return refused(401, str(unknown), CHALLENGE)
+
+    @staticmethod
+    def shows_something(headers: Headers) -> bool:
+        return bool(every(headers, b"authorization"))
+
+
+def every(headers: Headers, name: bytes) -> list[str]:
+    """All values of a header. Bytes that are no ASCII fit no name of ours."""
+    return [value.decode("ascii", "replace").strip() for key, value in headers if key == name]
+
+
+def _token(headers: Headers) -> str | None:
+    given = every(headers, b"authorization")
+    if len(given) != 1:
+        return None
+    scheme, _, token = given[0].partition(" ")
+    return token.strip() if scheme.lower().encode() == _BEARER else None

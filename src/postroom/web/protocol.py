@@ -1,0 +1,99 @@
+"""Connections, as uvicorn makes them, that cannot wear us out: not by being many, nor by being slow.
+
+Whoever has not sent a whole head in time is ended, however it trickles. Whoever comes when the house is full is
+told so at once. Whoever sends pings and reads no answers gets no more of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode
+
+if TYPE_CHECKING:
+    import asyncio
+    from asyncio import TimerHandle
+
+    from websockets.frames import Frame
+
+HEAD_SECONDS = 10.0  # for the head of a request
+MOST_CONNECTIONS = 1000
+MOST_PIECES = 10_000  # of one message in frames
+MOST_UNREAD = 8 * 1024 * 1024  # bytes of a body that is not wanted any more, so that its sender gets to our answer
+ABORT = "postroom.abort"  # in the state of a scope: ends this connection, whatever waits to be written
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 24\r\n"
+    b"retry-after: 5\r\nconnection: close\r\n\r\ntoo many are here by now"
+)
+
+
+class Http(H11Protocol):
+    """One connection."""
+
+    _timer: TimerHandle | None = None
+    _unread = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.app_state = {**self.app_state, ABORT: transport.abort}
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.write(_FULL)
+            transport.close()
+            return
+        self._time_the_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._time_the_head()
+        if self._is_answered_early():
+            self._unread += len(data)
+            if self._unread > MOST_UNREAD:
+                self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timing()
+        super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._stop_timing()
+        super().handle_websocket_upgrade(event)
+
+    def _time_the_head(self) -> None:
+        """The clock runs from the first byte of a head, or from the start, until the head is whole; and for the
+        rest of a body that was answered before it was read.
+        """
+        is_slow = self.conn.their_state is h11.IDLE or self._is_answered_early()
+        is_waiting = is_slow and not self.transport.is_closing()
+        if not is_waiting or self.timeout_keep_alive_task is not None:
+            self._stop_timing()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _is_answered_early(self) -> bool:
+        return self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY
+
+    def _stop_timing(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Frames(WebSocketsSansIOProtocol):
+    """One connection that was upgraded."""
+
+    def handle_cont(self, event: Frame) -> None:
+        """Empty pieces weigh nothing on the wire's scale, and something here."""
+        if len(self.frames) >= MOST_PIECES:
+            self.conn.fail(CloseCode.POLICY_VIOLATION, "too many pieces")
+            self.handle_parser_exception()
+        else:
+            super().handle_cont(event)
+
+    def handle_ping(self) -> None:
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.conn.data_to_send()  # a pong to somebody who does not read

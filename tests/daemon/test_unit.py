@@ -1,0 +1,110 @@
+"""`postroom service`: a unit for systemd, and nobody else's file."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import postroom
+from postroom.daemon.unit import MARK, quoted
+from tests.cli.shell import Desk
+
+UNIT = ".config/systemd/user/postroom.service"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path, measured=True, durable=False)
+
+
+def test_a_unit_is_written_once_with_whole_paths_and_taken_away_again(desk: Desk) -> None:
+    path = desk.home / UNIT
+    words = ("service", "install", "--http", "127.0.0.1:9", "--socket", "some/s.sock", "--set", "lease=5")
+    told = desk.json(*words)
+    assert ("written", str(path)) == (told["outcome"], told["path"])
+    assert "systemctl --user enable --now postroom.service" in told["next"]
+    text = path.read_text(encoding="utf-8")
+    assert text == told["unit"] and text.startswith(MARK)
+    (line,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
+    command = shlex.split(line.removeprefix("ExecStart="))
+    assert Path(command[0]).is_absolute()
+    for pair in (
+        ["--room", f"sqlite:{desk.home}/room.db"],
+        ["--socket", f"{desk.home}/some/s.sock"],
+        ["--http", "127.0.0.1:9"],
+        ["--set", "lease=5"],
+    ):
+        assert pair[1] == command[command.index(pair[0]) + 1]
+    assert "unchanged" == desk.json(*words)["outcome"]
+    assert "replaced" == desk.json("service", "install")["outcome"]
+    assert "ours" == desk.json("service", "status")["file"]
+    assert "removed" == desk.json("service", "uninstall")["outcome"]
+    assert not path.exists()
+    assert "missing" == desk.json("service", "uninstall")["outcome"]
+    assert "missing" == desk.json("service", "status")["file"]
+    assert not (desk.home / "room.db").exists()
+
+
+def test_a_dry_run_only_says(desk: Desk) -> None:
+    shown = desk.run("service", "install", "--dry-run")
+    assert shown.code == 0 and "Restart=on-failure" in shown.out
+    assert not (desk.home / ".config").exists()
+
+
+def test_what_somebody_else_wrote_stays(desk: Desk) -> None:
+    path = desk.home / UNIT
+    path.parent.mkdir(parents=True)
+    path.write_text("[Service]\nExecStart=/bin/true\n", encoding="utf-8")
+    for verb in ("install", "uninstall"):
+        refused = desk.run("service", verb, "--json")
+        assert 73 == refused.code and "not ours" in refused.error["message"]
+    path.unlink()
+    elsewhere = desk.home / "elsewhere"
+    elsewhere.write_text(MARK, encoding="utf-8")
+    path.symlink_to(elsewhere)
+    assert 73 == desk.run("service", "install").code
+    assert MARK == elsewhere.read_text(encoding="utf-8")
+    assert "not ours" == desk.json("service", "status")["file"]
+
+
+def test_its_place_follows_the_users_folders(desk: Desk) -> None:
+    desk.environment["XDG_CONFIG_HOME"] = str(desk.home / "own")
+    assert str(desk.home / "own/systemd/user/postroom.service") == desk.json("service", "install")["path"]
+
+
+def test_without_systemd_there_is_nobody_to_ask(desk: Desk) -> None:
+    told = desk.run("service", "status", "--json", PATH="/nowhere")
+    assert (0, None, None) == (told.code, told.json["enabled"], told.json["active"])
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [("a b", '"a b"'), ('a"b\\', '"a\\"b\\\\"'), ("50%$HOME", '"50%%$$HOME"'), ("Grüße", '"Grüße"')],
+)
+def test_a_word_in_a_unit_stays_one_word(word: str, expected: str) -> None:
+    assert expected == quoted(word)
+
+
+def test_a_word_that_would_begin_a_new_line_is_refused() -> None:
+    with pytest.raises(postroom.Invalid):
+        quoted("a\nExecStartPre=/bin/sh")
+
+
+def test_systemd_takes_it(desk: Desk) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("there is no systemd-analyze here")
+    desk.run("service", "install", "--room", f"{desk.home}/a % $room.db")
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", "--user", str(desk.home / UNIT)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        env=desk.environment | {"XDG_RUNTIME_DIR": str(desk.home)},
+    )
+    complaints = [line for line in checked.stderr.splitlines() if "postroom.service" in line]
+    assert [] == complaints

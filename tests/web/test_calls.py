@@ -1,0 +1,139 @@
+"""JSON-RPC by POST: calls, batches, notifications, and what is wrong with the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from time import perf_counter
+
+import pytest
+
+from tests.web.running import Client, send_many, status
+
+Agent = Callable[..., Client]
+
+
+def rpc(method: str, id: object = 1, **said: object) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": said}
+
+
+@pytest.mark.parametrize("path", ["/", "/rpc", "/any/path?at=all", "/healthz"])
+def test_a_call_is_answered_at_any_path(operator: Client, path: str) -> None:
+    said = operator.post(rpc("mail/agents"), path)
+    assert (200, "application/json") == (said.status, said.headers["content-type"])
+    assert {"jsonrpc", "id", "result"} == set(said.json) and said.json["id"] == 1
+
+
+def test_a_small_answer_is_sent_at_once(operator: Client) -> None:
+    """Not when the other side has confirmed what came before it, which takes 40 ms."""
+
+    def seconds() -> float:
+        began = perf_counter()
+        operator.call("mail/agents")
+        return perf_counter() - began
+
+    assert sorted(seconds() for _ in range(31))[15] < 0.035
+
+
+def test_a_letter_goes_from_one_agent_to_the_other(agent: Agent) -> None:
+    ann, bob = (agent(name) for name in ("ann", "bob"))
+    sent = ann.call("mail/send", to="bob", body="Grüße ✉")
+    (letter,) = bob.call("mail/check")["letters"]
+    assert (sent["id"], "ann") == (letter["id"], letter["sender"])
+
+
+def test_an_error_is_a_reply_like_any_other(operator: Client) -> None:
+    said = operator.post(rpc("mail/nonsense", id="x"))
+    assert (200, "x", -32601) == (said.status, said.json["id"], said.json["error"]["code"])
+    assert "Method not found: mail/nonsense" == said.json["error"]["message"]
+
+
+def test_the_dialect_of_the_socket_is_not_spoken_here(operator: Client) -> None:
+    said = operator.post({"action": "list_agents"})
+    assert (200, -32600) == (said.status, said.json["error"]["code"])
+
+
+def test_a_batch_is_answered_in_order_without_its_notifications(operator: Client) -> None:
+    quiet = {"jsonrpc": "2.0", "method": "mail/agents"}
+    said = operator.post([rpc("mail/agents", id=1), quiet, 5, rpc("mail/none", id=2)])
+    assert [1, None, 2] == [one["id"] for one in said.json]
+    assert [-32600, -32601] == [one["error"]["code"] for one in said.json[1:]]
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_who_waits_for_nothing_gets_nothing(operator: Client, many: bool) -> None:
+    quiet = {"jsonrpc": "2.0", "method": "mail/agents"}
+    said = operator.post([quiet, quiet] if many else quiet)
+    assert (204, b"") == (said.status, said.body)
+    assert 200 == operator.post(rpc("mail/agents")).status  # on the same connection
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff\xfe", b"nul", b'{"a": NaN}', b'{"a": 1, "a": 2}', b"[" * 5000, b'"\\ud800"']
+)
+def test_a_body_that_cannot_be_read_is_told_so(operator: Client, body: bytes) -> None:
+    said = operator.post(body)
+    assert (400, -32700, None) == (said.status, said.json["error"]["code"], said.json["id"])
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_only_json_is_taken(operator: Client, kind: str) -> None:
+    assert 415 == operator.post(rpc("mail/agents"), content_type=kind).status
+
+
+def test_a_charset_beside_the_type_is_fine(operator: Client) -> None:
+    assert 200 == operator.post(rpc("mail/agents"), content_type="application/json; charset=utf-8").status
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
+@pytest.mark.parametrize("path", ["/", "/rpc"])
+def test_other_methods_are_refused_and_told_which_is_not(operator: Client, method: str, path: str) -> None:
+    said = operator.ask(method, path)
+    assert (405, "POST") == (said.status, said.headers["allow"])
+    assert method == "HEAD" or said.json["error"]["code"] == -32600
+    assert not [name for name in said.headers if name.startswith("access-control")]
+
+
+def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes(operator: Client) -> None:
+    with operator.raw() as stream:
+        stream.sendall(
+            operator.head("POST / HTTP/1.1", "content-type: application/json", "content-length: 99999999")
+        )
+        assert 413 == status(stream)
+
+
+def test_who_sends_too_much_hears_so_when_it_has_sent_it(operator: Client) -> None:
+    assert 413 == operator.post(b" " * 3_000_000).status
+    assert 200 == operator.post(rpc("mail/agents")).status  # on the same connection
+
+
+def test_a_body_without_end_is_not_read_for_ever(operator: Client) -> None:
+    kind = ("content-type: application/json", "transfer-encoding: chunked")
+    with operator.raw() as stream:
+        stream.sendall(operator.head("POST / HTTP/1.1", *kind))
+        piece = b"10000\r\n" + b" " * 65536 + b"\r\n"
+        with pytest.raises(ConnectionError):
+            send_many(stream, piece, 1000)
+        assert 413 == status(stream)
+
+
+def test_a_wait_over_http_answers_as_soon_as_there_is_mail(agent: Agent) -> None:
+    dan, eve = (agent(name) for name in ("dan", "eve"))
+    body = json.dumps(rpc("mail/wait", timeout=20)).encode()
+    given = {"content-type": "application/json", "authorization": f"Bearer {dan.token}"}
+    dan.connection.request("POST", "/", body, given)
+    sent = eve.call("mail/send", to="dan", body="now")
+    answer = json.loads(dan.connection.getresponse().read())
+    assert sent["id"] == answer["result"]["letter"]["id"]
+
+
+def test_who_hangs_up_while_waiting_is_handed_no_letter(agent: Agent) -> None:
+    fay, eve = (agent(name) for name in ("fay", "eva"))
+    body = json.dumps(rpc("mail/wait", timeout=20)).encode()
+    with fay.raw() as stream:
+        length = f"content-length: {len(body)}"
+        stream.sendall(fay.head("POST / HTTP/1.1", "content-type: application/json", length) + body)
+        fay.call("mail/counts")  # by now the wait has begun
+    eve.call("mail/counts")  # and by now it is over
+    eve.call("mail/send", to="fay", body="still unread")
+    assert 1 == fay.call("mail/counts")["total"]

@@ -1,0 +1,110 @@
+"""Who is let in: Host, Origin and token, on every method, path and upgrade."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.web.running import Client, Daemon, status
+
+PATHS = [
+    ("POST", "/"), ("OPTIONS", "/"), ("GET", "/"), ("GET", "/subscribe"), ("GET", "/metrics"), ("GET", "/healthz"),
+    ("GET", "/mcp"), ("POST", "/mcp"), ("DELETE", "/mcp"),
+]  # fmt: skip
+UPGRADE = ("connection: upgrade", "upgrade: websocket", "sec-websocket-version: 13",
+           "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==")  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:{}", "127.1:{}"]
+)
+def test_another_host_is_refused_everywhere(operator: Client, method: str, path: str, host: str) -> None:
+    said = operator.ask(method, path, host=host.format(operator.port))
+    assert 403 == said.status
+    assert not [name for name in said.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://127.0.0.1:{}", "http://127.0.0.1", "file://"]
+)
+def test_another_origin_is_refused_everywhere(operator: Client, method: str, path: str, origin: str) -> None:
+    assert 403 == operator.ask(method, path, origin=origin.format(operator.port)).status
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
+def test_our_own_names_are_fine(operator: Client, name: str) -> None:
+    ours = f"{name}:{operator.port}"
+    call = {"jsonrpc": "2.0", "id": 1, "method": "mail/agents"}
+    assert 200 == operator.post(call, host=ours, origin=f"http://{ours}").status
+
+
+def test_two_hosts_or_none_are_refused(operator: Client) -> None:
+    for more in (("host: evil.example",), ()):
+        with operator.raw() as stream:
+            head = operator.head("GET /healthz HTTP/1.1", *more)
+            stream.sendall(head if more else head.replace(b"host:", b"x-host:"))
+            assert 400 == status(stream)
+    with operator.raw() as stream:
+        stream.sendall(operator.head("GET /healthz HTTP/1.0").replace(b"host:", b"x-host:"))
+        assert 403 == status(stream)
+
+
+@pytest.mark.parametrize(("method", "path"), [pair for pair in PATHS if pair != ("GET", "/healthz")])
+def test_nobody_is_let_in_without_a_token(anonymous: Client, method: str, path: str) -> None:
+    said = anonymous.ask(method, path)
+    assert (401, 'Bearer realm="postroom"') == (said.status, said.headers["www-authenticate"])
+
+
+@pytest.mark.parametrize(
+    "shown",
+    ["Bearer", "Bearer nonsense", "Bearer pr_0_0", "Basic YTpi", "pr_0_0", "Bearer " + "x" * 4000, "Bearer \xff"],
+)
+@pytest.mark.parametrize("path", ["/", "/healthz"])
+def test_a_token_that_is_none_lets_nobody_in(anonymous: Client, shown: str, path: str) -> None:
+    assert 401 == anonymous.ask("GET", path, authorization=shown).status
+
+
+def test_a_token_in_the_address_lets_nobody_in(anonymous: Client, operator: Client) -> None:
+    for name in ("token", "access_token"):
+        assert 401 == anonymous.ask("GET", f"/metrics?{name}={operator.token}").status
+
+
+def test_two_tokens_let_nobody_in(operator: Client) -> None:
+    with operator.raw() as stream:
+        stream.sendall(operator.head("GET /metrics HTTP/1.1", f"authorization: Bearer {operator.token}"))
+        assert 401 == status(stream)
+
+
+def test_a_revoked_token_lets_nobody_in_from_then_on(running: Daemon, agent: Callable[..., Client]) -> None:
+    client = agent("gus")
+    assert "total" in client.call("mail/counts")
+    running.revoke(client.token)
+    assert 401 == client.ask("POST", "/").status
+
+
+def test_a_token_is_good_for_its_agent_and_its_scopes_alone(agent: Callable[..., Client]) -> None:
+    client = agent("hal", "read")
+    for method, said in (("mail/check", {"agent_id": "ann"}), ("mail/send", {"to": "ann", "body": "x"})):
+        answer = client.post({"jsonrpc": "2.0", "id": 1, "method": method, "params": said})
+        assert 1003 == answer.json["error"]["code"], answer.body
+
+
+@pytest.mark.parametrize(
+    "more", [("host: evil.example",), ("origin: http://evil.example",), ("authorization: x",)]
+)
+def test_an_upgrade_is_looked_at_as_closely(operator: Client, more: tuple[str]) -> None:
+    name = more[0].partition(":")[0]
+    head = operator.head("GET /ws HTTP/1.1", *UPGRADE)
+    lines = [line for line in head.decode().split("\r\n") if not line.startswith(f"{name}:")]
+    with operator.raw() as stream:
+        stream.sendall("\r\n".join([lines[0], *more, *lines[1:]]).encode())
+        assert (401 if name == "authorization" else 403) == status(stream)
+
+
+def test_frames_are_served_at_one_path(operator: Client) -> None:
+    with operator.raw() as stream:
+        stream.sendall(operator.head("GET /other HTTP/1.1", *UPGRADE))
+        assert 404 == status(stream)

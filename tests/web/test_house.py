@@ -1,0 +1,175 @@
+"""Health, numbers, and the app of another house below `/mcp`."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.service.pulse import PULSE
+from postroom.web.health import Pulse
+from postroom.web.mounted import Mounted, NotHere
+from tests.web.running import Client, aside, make_token, open_house, port_of
+
+Agent = Callable[..., Client]
+SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+')
+
+
+def test_health_is_told_to_anybody_and_details_to_those_we_know(anonymous: Client, operator: Client) -> None:
+    said = anonymous.ask("GET", "/healthz")
+    assert (200, {"ok": True}) == (said.status, said.json)
+    known = operator.ask("GET", "/healthz").json
+    assert known["ok"] and known["problem"] is None and known["write_seconds"] > 0
+    assert 200 == anonymous.ask("HEAD", "/healthz").status
+
+
+def test_health_writes_at_most_once_a_second_and_leaves_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with open_house(tmp_path) as (_, room, desk, _hub):
+            pulse, before = Pulse(desk), desk.counters.batches
+            await asyncio.gather(*(pulse.ask(knows_us=False) for _ in range(100)))
+            await pulse.ask(knows_us=True)
+            assert before + 1 == desk.counters.batches
+            assert [] == room._office.store.records(PULSE)
+
+    asyncio.run(scenario())
+
+
+def test_a_room_that_cannot_be_written_is_not_well(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with open_house(tmp_path) as (server, _room, _desk, _hub):
+            client = Client(port_of(server))
+            (tmp_path / "room.db").rename(tmp_path / "gone.db")
+            said = await aside(client.ask, "GET", "/healthz")
+            client.close()
+            assert (503, {"ok": False}) == (said.status, said.json)
+            (tmp_path / "gone.db").rename(tmp_path / "room.db")
+
+    asyncio.run(scenario())
+
+
+def test_numbers_are_for_operators(agent: Agent, operator: Client) -> None:
+    assert 403 == agent("ann").ask("GET", "/metrics").status
+    said = operator.ask("GET", "/metrics")
+    assert (200, "text/plain; version=0.0.4; charset=utf-8") == (said.status, said.headers["content-type"])
+
+
+def test_numbers_are_as_prometheus_reads_them(agent: Agent, operator: Client) -> None:
+    ann = agent("ann")
+    ann.call("mail/send", to="zoe", body="x")
+    ann.post({"jsonrpc": "2.0", "id": 1, "method": "mail/read", "params": {"message_id": "none"}})
+    text = operator.ask("GET", "/metrics").body.decode()
+    lines = [line for line in text.splitlines() if not line.startswith("# ")]
+    assert all(SAMPLE.fullmatch(line) for line in lines), lines
+    for wanted in (
+        'postroom_deliveries{state="unread"} 1',
+        'postroom_unread{priority="normal"} 1',
+        'postroom_calls_total{method="send",outcome="ok"} 1',
+        'postroom_calls_total{method="read",outcome="UnknownMessage"} 1',
+        'postroom_connections{rim="socket"} 0',
+        "postroom_subscribers 0",
+        "postroom_letters 1",
+    ):
+        assert wanted in lines, text
+    for name in ("process_resident_memory_bytes", "process_cpu_seconds_total", "postroom_uptime_seconds"):
+        assert any(line.startswith(f"{name} ") for line in lines)
+
+
+# -- the seam
+
+
+class Echo:
+    """An app of another house: says who calls, and what was sent."""
+
+    def __init__(self) -> None:
+        self.is_running = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        self.is_running = True
+        try:
+            yield
+        finally:
+            self.is_running = False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message["body"]
+            more = message["more_body"]
+        told = f"{scope['postroom.room'].principal.agent} {scope['method']} ".encode() + body
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": told})
+
+
+def test_a_mounted_app_is_loaded_once_and_knows_who_calls(tmp_path: Path) -> None:
+    made: list[Echo] = []
+
+    def load() -> Echo:
+        made.append(Echo())
+        return made[-1]
+
+    async def scenario() -> None:
+        async with open_house(tmp_path, Mounted(load)) as (server, room, _desk, _hub):
+            ann = Client(port_of(server), make_token(room, "ann"))
+            assert [] == made
+            said = await aside(ann.ask, "POST", "/mcp", b"hello")
+            assert (200, b"ann POST hello") == (said.status, said.body)
+            assert b"ann GET " == (await aside(ann.ask, "GET", "/mcp/")).body
+            assert 1 == len(made) and made[0].is_running
+            assert 413 == (await aside(ann.ask, "POST", "/mcp", b"x" * 2_000_000)).status
+            ann.close()
+            stranger = Client(port_of(server))
+            assert 401 == (await aside(stranger.ask, "POST", "/mcp", b"hello")).status
+            stranger.close()
+        assert not made[0].is_running
+
+    asyncio.run(scenario())
+
+
+def test_what_is_not_installed_is_told_and_tried_again(tmp_path: Path) -> None:
+    tries: list[int] = []
+
+    def load() -> Echo:
+        tries.append(1)
+        if len(tries) == 1:
+            raise NotHere("it is not here", hint='pip install "postroom[mcp]"')
+        return Echo()
+
+    async def scenario() -> None:
+        async with open_house(tmp_path, Mounted(load)) as (server, room, _desk, _hub):
+            ann = Client(port_of(server), make_token(room, "ann"))
+            said = await aside(ann.ask, "POST", "/mcp", b"hello")
+            assert 503 == said.status and "postroom[mcp]" in said.json["error"]["message"]
+            assert 200 == (await aside(ann.ask, "POST", "/mcp", b"hello")).status
+            ann.close()
+
+    asyncio.run(scenario())
+
+
+def test_mail_is_served_below_mcp(operator: Client) -> None:
+    pytest.importorskip("mcp")
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    said = operator.post(call, "/mcp", accept="application/json, text/event-stream")
+    assert 200 == said.status and b"serverInfo" in said.body
+
+
+@pytest.mark.parametrize("path", ["/mcp/other", "/mcpx"])
+def test_only_its_own_path_is_its(operator: Client, path: str) -> None:
+    assert 405 == operator.ask("GET", path).status
+
+
+def test_every_number_stands_on_the_page(operator: Client) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "http.md").read_text(encoding="utf-8")
+    text = operator.ask("GET", "/metrics").body.decode()
+    names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
+    assert {name for name in names if f"`{name}" not in page} == set()
