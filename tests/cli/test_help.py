@@ -105,7 +105,7 @@ def test_help_of_a_command_in_each_way(desk: Desk) -> None:
 def prepared(desk: Desk, example: Desk) -> Desk:
     """A copy of the room the examples speak of."""
     shutil.copytree(example.home, desk.home, dirs_exist_ok=True)
-    desk.environment |= {name: example.environment[name] for name in ("TOKEN", "ESCALATION")}
+    desk.environment |= {name: example.environment[name] for name in ("TOKEN", "TOKEN_ID", "ESCALATION")}
     desk.environment["POSTROOM_HOOK_SECONDS"] = "30"  # a busy machine is not the point
     return desk
 

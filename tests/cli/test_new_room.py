@@ -13,11 +13,14 @@ from tests.cli.shell import Desk
 # All that may make a room: they put the first thing into it, or wait for mail. No other command does.
 MAKERS = {
     "send", "broadcast", "handoff", "escalate", "tasks give", "register", "templates save", "block",
-    "wait", "claim", "work", "mcp",
+    "wait", "claim", "work", "mcp", "serve", "token create", "hook session-start",
     "init", "import", "restore", "copy",
 }  # fmt: skip
 ABOUT_THE_PROGRAM = {"help", "completion", "version"}
-NO_ROOM = {"swarm install", "service install", "service uninstall", "service status"}  # they need none
+NO_ROOM = {  # they need none, or, as hooks, never fail
+    "swarm install", "service install", "service uninstall", "service status", "install agent-inbox-shim",
+    "uninstall agent-inbox-shim", "hook prompt",
+}  # fmt: skip
 LOOKING = [name for name in FILE_OF if name not in HIDDEN and name not in MAKERS | ABOUT_THE_PROGRAM | NO_ROOM]
 
 

@@ -13,6 +13,7 @@ from postroom.letter import Batch
 # The commands that reach a method, or, in brackets, why none does.
 REACH: dict[str, str] = {
     # -- the room
+    "Room.acting_as": "[whoever types a command owns the room]",
     "Room.agent": "agents show",
     "Room.agents": "agents",
     "Room.archive": "archive",
@@ -38,6 +39,7 @@ REACH: dict[str, str] = {
     "Room.search": "search",
     "Room.stats": "stats",
     "Room.sweep": "janitor",
+    "Room.tagged": "tagged",
     "Room.template": "templates show",
     "Room.templates": "templates",
     "Room.thread": "thread",

@@ -96,4 +96,4 @@ def told_too_early(trace: str, told: set[str]) -> list[str]:
 
 
 def _replies(line: str, id: str) -> bool:
-    return any(found == id for found in _REPLY.findall(line))
+    return ("sendto(" in line or " write(" in line) and id in _REPLY.findall(line)

@@ -11,7 +11,7 @@ import pytest
 import postroom
 from postroom import Handoff, Mailbox, NotAllowed, PostroomError, Room, TaskState
 from postroom.service import authorize as rules
-from postroom.service import conversing, talks
+from postroom.service import conversing, talks, tokens
 from postroom.service.authorize import OWNER, RULES, Principal, agent_principal, authorize
 from postroom.service.task_moves import admit, move
 from postroom.service.tasks import session
@@ -75,6 +75,11 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
     "converse": [
         lambda room: list(talks.conversations(room._office, room.principal, None, None)),
         lambda room: talks.recent(room._office, room.principal, None, 10),
+    ],
+    "tokens": [
+        lambda room: tokens.everyone(room._office, room.principal),
+        lambda room: tokens.create(room._office, room.principal, "bob"),
+        lambda room: tokens.revoke(room._office, room.principal, "0"),
     ],
     "room": [
         lambda room: room.mailboxes(),

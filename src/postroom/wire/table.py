@@ -47,6 +47,8 @@ LONGEST_WAIT = 300.0  # seconds; whoever wants more asks again with the cursor
 class NoSuchMethod(Missing):
     """Nobody serves this method."""
 
+    code = 4003
+
     def __str__(self) -> str:
         return self.message  # in exactly the words of agent-inbox
 

@@ -66,6 +66,7 @@ COMMANDS = {
         Option("ID", help="as token list shows it", required=True),
         examples=(('postroom token revoke "$TOKEN_ID"', "it leaked"),),
         json=(("about", ABOUT),),
-        exits=((66, "there is no such token"),),
+        exits=((67, "there is no such token"),),
+        looks=True,
     ),
 }  # fmt: skip
