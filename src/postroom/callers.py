@@ -100,6 +100,10 @@ class Caller:
         answer = method.run(room, said)
         if method.name == "emit":
             self._hub.publish(said)
+        if method.action in {"register", "heartbeat"}:  # it says itself how it is
+            self._desk.came_or_went()
+        elif method.whose is not None:
+            self._desk.alive(said.get(method.whose) or principal.agent)
         return answer
 
     async def call(self, name: str, said: Mapping[str, Any]) -> Any:

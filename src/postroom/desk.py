@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from .wire.table import Method, Run
 
 SLOW_THREADS = 4
+BEAT = 20.0  # seconds between two signs of life of one agent that are written down
+MOST_SEEN = 10_000
 MOST_AT_ONCE = 256  # calls made safe by one sync; more would keep the first of them waiting
 
 
@@ -53,6 +55,7 @@ class Desk:
         self._loop = asyncio.get_running_loop()
         self._ears = SharedEars(self._store)
         self._queue: deque[Ticket] = deque()
+        self._seen: dict[str, float] = {}  # agents, and when they last asked for something
         self._is_called = False  # has the loop been asked to serve?
         self._is_away = False  # is a batch being carried out on the thread beside?
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="postroom-desk")
@@ -90,6 +93,21 @@ class Desk:
         self._queue.append(ticket)
         self._call()
         return ticket.done
+
+    def alive(self, agent: str | None) -> None:
+        """Who asks for something is here. Called where calls are carried out, now and then for each agent."""
+        now = self.room._office.now().steady
+        if agent is None or now - self._seen.get(agent, -BEAT) < BEAT:
+            return
+        if len(self._seen) >= MOST_SEEN:
+            self._seen.clear()
+        self._seen[agent] = now
+        with suppress(PostroomError):  # not registered, or not now: it is a courtesy
+            self.room.mailbox(agent).heartbeat(active=True)
+
+    def came_or_went(self) -> None:
+        """What we know of who is here may be wrong now."""
+        self._seen.clear()
 
     async def run_slow(self, run: Callable[[], Any]) -> Any:
         """Something that may take long, on a thread of its own."""

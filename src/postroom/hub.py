@@ -163,9 +163,13 @@ class Hub:
         self._loop.call_soon_threadsafe(self._publish, said)
 
     def _publish(self, said: dict[str, Any]) -> None:
+        """An agent hears of the scopes it is in."""
         event = events.emitted(said, self._cursor.number, self._now())
+        members = {agent.card.id for agent in self._desk.room.agents(scope=event.scope, gone=True)}
         for one in self._everyone():
-            one.tell_once(event)
+            who = one.room.principal
+            if who.operator or who.agent in members:
+                one.tell_once(event)
 
     def _now(self) -> datetime:
         return self._desk.room._office.now().wall

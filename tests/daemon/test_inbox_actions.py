@@ -141,6 +141,36 @@ def test_agents_come_and_go(shared: Daemon) -> None:
     assert "claude-code" == everyone["w-2"]["program"]
 
 
+def test_whoever_asks_for_something_is_here(shared: Daemon) -> None:
+    shared.ask(action="register_agent", agentId="busy")
+    shared.ask(action="send", **{"from": "busy", "to": "x", "payload": "y"})
+    shared.ask(action="notify", event={"type": "agent.done", "agentId": "busy"})
+    assert "active" != _status(shared, "busy")
+    shared.ask(action="register_agent", agentId="late")
+    shared.ask(action="notify", event={"type": "agent.done", "agentId": "late"})
+    shared.ask(action="check_inbox", agentId="late")
+    assert "active" == _status(shared, "late")
+
+
+def _status(daemon: Daemon, name: str) -> str:
+    rows = daemon.ask(action="list_agents")["agents"]
+    status: str = next(row["status"] for row in rows if row["agentId"] == name)
+    return status
+
+
+def test_emit_reaches_those_who_listen(shared: Daemon) -> None:
+    with shared.line() as all_of_it, shared.line() as other:
+        for line, scope in ((all_of_it, "s-1"), (other, "s-2")):
+            line.ask(
+                {"jsonrpc": "2.0", "id": 1, "method": "map/subscribe", "params": {"filter": {"scopes": [scope]}}}
+            )
+        shared.ask(action="emit", event={"type": "x.y", "n": 1}, meta={"a": 1}, scope="s-2")
+        shared.ask(action="emit", event={"type": "x.y", "n": 2}, scope="s-1")
+        heard = [line.hear()["params"]["event"] for line in (one, other)]
+
+    assert [("x.y", 2), ("x.y", 1)] == [(event["type"], event["data"]["event"]["n"]) for event in heard]
+
+
 def test_emit_is_answered(shared: Daemon) -> None:
     assert {"ok": True} == shared.ask(action="emit", event={"type": "x"}, meta={"a": 1})
 
