@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import postroom
+from postroom import PostroomError
+from postroom.service import tokens
 from tests.contract.surfaces import TALLY, PlainAnswers, Told, without
-from tests.daemons import Daemon
+from tests.daemons import PATIENCE, Daemon
 
 
 class OverWire(PlainAnswers):
@@ -153,4 +159,32 @@ class Socket(OverWire):
         return self._daemon.desk.ask(verb, said)
 
     def close(self) -> None:
+        self._daemon.stop()
+
+
+class Http(OverWire):
+    """JSON-RPC by POST, as an operator."""
+
+    def __init__(self, folder: Path) -> None:
+        self._daemon = Daemon(folder, "--http", "127.0.0.1:0")
+        with postroom.open(self._daemon.room) as room:
+            self._token, _ = tokens.create(room._office, room.principal, None)
+        self._address = urlsplit(self._daemon.where["http"])
+        self._line = HTTPConnection(self._address.netloc, timeout=PATIENCE)
+
+    def ask(self, verb: str, **said: Any) -> Any:
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": f"mail/{verb}", "params": said})
+        told = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        self._line.request("POST", "/", body, told)
+        reply = json.loads(self._line.getresponse().read())
+        if "error" not in reply:
+            return reply["result"]
+        about = reply["error"]["data"]
+        refused: PostroomError = getattr(postroom, about["name"])(
+            reply["error"]["message"], field=about.get("field")
+        )
+        raise refused
+
+    def close(self) -> None:
+        self._line.close()
         self._daemon.stop()

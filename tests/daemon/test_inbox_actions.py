@@ -166,7 +166,7 @@ def test_emit_reaches_those_who_listen(shared: Daemon) -> None:
             )
         shared.ask(action="emit", event={"type": "x.y", "n": 1}, meta={"a": 1}, scope="s-2")
         shared.ask(action="emit", event={"type": "x.y", "n": 2}, scope="s-1")
-        heard = [line.hear()["params"]["event"] for line in (one, other)]
+        heard = [line.hear()["params"]["event"] for line in (all_of_it, other)]
 
     assert [("x.y", 2), ("x.y", 1)] == [(event["type"], event["data"]["event"]["n"]) for event in heard]
 

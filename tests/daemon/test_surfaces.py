@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.contract.surfaces import Library
 from tests.contract.test_surfaces import comparable, transcript
-from tests.contract.wire_surfaces import Socket
+from tests.contract.wire_surfaces import Http, Socket
 
 
-def test_the_socket_tells_the_same_as_the_library(tmp_path: Path) -> None:
-    (tmp_path / "library").mkdir()
-    expected = comparable(list(transcript(Library(tmp_path / "library"))))
-    socket = Socket(tmp_path)
-    told = comparable(list(transcript(socket)))
-    socket.close()
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    return comparable(list(transcript(Library(tmp_path_factory.mktemp("library")))))
+
+
+@pytest.mark.parametrize("surface", [Socket, Http])
+def test_every_wire_tells_the_same_as_the_library(
+    surface: type[Socket | Http], expected: list[Any], tmp_path: Path
+) -> None:
+    wire = surface(tmp_path)
+    told = comparable(list(transcript(wire)))
+    wire.close()
 
     for number, (theirs, ours) in enumerate(zip(told, expected, strict=True)):
         assert ours == theirs, number
