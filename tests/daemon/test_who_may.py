@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,9 +10,14 @@ import pytest
 
 import postroom
 from postroom import NotAllowed, PostroomError, Room
+from postroom.callers import Caller
+from postroom.desk import Desk
+from postroom.hub import Hub
 from postroom.service import tokens
 from postroom.service.authorize import NEEDS, RULES, SCOPES, Principal
 from postroom.wire.methods import ACTIONS, MAIL, VERBS, let_in
+from postroom.wire.rpc import Call
+from postroom.wire.session import Asked, Step
 from postroom.wire.table import Method, Param
 
 METHODS: dict[str, Method] = {f"action {name}": row for name, row in ACTIONS.items()} | {
@@ -100,3 +106,27 @@ def test_a_token_that_was_revoked_is_worth_nothing(room: Room) -> None:
     for wrong in (text, "", "pr_", f"pr_{token.id}_x", text[:-1], text + "x", None, 7, "ž" * 40):
         with pytest.raises(NotAllowed, match="not valid"):
             tokens.holder(room._office, wrong)
+
+
+def test_whoever_showed_a_token_that_is_revoked_since_may_do_nothing(room: Room) -> None:
+    async def refused() -> list[str]:
+        desk = Desk(room)
+        hub = Hub(desk)
+        text, token = tokens.create(room._office, room.principal, None)
+        caller = Caller(desk, hub, principal=tokens.holder(room._office, text))
+        letter = room.mailbox("bob").send("alice", "hello").id
+        tokens.revoke(room._office, room.principal, token.id)
+        found = []
+        for name, method in METHODS.items():
+            step = Step(Call(name, {}, 1), method, said_for(name, method, letter))
+            reply = await caller.carry_out(Asked([step]))
+            if (
+                reply.get("error", {}).get("data", {}).get("name", "NotAllowed") == "NotAllowed"
+                and "error" in reply
+            ):
+                found.append(name)
+        hub.close()
+        await desk.close()
+        return found
+
+    assert list(METHODS) == asyncio.run(refused())
