@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PREFIX = "POSTROOM_"
+AUTH_TOKEN = "POSTROOM_AUTH_TOKEN"  # noqa: S105 - a variable's name; a secret is never an argument
 PROJECT = ".postroom"  # a folder in a project; its room is found from anywhere below it
 ROOM = "room.db"
 

@@ -193,8 +193,10 @@ def test_errors_in_its_words(shared: Daemon) -> None:
         ({"from": "a", "payload": "x"}, "to"),
         ({"to": "b", "payload": "x"}, "from"),
         ({"from": "a", "to": [{"kind": "to"}], "payload": "x"}, "to"),
-        ({"from": "a", "to": "b", "payload": "x", "importance": "zzz"}, "priority"),
-        ({"from": "../a", "to": "b", "payload": "x"}, "mailbox"),
+        ({"from": "a", "to": "b", "payload": "x", "importance": "zzz"}, "importance"),
+        ({"from": "../a", "to": "b", "payload": "x"}, "from"),
+        ({"from": "a", "to": "b", "boddy": "x"}, "payload"),
+        ({"from": "a", "to": [{"agent_id": "b", "kind": []}], "payload": "x"}, "to"),
         ({"from": "a", "to": "b", "meta": 7}, "meta"),
     ],
 )
@@ -206,6 +208,33 @@ def test_what_is_wrong_is_told_with_its_field_and_nothing_is_sent(
 
     assert (False, field) == (refused["ok"], refused["field"])
     assert before == shared.ask(action="room_stats")["letters"]
+
+
+def test_our_own_words_are_understood_by_send(shared: Daemon) -> None:
+    said = {"agent_id": "a", "to": "own", "cc": "copy", "body": "words", "priority": "urgent"}
+    id = send(shared, **said)
+    (record,) = inbox(shared, agentId="own")
+    assert (id, "urgent", "words") == (record["id"], record["importance"], record["content"]["text"])
+    assert 1 == len(inbox(shared, agentId="copy"))
+
+
+def test_since_and_clear_mark_nothing_that_is_not_returned(shared: Daemon) -> None:
+    send(shared, **{"from": "a", "to": "later", "payload": "x"})
+    assert [] == inbox(shared, agentId="later", unreadOnly=True, clear=True, since="2099-01-01T00:00:00Z")
+    assert 1 == len(inbox(shared, agentId="later", unreadOnly=True, clear=True, since=5))
+
+
+def test_who_said_goodbye_is_offline_at_once(shared: Daemon) -> None:
+    shared.ask(action="register_agent", agentId="gone")
+    shared.ask(action="notify", event={"type": "agent.done", "agentId": "gone"})
+    assert "offline" == _status(shared, "gone")
+
+
+def test_a_misspelt_action_is_told_what_was_meant(shared: Daemon) -> None:
+    assert "did you mean send?" == shared.ask(action="sned")["hint"]
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "check"}
+    with shared.line() as line:
+        assert "did you mean mail/check?" == line.ask(asked)["error"]["data"]["hint"]
 
 
 def test_an_id_is_echoed(shared: Daemon) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from ..daemon.inbox_files import InboxFolder
 from ..errors import Invalid, Missing, PostroomError
 from ..model.codec import encode
-from ..whereabouts import variable
+from ..whereabouts import AUTH_TOKEN, variable
 from ..wire.inbox_entries import entry_of
 from .answers import Answer
 from .hook_quick import agent_of, exchange, folder_of, socket_of
@@ -98,10 +98,10 @@ def _source(context: Context) -> Source:
         return RoomSource(context)
     try:
         exchange(socket, b'{"action":"ping"}\n', 1)
-    except OSError:
+    except OSError as away:
         if variable("POSTROOM_STORE"):  # nobody is there, but the room is named too
             return RoomSource(context)
-        raise
+        raise PostroomError(f"no post room answers at {socket}: {away.strerror or away}") from away
     return SocketSource(socket, agent)
 
 
@@ -155,12 +155,19 @@ class SocketSource:
             self._ask(*said)
 
     def _ask(self, *said: Mapping[str, Any]) -> list[Any]:
-        heard = exchange(self._path, b"".join(encode(one) + b"\n" for one in said), len(said))
+        shown = [{"action": "authenticate", "token": token}] if (token := variable(AUTH_TOKEN)) else []
+        asked = [*shown, *said]
+        heard = exchange(self._path, b"".join(encode(one) + b"\n" for one in asked), len(asked))
         replies = [msgspec.json.decode(line) for line in heard.splitlines()]
         for reply in replies:
             if not reply.get("ok"):
-                raise PostroomError(str(reply.get("error")))
-        return replies
+                raise PostroomError(_in_a_hook(str(reply.get("error"))))
+        return replies[len(shown) :]
+
+
+def _in_a_hook(told: str) -> str:
+    """With what whoever set up a hook can do."""
+    return told.replace("show it: the action `authenticate`, or a header", f"set {AUTH_TOKEN}")
 
 
 _OURS = {

@@ -9,10 +9,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..daemon.options import inbox_store
 from ..ipc.client import SocketDesk
 from ..mcp.sdk import need_sdk
 from ..model.names import check_agent, check_scope
-from ..whereabouts import first_variable, variable
+from ..whereabouts import AUTH_TOKEN, first_variable, variable
 from .answers import Answer, sayable
 from .exits import Usage
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 AGENT = ("POSTROOM_AGENT", "INBOX_AGENT_ID")
 SCOPE = ("POSTROOM_SCOPE", "INBOX_SCOPE")
-TOKEN = "POSTROOM_AUTH_TOKEN"  # noqa: S105 - a variable's name; a secret is never an argument
 
 
 def run_mcp(context: Context) -> Iterator[Answer]:
@@ -39,6 +39,8 @@ def run_mcp(context: Context) -> Iterator[Answer]:
         return
     need_sdk()
     path = _socket(context)
+    if not path and "room" not in context.values and (theirs := inbox_store()):
+        context.values["room"] = theirs
     room = None if path else context.room  # what is wrong with it is told before a second is spent on loading
     from ..mcp import stdio  # noqa: PLC0415 - the SDK
 
@@ -47,7 +49,7 @@ def run_mcp(context: Context) -> Iterator[Answer]:
     if room is not None:
         stdio.run(stdio.serve_room(room, __version__, agent=agent, scope=scope))
     else:
-        call = SocketDesk(path, token=variable(TOKEN)).call
+        call = SocketDesk(path, token=variable(AUTH_TOKEN)).call
         stdio.run(stdio.serve(call, __version__, agent=agent, scope=scope))
 
 

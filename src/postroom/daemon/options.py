@@ -54,7 +54,7 @@ def options(
     log_level: str = "info",
 ) -> Options:
     """Checked options."""
-    settings = chosen_settings(store or _inbox_store(), said)
+    settings = chosen_settings(store or inbox_store(), said)
     asked = http or variable("POSTROOM_HTTP") or _inbox_http()
     host, port = _address(asked or DEFAULT_HTTP)
     if bool(certificate) != bool(key):
@@ -84,7 +84,7 @@ def _name(text: str) -> str:
     return text.lower()
 
 
-def _inbox_store() -> str | None:
+def inbox_store() -> str | None:
     """agent-inbox names its database by a variable of its own."""
     path = variable("INBOX_SQLITE_PATH")
     if not path or variable("POSTROOM_STORE"):

@@ -13,6 +13,8 @@ _BESIDE = "where another program needs the old one, use an environment of its ow
 class SdkMissing(Invalid):
     """The MCP server needs the official SDK."""
 
+    code = 1905
+
 
 def need_sdk() -> None:
     """Pass, or SdkMissing. It looks and loads nothing: the SDK takes a second to load."""

@@ -79,6 +79,7 @@ class Presence(Struct, frozen=True, kw_only=True):
     current_tasks: tuple[str, ...]
     last_heartbeat: datetime | None
     last_active_at: datetime | None
+    left: bool = False  # it said goodbye, and is not merely silent
 
 
 class Agent(Struct, frozen=True, kw_only=True):

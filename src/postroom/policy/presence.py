@@ -35,6 +35,7 @@ def presence(beat: Beat | None, moment: Moment, limits: Limits, active: tuple[st
         current_tasks=tasks,
         last_heartbeat=beat.at,
         last_active_at=beat.active_at,
+        left=beat.left,
     )
 
 

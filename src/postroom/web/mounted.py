@@ -32,6 +32,8 @@ class App(Protocol):
 class NotHere(PostroomError):
     """What serves this path is not installed."""
 
+    code = 7001
+
 
 class Mounted:
     """`load` makes the app, on a thread of its own; it may raise `NotHere`."""

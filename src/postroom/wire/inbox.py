@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from .. import service
-from ..errors import Invalid, UnknownAgent
+from ..errors import Invalid, PostroomError, UnknownAgent
 from ..model.query import Query
 from .inbox_records import agent_record, message_record, payload_to_parts
 from .saying import LIMIT, box_of
@@ -30,18 +30,28 @@ DEFAULT = "default"  # agent and scope of whoever names none
 _FIELDS = {
     "scope": "scope", "thread_tag": "thread_tag", "in_reply_to": "in_reply_to", "importance": "priority",
     "meta": "metadata", "subject": "subject", "conversation_id": "conversation_id", "kind": "kind", "key": "key",
-    "expires": "expires", "at": "at", "tags": "tags",
+    "expires": "expires", "at": "at", "tags": "tags", "priority": "priority", "data": "data",
 }  # fmt: skip
+_THEIRS = {"priority": "importance", "metadata": "meta", "mailbox": "from", "sender": "from"}  # fields in errors
 
 # -- mail
 
 
 def _send(room: Room, said: dict[str, Any]) -> Any:
+    """What is said in the words of our own `send` is understood, too."""
     fields = {ours: said[theirs] for theirs, ours in _FIELDS.items() if theirs in said}
-    sent = box_of(room, said, "from").send(
-        body=payload_to_parts(said.get("payload")), **_recipients(said.get("to")), **fields
-    )
-    return {"messageId": sent.id}
+    to = _recipients(said["to"])
+    for kind in ("cc", "bcc"):
+        to.setdefault(kind, []).extend(_recipients(said[kind])["to"] if kind in said else [])
+    if "payload" not in said and "body" not in said and "data" not in said:
+        raise Invalid("is missing", field="payload", hint="text, an object with a `type`, or any JSON")
+    body = payload_to_parts(said["payload"]) if "payload" in said else said.get("body")
+    try:
+        box = box_of(room, said, "from" if "agent_id" not in said else "agent_id")
+        return {"messageId": box.send(body=body, **to, **fields).id}
+    except PostroomError as refused:
+        refused.field = _THEIRS.get(refused.field or "", refused.field)
+        raise
 
 
 def _recipients(to: Any) -> dict[str, Any]:
@@ -55,7 +65,7 @@ def _recipients(to: Any) -> dict[str, Any]:
 
 def _recipient(one: Any) -> tuple[str, Any]:
     kind = one.get("kind", "to") if isinstance(one, dict) else None
-    if kind not in {"to", "cc", "bcc"} or "agent_id" not in one:
+    if not isinstance(kind, str) or kind not in {"to", "cc", "bcc"} or "agent_id" not in one:
         hint = 'a name, a list of names, or of {"agent_id": NAME, "kind": "to" | "cc" | "bcc"}'
         raise Invalid("names nobody", field="to", hint=hint)
     return kind, one["agent_id"]
@@ -68,14 +78,12 @@ def _check_inbox(room: Room, said: dict[str, Any]) -> Any:
         room._office,
         room.principal,
         room.mailbox(name).name,
+        filter=service.reading.as_filter({"since": said["since"]} if "since" in said else {}),
         limit=said.get("limit"),
         unread_only=said.get("unread_only", False),
         peek=not said.get("clear", False),
         order="age",
     )
-    since = said.get("since")
-    if since is not None:
-        found = [one for one in found if one.message.created_at > since]
     return {"messages": _records(room, found, name)}
 
 
@@ -141,7 +149,9 @@ def _notify(room: Room, said: dict[str, Any]) -> Any:
 
 
 def _metadata(agent: dict[str, Any]) -> dict[str, Any] | None:
-    told = dict(agent.get("metadata") or {})
+    told = agent.get("metadata") or {}
+    if not isinstance(told, dict):
+        raise Invalid("must be an object", field="event.agent.metadata")
     return told | ({"role": agent["role"]} if agent.get("role") else {}) or None
 
 
@@ -182,7 +192,7 @@ ROWS = (
         _send,
         Param("from", "text", "the sender; with a token, its agent"),
         Param("to", "any", "a name, a list of names, or of {agent_id, kind}", required=True),
-        Param("payload", "any", "text, an object with a `type`, or any JSON"),
+        Param("payload", "json", "text, an object with a `type`, or any JSON"),
         SCOPE,
         Param("thread_tag", "text", "a label for the thread"),
         Param("in_reply_to", "text", "the letter it answers"),
@@ -195,6 +205,12 @@ ROWS = (
         Param("expires", "when", "not offered after this"),
         Param("at", "when", "not delivered before this"),
         Param("tags", "list", "labels"),
+        Param("agent_id", "text", "the same as from, in our own words"),
+        Param("body", "any", "the same as payload, in our own words: text, or a list of parts"),
+        Param("priority", "any", "the same as importance"),
+        Param("cc", "any", "further recipients"),
+        Param("bcc", "any", "recipients that the others do not see"),
+        Param("data", "any", "any JSON; becomes a data part"),
         result="messageId",
         action="send",
         whose="from",
@@ -208,7 +224,7 @@ ROWS = (
         Param("unread_only", "flag", "false when nothing is said"),
         Param("clear", "flag", "mark what is returned as read"),
         LIMIT,
-        Param("since", "when", "only letters written after this"),
+        Param("since", "time", "only letters written at this time or later"),
         result="messages",
         action="check",
         whose="agent_id",

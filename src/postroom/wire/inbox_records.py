@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["agent_record", "message_record", "milliseconds", "payload_to_parts", "present", "stamp"]
 
+OFFLINE = "offline"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -69,7 +70,7 @@ def agent_record(agent: Agent) -> dict[str, Any]:
         agentId=card.id,
         name=card.display_name or None,
         scope=card.scopes[0] if card.scopes else DEFAULT_SCOPE,
-        status=INBOX_WORDS[presence.warmth],
+        status=OFFLINE if presence.left else INBOX_WORDS[presence.warmth],
         program=card.program or None,
         lastActive=stamp(presence.last_active_at or card.registered_at),
         location="local",

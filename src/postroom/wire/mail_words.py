@@ -117,11 +117,14 @@ def moment(value: Any, field: str) -> datetime | None:
     raise Invalid("is not a time", field=field, hint=hint)
 
 
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)  # nothing was written before
+
+
 def _since(words: Mapping[str, Any]) -> datetime | None:
     """`after` is later than a time; `from` is that time, too: two turns may share it, and none is to be missed."""
     start = moment(words.get("from_timestamp"), "from_timestamp")
     if start is not None:
-        return start - timedelta(milliseconds=1)
+        return max(start, _EARLIEST) - timedelta(milliseconds=1)
     return moment(words.get("after_timestamp"), "after_timestamp")
 
 

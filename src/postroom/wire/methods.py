@@ -38,7 +38,10 @@ def for_action(name: str) -> Method:
     """On the socket."""
     found = ACTIONS.get(name) or VERBS.get(name) or SESSION.get(name)
     if found is None:
-        raise NoSuchMethod(f"Unknown action: {name}", field="action")
+        known = (*ACTIONS, *VERBS, *SESSION)
+        raise NoSuchMethod(
+            f"Unknown action: {name}", field="action", hint=_meant(name.removeprefix(PREFIX), known)
+        )
     return found
 
 
@@ -47,8 +50,18 @@ def for_rpc(name: str) -> Method:
     bare = ALIASES.get(name) or name.removeprefix(PREFIX)
     found = MAIL.get(name) or SESSION.get(name) or (VERBS.get(bare) if bare != name else None)
     if found is None:
-        raise NoSuchMethod(f"Method not found: {name}", field="method")
+        known = (*MAIL, *SESSION, *(PREFIX + verb for verb in VERBS))
+        hint = _meant(name if "/" in name else PREFIX + name, known)
+        raise NoSuchMethod(f"Method not found: {name}", field="method", hint=hint)
     return found
+
+
+def _meant(name: str, known: tuple[str, ...]) -> str | None:
+    """What was probably meant."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
+
+    found = get_close_matches(name[:100], known, 1, 0.7)
+    return f"did you mean {found[0]}?" if found else None
 
 
 def call(room: Room, name: str, said: Mapping[str, Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # What a value must be. `when` is a time in ISO 8601, or seconds from now; `texts` is one text or a list of them.
-Kind = Literal["text", "texts", "count", "seconds", "flag", "object", "list", "when", "any"]
+# `time` is a time in ISO 8601, or milliseconds since 1970. `json` may also be null; elsewhere null says nothing.
+Kind = Literal["text", "texts", "count", "seconds", "flag", "object", "list", "when", "time", "any", "json"]
 Run = Callable[[Any, dict[str, Any]], Any]  # of a room, or of a session
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _TYPES: dict[Kind, tuple[type, ...]] = {
@@ -27,7 +28,9 @@ _TYPES: dict[Kind, tuple[type, ...]] = {
     "object": (dict,),
     "list": (list,),
     "when": (str, int, float),
+    "time": (str, int, float),
     "any": (object,),
+    "json": (object,),
 }
 _SAID: dict[Kind, str] = {
     "text": "text",
@@ -38,6 +41,7 @@ _SAID: dict[Kind, str] = {
     "object": "an object",
     "list": "a list",
     "when": "a time such as 2026-01-31T12:00:00Z, or seconds from now",
+    "time": "a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970",
 }
 
 
@@ -100,7 +104,7 @@ def taken(method: Method, said: Mapping[str, Any]) -> dict[str, Any]:
                 hint = ", ".join(known) or "it takes none"
                 raise Invalid("there is no such parameter", field=name, hint=hint)
             continue
-        if value is not None:
+        if value is not None or known[plain].kind == "json":
             given[plain] = _checked(known[plain], value, name)
     for param in method.params:
         if param.required and param.name not in given:
@@ -122,9 +126,18 @@ def _checked(param: Param, value: Any, field: str) -> Any:
         if not all(isinstance(one, str) for one in values):
             raise Invalid(f"must be {_SAID['texts']}", field=field)
         return values
-    if param.kind == "when" and isinstance(value, str):
+    if param.kind in {"when", "time"} and isinstance(value, str):
         return _time(value, field)
+    if param.kind == "time":
+        return _since_1970(value, field)
     return value
+
+
+def _since_1970(milliseconds: float, field: str) -> datetime:
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise Invalid(f"{milliseconds!r} is not a time", field=field, hint=_SAID["time"]) from None
 
 
 def _time(text: str, field: str) -> datetime:
