@@ -23,7 +23,7 @@ from postroom.wire.saying import FIELDS  # noqa: F401 - loaded before anything i
 
 from .measure import Effort, Line, micros, per_second
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "postroom-interop"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "postroom-bench" / "npm"
 PACKAGE = "agent-inbox@0.2.3"
 TEXT = "x" * 200
 DRAINED = 1_000
@@ -77,11 +77,27 @@ def theirs(folder: Path) -> Iterator[Path]:
 
 
 def install() -> Path:
+    """From npm, once. Where its SQLite cannot be fetched ready-made, it is built here: that takes minutes."""
     program = CACHE / "node_modules" / ".bin" / "agent-inbox"
+    sqlite = CACHE / "node_modules" / "better-sqlite3"
     if not program.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
-        words = ["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefix", str(CACHE), PACKAGE]
-        subprocess.run(words, check=True)
+        words = [
+            "npm",
+            "install",
+            "--silent",
+            "--no-fund",
+            "--no-audit",
+            "--ignore-scripts",
+            "--prefix",
+            str(CACHE),
+        ]
+        subprocess.run([*words, PACKAGE], check=True)
+    if not (sqlite / "build" / "Release" / "better_sqlite3.node").exists():
+        build = ["npx", "--yes", "node-gyp", "rebuild", "--release"]
+        headers = ["--nodedir=/usr"] if Path("/usr/include/node").exists() else []
+        quiet = subprocess.DEVNULL
+        subprocess.run([*build, *headers], cwd=sqlite, check=True, stdout=quiet, stderr=quiet)
     return program
 
 
