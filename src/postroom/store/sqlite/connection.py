@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
 OLDEST_SQLITE = (3, 51, 3)  # before it, a write racing a checkpoint could lose committed data
+SMALLEST_PAGE = 512  # bytes, in SQLite
 
 _WRITABLE = "is the folder there and writable? Try again once it is"
 
@@ -78,6 +79,7 @@ class Connection:
             self.lock = WriterLock(f"{path}.lock", busy_timeout)
         try:
             with translated(path), self.lock:
+                _check_not_emptied(path)
                 ground.create(path)
                 self.database = apsw.Connection(path, flags=_FLAGS)
                 self.asking = self.database.cursor()  # for questions: each is answered before the next
@@ -142,6 +144,18 @@ class Connection:
         for held in ("index", "log", "database", "lock"):
             if held in self.__dict__:
                 self.__dict__[held].close()
+
+
+def _check_not_emptied(path: str) -> None:
+    """A room has its first page before it has a log. Of a file without one SQLite would make a new room, and write
+    over the letters in the log.
+    """
+    try:
+        is_empty = os.stat(path).st_size < SMALLEST_PAGE and os.stat(f"{path}-wal").st_size > 0
+    except FileNotFoundError:
+        return
+    if is_empty:
+        raise Damaged(f"{path} is empty, and its log is not", hint=SALVAGE)
 
 
 def check_library(version: str) -> None:

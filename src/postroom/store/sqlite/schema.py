@@ -22,6 +22,9 @@ APPLICATION = 0x506F7374  # "Post": marks a SQLite file as a room
 _FOLDER = f"{os.path.dirname(__file__)}/schema"
 SHAPE = 0xCE2E77C8  # CRC-32 of the definitions in a room of the last version, as SQLite keeps them
 _DEFINITIONS = "FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'"  # SQLite has some of its own
+_SAME_PAGES = "SELECT count(*) - count(DISTINCT rootpage) FROM sqlite_schema WHERE rootpage > 0"
+_BY_TABLE = "SELECT folded, id FROM mailboxes NOT INDEXED ORDER BY +folded, +id"
+_BY_INDEX = "SELECT folded, id FROM mailboxes INDEXED BY sqlite_autoindex_mailboxes_1 ORDER BY folded, id"
 _SHAPE = f"SELECT group_concat(type || name || tbl_name || sql, ' ' ORDER BY name) {_DEFINITIONS}"
 STEPS = tuple(f"{_FOLDER}/{name}" for name in sorted(os.listdir(_FOLDER)))  # 0001.sql makes the first version
 
@@ -53,6 +56,15 @@ def check_shape(database: apsw.Connection, path: Place, shape: int = SHAPE, more
     """By a damaged definition SQLite reads other columns, or no rows at all, from pages that are sound."""
     if shape_of(database) != shape and _definitions(database) != _definitions(_new(type(database), more_tables)):
         raise Damaged(f"{path} is damaged: its tables are no longer defined as they were", hint=SALVAGE)
+    if database.execute(_SAME_PAGES).get:
+        raise Damaged(f"{path} is damaged: two tables stand in one place", hint=SALVAGE)
+    check_names(database, path)
+
+
+def check_names(database: apsw.Connection, path: Place) -> None:
+    """By a number that is another, mail would lie in the mailbox of somebody else. The index knows the numbers, too."""
+    if list(database.execute(_BY_TABLE)) != list(database.execute(_BY_INDEX)):
+        raise Damaged(f"{path} is damaged: the names of its mailboxes are no longer as they were", hint=SALVAGE)
 
 
 def shape_of(database: apsw.Connection) -> int:
