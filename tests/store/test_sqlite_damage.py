@@ -99,3 +99,31 @@ def test_the_number_of_a_damaged_letter_is_never_given_again(tmp_path: Path) -> 
         damage(path, "UPDATE letters SET body = 'junk'")
         assert [] == bob.check(peek=True)
         assert [first.id, second.id] == room.quarantined()
+
+
+def test_a_room_that_was_emptied_beside_its_log_is_refused_and_not_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "room.db"
+    with postroom.open(path) as room:
+        room.mailbox("ann").send("bob", "in the log")
+    path.write_bytes(b"")
+
+    with pytest.raises(postroom.Damaged, match="empty, and its log is not"):
+        postroom.open(path)
+    assert b"in the log" in Path(f"{path}-wal").read_bytes()
+
+
+def test_a_mailbox_whose_number_is_another_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "room.db"
+    with postroom.open(path) as room:
+        room.mailbox("ann").send(["bob", "cleo"], "x")
+    database = apsw.Connection(str(path))
+    assert 3 == database.execute("SELECT count(*) FROM mailboxes").get
+    database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    database.close()
+    whole = path.read_bytes()
+    at = whole.index(b"bobbob") - 6  # its number; then come the length of a heading and four types
+    assert 2 == whole[at]
+    path.write_bytes(whole[:at] + b"\x06" + whole[at + 1 :])
+
+    with pytest.raises(postroom.Damaged, match="names of its mailboxes"):
+        postroom.open(path)

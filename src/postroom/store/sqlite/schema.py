@@ -62,7 +62,7 @@ def check_shape(database: apsw.Connection, path: Place, shape: int = SHAPE, more
 
 
 def check_names(database: apsw.Connection, path: Place) -> None:
-    """By a number that is another, mail would lie in the mailbox of somebody else. The index knows the numbers, too."""
+    """By a number that is another, mail would lie in the mailbox of somebody else. The index knows it, too."""
     if list(database.execute(_BY_TABLE)) != list(database.execute(_BY_INDEX)):
         raise Damaged(f"{path} is damaged: the names of its mailboxes are no longer as they were", hint=SALVAGE)
 
