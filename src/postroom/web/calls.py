@@ -78,7 +78,7 @@ async def _carry_out(house: House, principal: Principal, asked: Asked, receive: 
     if asked.is_long and not owed.done():
         await _unless_gone(house, owed, receive)
         if owed.cancelled():
-            return refused(503, "the post room closes", RETRY)
+            return refused(503, "the server is shutting down; try again", RETRY)
     reply = await owed
     return Reply(204) if reply is None else told(200, reply)
 
