@@ -164,7 +164,7 @@ def _no_subcommand(name: str, word: str, following: list[str]) -> Usage:
     if word in following:
         return Usage(f"{word!a} stands directly behind {name}", field="command", hint=f"postroom {name} {word} …")
     full = f"{name} {word}"
-    hint = meant(full, (f"{name} {one}" for one in following)) or f"{name} {', '.join(following)}"
+    hint = meant(word, following, f"{name} ") or f"{name} {', '.join(following)}"
     return Usage(f"there is no {full!a}", field="command", hint=hint)
 
 
@@ -183,9 +183,9 @@ def _keep(option: Option, value: str, call: Call) -> None:
         call.values[option.name] = value
 
 
-def meant(word: str, known: Iterable[object]) -> str | None:
-    """The nearest of what is known."""
+def meant(word: str, known: Iterable[object], before: str = "") -> str | None:
+    """The nearest of what is known, with what stands before it."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
 
     close = get_close_matches(word, [str(name) for name in known], 1)
-    return f"did you mean {close[0]!r}?" if close else None
+    return f"did you mean {before + close[0]!r}?" if close else None

@@ -48,7 +48,7 @@ def read_rpc(raw: bytes | str, limits: Limits) -> Asked | dict[str, Any]:
 
 
 def too_large(most: int) -> Reply:
-    return refused(413, f"a body of more than {most} bytes", code=PARSE_ERROR)
+    return refused(413, f"the body is larger than {most} bytes", code=PARSE_ERROR)
 
 
 async def serve_call(house: House, principal: Principal, scope: Scope, receive: Receive) -> Reply:
