@@ -20,15 +20,19 @@ and output; a running `postroom serve` serves the same at `/mcp` as streamable H
 public conformance suite pass in both revisions (`make conformance`: 37 and 30).
 
 ```sh
-pip install "postroom[mcp]"
+pip install ".[mcp]"  # in the clone
 ```
 
+`pip install "postroom[mcp]"` works once the package is published on an index, and not before.
+
 The extra wants version 2.3 of `mcp` or later. Where another program needs an older one, give Postroom an environment of its
-own, for instance with `pipx install "postroom[mcp]"`: a host starts it as a program, and shares nothing with it.
+own, for instance with `pipx install ".[mcp]"` in the clone: a host starts it as a program, and shares nothing with it.
 
 ## Tell your host
 
-`postroom mcp --as coder --config` prints these lines with the whole path of the program. Each agent gets a name of its own.
+Each agent gets a name of its own. `postroom mcp --as coder --config` prints the JSON for Claude Code, which most hosts
+understand, with the whole path of the program; a `--room` or `--socket` that you add is written as a whole path too. Put that
+path in place of `postroom` below where a host does not find it.
 
 Claude Code, by `claude mcp add postroom -- postroom mcp --as coder`, or in a project's `.mcp.json`:
 

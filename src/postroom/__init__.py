@@ -1,4 +1,4 @@
-"""Postroom: the post room for AI agents. Durable, prompt, structured mail between processes, with no server.
+"""Postroom: the post room for AI agents. Durable, prompt, structured mail between processes, no server needed.
 
     import postroom
     room = postroom.open()

@@ -101,6 +101,37 @@ def test_help_of_a_command_in_each_way(desk: Desk) -> None:
     ).items()
 
 
+@pytest.mark.parametrize("name", ["token", "service", "install", "hook"])
+def test_a_first_word_alone_asks_which_one_and_its_help_lists_them(desk: Desk, name: str) -> None:
+    names = [full for full in COMMANDS if full.startswith(f"{name} ")]
+    asked = desk.run(name, "--json")
+    words = ", ".join(full.partition(" ")[2] for full in names)
+    assert (64, name, f"which one? {words}") == (asked.code, asked.error["field"], asked.error["message"])
+    shown = desk.run("help", name)
+    assert (0, "") == (shown.code, shown.err)
+    assert all(f"\n  {full} " in shown.out for full in names)
+    assert shown.out == desk.run(name, "--help").out == desk.run("--as", "ann", name, "-h").out
+    assert names == [told["name"] for told in desk.json("help", name)["commands"]]
+
+
+def test_a_second_word_that_is_misspelt_is_guessed(desk: Desk) -> None:
+    assert "did you mean 'hook prompt'?" == desk.run("hook", "promt", "--json").error["hint"]
+    assert "did you mean 'token create'?" == desk.run("--as", "ann", "token", "creat", "--json").error["hint"]
+    assert 64 == desk.run("token", "--agent", "bob").code
+
+
+def test_an_agents_token_is_never_an_operators(desk: Desk) -> None:
+    refused = desk.run("token", "create", "--agent", "bob", "--scope", "operator", "--json")
+    assert (65, "operator is for tokens without an agent") == (refused.code, refused.error["message"])
+
+
+def test_help_has_no_links_and_the_first_page_names_the_service(desk: Desk) -> None:
+    for words in (["help", "mcp"], ["help", "send"]):
+        assert "](" not in desk.run(*words).out
+    first = desk.run("help").out
+    assert all(f"\n  {name} " in first for name in ("serve", "mcp", "token create"))
+
+
 @pytest.fixture
 def prepared(desk: Desk, example: Desk) -> Desk:
     """A copy of the room the examples speak of."""

@@ -40,7 +40,9 @@ def test_a_unit_is_written_once_with_whole_paths_and_taken_away_again(desk: Desk
     ):
         assert pair[1] == command[command.index(pair[0]) + 1]
     assert "unchanged" == desk.json(*words)["outcome"]
-    assert "replaced" == desk.json("service", "install")["outcome"]
+    again = desk.json("service", "install")
+    assert ("replaced", f"sqlite:{desk.home}/room.db") == (again["outcome"], again["served"])
+    assert "systemctl --user restart postroom.service" in again["next"]
     assert "ours" == desk.json("service", "status")["file"]
     assert "removed" == desk.json("service", "uninstall")["outcome"]
     assert not path.exists()
@@ -52,7 +54,33 @@ def test_a_unit_is_written_once_with_whole_paths_and_taken_away_again(desk: Desk
 def test_a_dry_run_only_says(desk: Desk) -> None:
     shown = desk.run("service", "install", "--dry-run")
     assert shown.code == 0 and "Restart=on-failure" in shown.out
+    assert f"# {desk.home / UNIT} would be written\n" == shown.out.splitlines(keepends=True)[0]
     assert not (desk.home / ".config").exists()
+
+
+def test_a_unit_of_another_room_is_replaced_and_told(desk: Desk) -> None:
+    desk.run("service", "install", "--room", "a % $b.db")
+    served = f"(it served sqlite:{desk.home}/a % $b.db)"
+    assert f"would be replaced {served}\n" in desk.run("service", "install", "--dry-run").out
+    assert desk.run("service", "install").out.startswith(f"Replaced {served}: ")
+    assert "(it served" not in desk.run("service", "install", "--http", "off").out
+
+
+def test_while_systemd_uses_it_the_file_stays(desk: Desk) -> None:
+    """Without it systemd could not disable it."""
+    desk.run("service", "install")
+    bin = desk.home / "bin"
+    bin.mkdir()
+    program = bin / "systemctl"
+    program.write_text('#!/bin/sh\ntest "$2" = is-enabled && echo enabled || echo inactive\n', encoding="utf-8")
+    program.chmod(0o755)
+    path = f"{bin}:{desk.environment['PATH']}"
+    refused = desk.run("service", "uninstall", "--json", PATH=path)
+    assert 77 == refused.code and "disable --now postroom.service" in refused.error["hint"]
+    assert "disable --now" in desk.run("service", "uninstall", "--dry-run", PATH=path).out
+    assert (desk.home / UNIT).exists()
+    program.write_text("#!/bin/sh\necho inactive\n", encoding="utf-8")
+    assert 0 == desk.run("service", "uninstall", PATH=path).code
 
 
 def test_what_somebody_else_wrote_stays(desk: Desk) -> None:

@@ -135,6 +135,15 @@ def test_the_configuration_is_printed_for_a_host(env: dict[str, str]) -> None:
     _, out, _ = played(env, "--as", "ann", "--config")
     (server,) = json.loads(out)["mcpServers"].values()
     assert ["mcp", "--as", "ann"] == server["args"][-3:]
+    assert Path(server["command"]).is_absolute()
+
+
+def test_the_configuration_means_the_same_from_anywhere_and_wants_a_name(env: dict[str, str]) -> None:
+    _, out, err = played(env, "--config", "--room", "./foo.db")
+    (server,) = json.loads(out)["mcpServers"].values()
+    name, room = server["args"][-2:]
+    assert "--room" == name and Path(room).is_absolute() and "foo.db" == Path(room).name
+    assert "--as NAME" in err
 
 
 def test_without_the_sdk_or_with_an_old_one_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.web.running import Client, Daemon, status
+from tests.web.running import Client, Daemon, daemon, status, until_end
 
 PATHS = [
     ("POST", "/"), ("OPTIONS", "/"), ("GET", "/"), ("GET", "/subscribe"), ("GET", "/metrics"), ("GET", "/healthz"),
@@ -108,3 +110,16 @@ def test_frames_are_served_at_one_path(operator: Client) -> None:
     with operator.raw() as stream:
         stream.sendall(operator.head("GET /other HTTP/1.1", *UPGRADE))
         assert 404 == status(stream)
+
+
+def test_a_refused_upgrade_is_no_error_in_the_log(tmp_path: Path) -> None:
+    with daemon(tmp_path) as running:
+        client = Client(running.port)
+        with client.raw() as stream:
+            stream.sendall(client.head("GET /ws HTTP/1.1", *UPGRADE))
+            assert 401 == status(stream)
+            assert until_end(stream) is not None
+        *_, log = running.stop()
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert {"info"} == {line["level"] for line in lines}
+    assert [str(tmp_path / "postroom.sock")] == lines[0]["sockets"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import shutil
 import socket
 import ssl
@@ -37,7 +38,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         port = first.getsockname()[1]
         code, told = Daemon(tmp_path, "--http", f"127.0.0.1:{port}").ended()
     assert code != 0
-    assert f"port {port}" in told and "--http" in told and "Traceback" not in told
+    assert f"port {port}" in told and "such as --http 127.0.0.1:" in told and "Traceback" not in told
 
 
 def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:
@@ -141,19 +142,26 @@ def test_an_address_in_version_six(tmp_path: Path) -> None:
 
 def test_what_it_says_to_type_next_works(tmp_path: Path) -> None:
     desk = Desk(tmp_path, durable=False)
-    running = desk.start("serve", "--http", "127.0.0.1:0", "--room", str(tmp_path / "other.db"))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    running = desk.start("serve", "--http", "127.0.0.1:0", "--room", "./other.db")
     try:
         assert running.stdout is not None
         said = ""
         while "INBOX_SOCKET_PATH" not in said:
             said += (line := running.stdout.readline().decode())
             assert line, said
-        send, check, token, curl = said.partition("type:\n")[2].partition("\n\n")[0].splitlines()
+        send, check, token, curl, heard = said.partition("type:\n")[2].partition("\n\n")[0].splitlines()
+        assert all(f"--room {tmp_path}/other.db" in line for line in (send, check, token, heard))
+        desk.home = elsewhere  # another terminal is in another folder
         assert desk.type(send).code == 0
         assert "Hello" in desk.type(check).out
         made = desk.type(token).out.split()[0]
         if shutil.which("curl"):
             assert '"result"' in desk.type(curl.replace("THE-TOKEN", made)).out
+            assert "Hello by HTTP" in desk.type(heard).out
+        config = json.loads(said.partition("of its own:\n")[2].splitlines()[0])
+        assert Path(config["mcpServers"]["postroom"]["command"]).is_absolute()
     finally:
         running.terminate()
         running.communicate(timeout=20)
@@ -166,3 +174,52 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
         more = ["subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
         subprocess.run(["openssl", *words.split(), *more], check=True, capture_output=True)
     return certificate, key
+
+
+def banner(desk: Desk, *words: str, **variables: str) -> str:
+    running = desk.start("serve", *words, **variables)
+    try:
+        assert running.stdout is not None
+        said = ""
+        while "INBOX_SOCKET_PATH" not in said:
+            said += (line := running.stdout.readline().decode())
+            assert line, said
+        return said
+    finally:
+        running.terminate()
+        running.communicate(timeout=20)
+
+
+def test_without_the_extras_it_says_how_to_get_them(tmp_path: Path) -> None:
+    without = "import sys; sys.modules['uvicorn'] = None\nimport importlib.util as u\nfind = u.find_spec\n"
+    without += (
+        "u.find_spec = lambda name, package=None: None if name in ('mcp', 'uvicorn') else find(name, package)\n"
+    )
+    (tmp_path / "sitecustomize.py").write_text(without, encoding="utf-8")
+    desk = Desk(tmp_path, durable=False)
+    path = f"{tmp_path}:{desk.environment['PYTHONPATH']}"
+    said = banner(desk, PYTHONPATH=path)
+    assert 'HTTP: off; it needs the extra: pip install "postroom[serve]"' in said
+    assert 'pip install "postroom[mcp]"' in said and "mcpServers" not in said
+    assert "HTTP" not in banner(desk, "--http", "off", PYTHONPATH=path)
+
+
+def test_the_users_own_room_needs_no_name_and_a_program_off_the_path_its_whole(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, durable=False)
+    del desk.environment["POSTROOM_STORE"]
+    typed = (
+        banner(desk, "--http", "off", "--socket", str(tmp_path / "s"), PATH="/nowhere")
+        .partition("type:\n")[2]
+        .partition("\n\n")[0]
+    )
+    for line in typed.splitlines():
+        assert "--room" not in line and line.strip().startswith("/")
+
+
+def test_a_level_that_is_none_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    refused = Desk(tmp_path).run("serve", "--log-level", "loud", "--json")
+    assert (64, "debug, info, warning, error") == (refused.code, refused.error["hint"])
+
+
+def test_a_port_alone_is_told_its_option(tmp_path: Path) -> None:
+    assert "--http" in Desk(tmp_path).run("serve", "--port", "4651", "--json").error["hint"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from textwrap import fill, wrap
 
 from .exits import MEANINGS
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from .table.shape import Command, Option
 
 WIDEST = 92
+_LINK = re.compile(r"\[([^\]]+)\]\((?:#|[\w-]+\.md)[^)]*\)")  # of the page of commands
 _SHORT = 24  # columns for the names of options
 _NARROW = 64  # where so few columns are left, what is said stands below its name
 _ENVIRONMENT = (
@@ -27,25 +29,24 @@ _ENVIRONMENT = (
 
 EVERYDAY = (
     "init", "send", "check", "read", "reply", "wait", "claim", "ack", "work", "search", "tasks", "agents",
-    "waiting",
+    "waiting", "serve", "token create", "mcp",
 )  # fmt: skip
 
 
 def overview(width: int) -> str:
     """A first page: what is used every day, and where the rest is."""
-    groups = ", ".join(title.lower() for title in GROUPS)
     lines = [
-        *_folded("postroom - durable mail for agents, with no server", width, ""),
+        *_folded("postroom - durable mail for agents; no server needed", width, ""),
         "",
         "USAGE",
         "  postroom COMMAND [ARGUMENTS] [OPTIONS]",
         "",
         "EVERY DAY",
-        *_commands(EVERYDAY, width),
+        *_commands(EVERYDAY, width, max(map(len, EVERYDAY))),
         "",
         "MORE",
         _entry("postroom help COMMAND", "explains one, with examples", width),
-        _entry("postroom help all", f"every command ({groups}), option of all, exit code", width),
+        _entry("postroom help all", "every command, the options of all, exit codes", width),
         "",
         *_folded("Begin with: postroom send NAME --as ME --body TEXT", width, ""),
     ]
@@ -55,7 +56,7 @@ def overview(width: int) -> str:
 def contents(width: int) -> str:
     """Every command, by group, and what holds for all."""
     lines = [
-        *_folded("postroom - durable mail for agents, with no server", width, ""),
+        *_folded("postroom - durable mail for agents; no server needed", width, ""),
         "",
         "USAGE",
         "  postroom COMMAND [ARGUMENTS] [OPTIONS]",
@@ -79,7 +80,9 @@ def manual(command: Command, width: int) -> str:
     lines = ["NAME", *_folded(f"postroom {command.name} - {command.summary}", width), ""]
     lines += ["USAGE", *_folded(usage(command), width), ""]
     if command.about:
-        lines += ["DESCRIPTION", *_folded(command.about, width), ""]
+        lines += ["DESCRIPTION"]
+        for paragraph in command.about.split("\n\n"):
+            lines += [*_folded(paragraph, width), ""]
     if following := [f"{command.name} {word}" for word in below(command.name)]:
         lines += ["COMMANDS", *_commands(following, width), ""]
     if places:
@@ -94,6 +97,18 @@ def manual(command: Command, width: int) -> str:
     if command.examples:
         lines += ["EXAMPLES", *(f"  {line}\n      {what}" for line, what in command.examples), ""]
     return "\n".join(lines)
+
+
+def group(name: str, width: int) -> str:
+    """The commands that begin with this word."""
+    names = [f"{name} {word}" for word in below(name)]
+    lines = [
+        "COMMANDS",
+        *_commands(names, width),
+        "",
+        *_folded(f"postroom help {names[0]} explains one.", width, ""),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def usage(command: Command) -> str:
@@ -124,8 +139,8 @@ def told(option: Option) -> str:
     return f"{option.help} (may be repeated)" if option.many and not option.is_place else option.help
 
 
-def _commands(names: Sequence[str], width: int) -> list[str]:
-    room = max(map(len, FILE_OF if any(" " in name for name in names) else names))
+def _commands(names: Sequence[str], width: int, room: int = 0) -> list[str]:
+    room = room or max(map(len, FILE_OF if any(" " in name for name in names) else names))
     return [_entry(name, row(name).summary, width, room) for name in names]
 
 
@@ -139,7 +154,6 @@ def _exits(exits: Sequence[tuple[int, str]], width: int) -> list[str]:
 
 def _entry(name: str, what: str, width: int, room: int = _SHORT) -> str:
     """A name and what is said of it, beside it or below."""
-    what = what.replace("[letters](#letters)", "letters").replace("[letter](#letters)", "letter")
     if len(name) > room or width < _NARROW:
         indent = " " * (room + 4 if width >= _NARROW else 6)
         return f"  {name}\n{_hanging(indent, what, width)}"
@@ -147,8 +161,20 @@ def _entry(name: str, what: str, width: int, room: int = _SHORT) -> str:
 
 
 def _hanging(first: str, what: str, width: int) -> str:
-    return fill(what, width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False)
+    return fill(
+        _plain(what), width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False
+    )
 
 
 def _folded(text: str, width: int, indent: str = "  ") -> list[str]:
-    return wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    return wrap(_plain(text), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _plain(text: str) -> str:
+    """Where a page links, a terminal has but the words; another page is named."""
+    return _LINK.sub(_without_link, text)
+
+
+def _without_link(found: re.Match[str]) -> str:
+    page = found[0].rpartition("(")[2].rstrip(")")
+    return found[1] if page.startswith("#") else f"{found[1]} (docs/{page.partition('#')[0]})"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import shutil
-import sys
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -13,9 +11,11 @@ from ..daemon.options import inbox_store
 from ..ipc.client import SocketDesk
 from ..mcp.sdk import need_sdk
 from ..model.names import check_agent, check_scope
+from ..room import chosen_settings
 from ..whereabouts import AUTH_TOKEN, first_variable, variable
 from .answers import Answer, sayable
 from .exits import Usage
+from .notes import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,6 +36,8 @@ def run_mcp(context: Context) -> Iterator[Answer]:
         check_scope(scope, "--scope")
     if context.get("config"):
         yield Answer(context.name, _config(context), _shown)
+        if "as" not in context.values:
+            note(context.call, "the agent must be named: --as NAME, or in the host's variable POSTROOM_AGENT")
         return
     need_sdk()
     path = _socket(context)
@@ -70,11 +72,15 @@ def _said(context: Context, option: str, variables: tuple[str, ...]) -> str | No
 
 
 def _config(context: Context) -> dict[str, Any]:
-    """As most hosts want it. The program's whole path: a host may have another PATH than the shell."""
-    program = shutil.which("postroom")
-    command, args = (program, ["mcp"]) if program else (sys.executable, ["-m", "postroom", "mcp"])
+    """As most hosts want it. All paths are whole: a host may start it in another folder, with another PATH."""
+    from .places import program, whole_address, whole_path  # noqa: PLC0415 - a server needs none of it
+
+    command, *before = program()
+    whole = {"room": lambda room: whole_address(chosen_settings(room, {}).store), "socket": whole_path}
+    args = [*before, "mcp"]
     for option in ("as", "room", "socket", "scope"):
-        args += [f"--{option}", sayable(context.get(option))] if context.get(option) else []
+        if said := context.get(option):
+            args += [f"--{option}", sayable(whole[option](said) if option in whole else said)]
     return {"name": "postroom", "command": sayable(command), "args": args, "env": {}}
 
 

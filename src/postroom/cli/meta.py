@@ -8,7 +8,7 @@ from .. import __version__
 from .answers import Answer
 from .exits import Usage
 from .parse import Call
-from .table import FILE_OF, GROUPS, HIDDEN, row
+from .table import FILE_OF, GROUPS, HIDDEN, below, row
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 def explain(call: Call, screen: Screen) -> Answer:
     """What --help answers: the manual of a command, or the overview."""
-    from .manual import WIDEST, manual, overview  # noqa: PLC0415 - nobody else reads it
+    from .manual import WIDEST, group, manual, overview  # noqa: PLC0415 - nobody else reads it
 
     width = min(screen.width, WIDEST)
-    text = manual(call.command, width) if call.command else overview(width)
-    rows = [call.command] if call.command else _all()
+    if call.group:
+        text, rows = group(call.group, width), [row(f"{call.group} {word}") for word in below(call.group)]
+    elif call.command:
+        text, rows = manual(call.command, width), [call.command]
+    else:
+        text, rows = overview(width), _all()
     return Answer(
         "help", {"commands": [_plain(command) for command in rows], "text": text}, lambda _screen, _data: text
     )
@@ -47,6 +51,8 @@ def run_help(context: Context) -> Answer:
         return explain(Call(None), context.screen)
     if name == "all":
         return _contents(context.screen)
+    if name not in FILE_OF and below(name):
+        return explain(Call(None, name), context.screen)
     if name not in FILE_OF:
         raise Usage(f"there is no command {name!a}", field="COMMAND", hint="postroom help all lists them")
     return explain(Call(row(name)), context.screen)

@@ -18,8 +18,9 @@ _PLAIN = frozenset({"text", "flag"})  # what needs no converting
 class Call:
     """A command and what was said to it. Values that were not given are not in it."""
 
-    def __init__(self, command: Command | None) -> None:
+    def __init__(self, command: Command | None, group: str = "") -> None:
         self.command = command
+        self.group = group  # the first word of several commands, when its help is asked for
         self.values: dict[str, Any] = {}
 
     @property
@@ -31,6 +32,8 @@ def parse(words: Sequence[str]) -> Call:
     """The call these words mean, or Usage that says what is wrong and what was perhaps meant."""
     options = {name: option for option in everywhere() for name in option.names}
     name, rest = _split_command(list(words), options)
+    if name and name not in FILE_OF:
+        return _group(name, rest, options)
     command = row(name) if name else None
     places = [option for option in command.options if option.is_place] if command else []
     if command:
@@ -64,11 +67,26 @@ def _split_command(words: list[str], options: dict[str, Option]) -> tuple[str, l
     name, following = words[at], words[at + 1 : at + 2]
     if following and f"{name} {following[0]}" in FILE_OF:
         return f"{name} {following[0]}", words[:at] + words[at + 2 :]
-    if name not in FILE_OF:
+    if name not in FILE_OF and not below(name):
         raise Usage(
             f"there is no command {name!a}", field="command", hint=meant(name, FILE_OF) or "postroom help all"
         )
     return name, words[:at] + words[at + 1 :]
+
+
+def _group(name: str, rest: list[str], options: dict[str, Option]) -> Call:
+    """Help about several commands, or Usage: a first word alone is none."""
+    call = Call(None, name)
+    following = below(name)
+    try:
+        said = _sort(rest, options, call)
+    except Usage:  # the second word would tell what may be said
+        said = []
+    if "help" in call.values:
+        return call
+    if said:
+        raise _no_subcommand(name, said[0], following)
+    raise Usage(f"which one? {', '.join(following)}", field=name, hint=f"postroom help {name}")
 
 
 def _sort(words: list[str], options: dict[str, Option], call: Call) -> list[str]:
@@ -103,6 +121,8 @@ def _perhaps_no_option(word: str, command: str, before: list[str]) -> str:
     """What to do where a word that begins with - may well be none."""
     if command == "work" and before:
         return "put -- before the program"
+    if word.partition("=")[0] in {"--port", "--host"} and command in {"serve", "service install"}:
+        return "the address and the port are one: --http 127.0.0.1:4651"
     if command == "search" and not word.startswith("--"):
         from shlex import quote  # noqa: PLC0415 - only for mistakes
 
@@ -143,7 +163,9 @@ def _fill(places: list[Option], said: list[str], call: Call) -> None:
 def _no_subcommand(name: str, word: str, following: list[str]) -> Usage:
     if word in following:
         return Usage(f"{word!a} stands directly behind {name}", field="command", hint=f"postroom {name} {word} …")
-    return Usage(f"there is no {f'{name} {word}'!a}", field="command", hint=f"{name} {', '.join(following)}")
+    full = f"{name} {word}"
+    hint = meant(word, following, f"{name} ") or f"{name} {', '.join(following)}"
+    return Usage(f"there is no {full!a}", field="command", hint=hint)
 
 
 def _keep(option: Option, value: str, call: Call) -> None:
@@ -161,9 +183,9 @@ def _keep(option: Option, value: str, call: Call) -> None:
         call.values[option.name] = value
 
 
-def meant(word: str, known: Iterable[object]) -> str | None:
-    """The nearest of what is known."""
+def meant(word: str, known: Iterable[object], before: str = "") -> str | None:
+    """The nearest of what is known, with what stands before it."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
 
     close = get_close_matches(word, [str(name) for name in known], 1)
-    return f"did you mean {close[0]!r}?" if close else None
+    return f"did you mean {before + close[0]!r}?" if close else None

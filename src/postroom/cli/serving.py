@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import sys
+from functools import partial
 from shlex import quote
-from shutil import which
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
@@ -15,11 +16,13 @@ from msgspec.structs import asdict
 from .. import service
 from ..daemon import logs
 from ..daemon.app import serve
+from ..daemon.extras import MCP, SERVE, has_mcp
 from ..daemon.options import options
 from ..model.codec import to_plain
 from .answers import Answer
 from .escape import one_line
-from .tables import again, facts, hint, table
+from .places import is_own, program, typed_program, whole_address
+from .tables import facts, hint, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,7 +48,8 @@ def run_serve(context: Context) -> Iterator[Answer]:
     logs.start(chosen.log_level)
 
     def told(where: dict[str, Any]) -> None:
-        sys.stdout.write(Answer(context.name, where, _open).text(context.screen))
+        view = partial(_open, lacks_http=bool(chosen.host) and where["http"] is None)
+        sys.stdout.write(Answer(context.name, where, view).text(context.screen))
         sys.stdout.flush()
 
     gc.set_threshold(2000, 10, 10)  # this one runs for long
@@ -53,48 +57,51 @@ def run_serve(context: Context) -> Iterator[Answer]:
     return iter(())
 
 
-def _open(screen: Screen, data: Mapping[str, Any]) -> str:
-    pairs = [("Room", data["room"]), *(("Socket", path) for path in data["sockets"])]
+def _open(screen: Screen, data: Mapping[str, Any], *, lacks_http: bool) -> str:
+    pairs = [("Room", whole_address(data["room"])), *(("Socket", path) for path in data["sockets"])]
     pairs += [
         (name, data[key])
         for name, key in (("HTTP", "http"), ("MCP", "mcp"), ("Inbox files", "inboxes"))
         if data.get(key)
     ]
-    return (
-        "The post room is open. Ctrl-C closes it.\n\n" + facts(screen, pairs) + _next(screen, data) + _paste(data)
-    )
+    if lacks_http:
+        pairs.append(("HTTP", f"off; it needs the extra: {SERVE}"))
+    return "The post room is open. Ctrl-C closes it.\n\n" + facts(screen, pairs) + _next(data) + _paste(data)
 
 
-def _next(screen: Screen, data: Mapping[str, Any]) -> str:
-    """What to type in another terminal."""
-    commands = ["send bob --as ann --body Hello", "check --as bob"]
+def _next(data: Mapping[str, Any]) -> str:
+    """What to type in another terminal, whatever folder that is in. A room in memory cannot be reached so."""
+    if data["room"].startswith("memory:"):
+        return ""
+    room = "" if is_own(data["room"]) else f" --room {quote(whole_address(data['room']))}"
+
+    def line(command: str) -> str:
+        return f"{typed_program()} {command}{room}"
+
+    lines = [line("send bob --as ann --body Hello"), line("check --as bob")]
     if data.get("http"):
-        commands.append("token create --agent bob")
-    lines = [f"{_program()} {command}{again(screen, command)}" for command in commands]
-    if data.get("http"):
-        call = '{"jsonrpc": "2.0", "id": 1, "method": "mail/check"}'
-        told = "-H 'Authorization: Bearer THE-TOKEN' -H 'Content-Type: application/json'"
-        lines.append(f"curl {data['http']} {told} -d '{call}'")
+        lines += [line("token create --agent bob"), _curl(data["http"]), line("check --as ann")]
     return "\nIn another terminal, type:\n" + "".join(f"  {line}\n" for line in lines)
 
 
-def _program() -> str:
-    """How this program was started, as one would type it."""
-    if which("postroom") is not None:
-        return "postroom"
-    is_script = os.path.basename(sys.argv[0]) == "postroom"
-    return quote(sys.argv[0]) if is_script else f"{quote(sys.executable)} -m postroom"
+def _curl(url: str) -> str:
+    """A letter by HTTP, from bob, who has a token by now."""
+    call = '{"jsonrpc": "2.0", "id": 1, "method": "mail/send", "params": {"to": "ann", "body": "Hello by HTTP"}}'
+    told = "-H 'Authorization: Bearer THE-TOKEN' -H 'Content-Type: application/json'"
+    return f"curl {url} {told} -d '{call}'"
 
 
 def _paste(data: Mapping[str, Any]) -> str:
     """What an agent's configuration needs."""
-    socket = data["sockets"][0]
-    return (
-        "\nFor an agent with MCP, paste this into its configuration, with a name of its own:\n"
-        f'  {{"mcpServers": {{"postroom": {{"command": "postroom", "args": ["mcp", "--socket", "{socket}",'
-        ' "--as", "NAME"]}}}\n'
-        f"For a program that knows agent-inbox: INBOX_SOCKET_PATH={socket}\n"
-    )
+    socket = os.path.abspath(data["sockets"][0])
+    theirs = f"For a program that knows agent-inbox: INBOX_SOCKET_PATH={quote(socket)}\n"
+    if not has_mcp():
+        return f"\nFor agents with MCP, install the extra: {MCP}\n{theirs}"
+    command, *before = program()
+    server = {"command": command, "args": [*before, "mcp", "--socket", socket, "--as", "NAME"]}
+    config = json.dumps({"mcpServers": {"postroom": server}})
+    told = "For an agent with MCP, paste this into its configuration, with a name of its own:"
+    return f"\n{told}\n  {config}\n{theirs}"
 
 
 # -- tokens

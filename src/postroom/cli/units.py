@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..daemon import unit
-from ..errors import NameTaken
+from ..errors import NameTaken, Refused
 from ..room import chosen_settings
 from .answers import Answer, sayable
 from .escape import one_line
@@ -25,30 +26,41 @@ _OPTIONS = ("socket", "http", "http_name", "tls_cert", "tls_key", "inboxes", "lo
 
 def run_service_install(context: Context) -> Answer:
     said = unit.text(_words(context))
+    before = unit.held()
+    served = unit.room_of(before) if before else None
+    data = {"path": sayable(unit.path()), "unit": said, "served": served}
     if "dry_run" in context.values:
-        data = {"path": sayable(unit.path()), "outcome": "shown", "unit": said, "next": []}
-        return Answer(context.name, data, _text_alone)
+        would = "refuse" if before == "" else unit.outcome(before, said)
+        return Answer(context.name, {**data, "outcome": "shown", "next": []}, partial(_dry, would=would))
     try:
         outcome = unit.install(said)
     except NameTaken as taken:
         raise CannotCreate(taken.message, field="unit", hint=taken.hint) from None
     except OSError as broken:
         raise CannotCreate(f"{unit.path()} cannot be written: {broken.strerror}", field="unit") from None
-    lines = [*unit.AFTER_INSTALL, unit.STAY]
-    data = {"path": sayable(unit.path()), "outcome": outcome, "unit": said, "next": lines}
-    return Answer(context.name, data, _installed)
+    lines = [*(unit.AFTER_REPLACING if outcome == "replaced" else unit.AFTER_INSTALL), unit.STAY]
+    return Answer(context.name, {**data, "outcome": outcome, "next": lines}, _installed)
 
 
 def run_service_uninstall(context: Context) -> Answer:
     was_there = unit.held() is not None
     if was_there and "dry_run" not in context.values:
+        _check_stopped()
         try:
             unit.uninstall()
         except NameTaken as taken:
             raise CannotCreate(taken.message, field="unit", hint=taken.hint) from None
     outcome = "missing" if not was_there else "there" if "dry_run" in context.values else "removed"
-    lines = [*unit.BEFORE_UNINSTALL, *unit.AFTER_UNINSTALL] if was_there else []
+    before = [unit.BEFORE_UNINSTALL] if outcome == "there" else []
+    lines = [*before, *unit.AFTER_UNINSTALL] if was_there else []
     return Answer(context.name, {"path": sayable(unit.path()), "outcome": outcome, "next": lines}, _uninstalled)
+
+
+def _check_stopped() -> None:
+    """Once its file is gone, systemd cannot disable it any more."""
+    state = unit.running()
+    if state is not None:
+        raise Refused(f"the unit is still {state}", field="unit", hint=f"first type: {unit.BEFORE_UNINSTALL}")
 
 
 def run_service_status(context: Context) -> Answer:
@@ -77,17 +89,33 @@ def _words(context: Context) -> list[str]:
     return words
 
 
-def _text_alone(_screen: Screen, data: Mapping[str, Any]) -> str:
-    return str(data["unit"])
+_WOULD = {
+    "written": "would be written",
+    "replaced": "would be replaced",
+    "unchanged": "is there already, just like this",
+    "refuse": "is there already and not ours; it would be left as it is",
+}
+
+
+def _dry(_screen: Screen, data: Mapping[str, Any], *, would: str) -> str:
+    """A comment, then the unit: together still a unit."""
+    return f"# {one_line(data['path'])} {_WOULD[would]}{_other(data)}\n{data['unit']}"
+
+
+def _other(data: Mapping[str, Any]) -> str:
+    """The room that is served no more, where it is another one."""
+    served = data["served"]
+    return f" (it served {one_line(served)})" if served and served != unit.room_of(data["unit"]) else ""
 
 
 def _installed(_screen: Screen, data: Mapping[str, Any]) -> str:
-    return f"{data['outcome'].capitalize()}: {one_line(data['path'])}\n\n" + _typed("Now type", data["next"])
+    told = f"{data['outcome'].capitalize()}{_other(data)}: {one_line(data['path'])}\n\n"
+    return told + _typed("Now type", data["next"])
 
 
 def _uninstalled(_screen: Screen, data: Mapping[str, Any]) -> str:
     told = f"{data['outcome'].capitalize()}: {one_line(data['path'])}\n"
-    return told + ("\n" + _typed("If it still runs, type", data["next"]) if data["next"] else "")
+    return told + ("\n" + _typed("Now type", data["next"]) if data["next"] else "")
 
 
 def _typed(lead: str, lines: Sequence[str]) -> str:

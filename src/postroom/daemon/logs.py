@@ -28,6 +28,8 @@ class JsonLines(logging.Formatter):
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 

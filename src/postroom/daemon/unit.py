@@ -6,6 +6,7 @@ Nothing here needs systemd; the lines that it takes are told, not run.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,9 +21,14 @@ if TYPE_CHECKING:
 
 NAME = "postroom.service"
 MARK = "# Written by `postroom service install`."
+AFTER_REPLACING = (
+    "systemctl --user daemon-reload",
+    f"systemctl --user enable {NAME}",
+    f"systemctl --user restart {NAME}",
+)
 AFTER_INSTALL = ("systemctl --user daemon-reload", f"systemctl --user enable --now {NAME}")
 STAY = "loginctl enable-linger"  # else it ends when its user logs out
-BEFORE_UNINSTALL = (f"systemctl --user disable --now {NAME}",)
+BEFORE_UNINSTALL = f"systemctl --user disable --now {NAME}"  # without its file systemd cannot
 AFTER_UNINSTALL = ("systemctl --user daemon-reload",)
 
 Outcome = Literal["written", "replaced", "unchanged"]
@@ -94,6 +100,24 @@ def held() -> str | None:
     return said if said.startswith(MARK) else ""
 
 
+def room_of(said: str) -> str | None:
+    """The room that a unit of ours serves."""
+    line = next((line for line in said.splitlines() if line.startswith("ExecStart=")), "")
+    try:
+        words = shlex.split(line.removeprefix("ExecStart="))
+        room = words[words.index("--room") + 1]
+    except (ValueError, IndexError):  # somebody changed it
+        return None
+    return room.replace("%%", "%").replace("$$", "$")
+
+
+def outcome(before: str | None, said: str) -> Outcome:
+    """What installing this would be, where the file says that."""
+    if before is None:
+        return "written"
+    return "unchanged" if before == said else "replaced"
+
+
 def install(said: str) -> Outcome:
     """Put it where systemd looks for it."""
     before = held()
@@ -110,7 +134,13 @@ def install(said: str) -> Outcome:
     finally:
         if os.path.lexists(draft):
             os.unlink(draft)
-    return "written" if before is None else "replaced"
+    return outcome(before, said)
+
+
+def running() -> str | None:
+    """How systemd still uses it: active, enabled. None: it does not, or there is none to ask."""
+    answers = (asked("is-active"), asked("is-enabled"))
+    return next((said for said in answers if said in {"active", "activating", "enabled"}), None)
 
 
 def uninstall() -> bool:

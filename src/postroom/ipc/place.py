@@ -28,9 +28,8 @@ class Place:
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
         if len(os.fsencode(self.path)) > LONGEST:
-            raise BadStore(
-                f"{self.path} is longer than a socket's path may be", field="socket", hint="a shorter one"
-            )
+            told = f"{self.path} is longer than a socket's path may be"
+            raise BadStore(told, field="socket", hint="name a shorter one: --socket PATH")
         self._lock = -1
 
     def take(self) -> socket.socket:

@@ -48,7 +48,7 @@ def read_rpc(raw: bytes | str, limits: Limits) -> Asked | dict[str, Any]:
 
 
 def too_large(most: int) -> Reply:
-    return refused(413, f"a body of more than {most} bytes", code=PARSE_ERROR)
+    return refused(413, f"the body is larger than {most} bytes", code=PARSE_ERROR)
 
 
 async def serve_call(house: House, principal: Principal, scope: Scope, receive: Receive) -> Reply:
@@ -78,7 +78,7 @@ async def _carry_out(house: House, principal: Principal, asked: Asked, receive: 
     if asked.is_long and not owed.done():
         await _unless_gone(house, owed, receive)
         if owed.cancelled():
-            return refused(503, "the post room closes", RETRY)
+            return refused(503, "the server is shutting down; try again", RETRY)
     reply = await owed
     return Reply(204) if reply is None else told(200, reply)
 

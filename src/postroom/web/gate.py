@@ -41,7 +41,7 @@ class Gate:
         """Is this request meant for us, and sent by a page of ours or by none?"""
         hosts, origins = every(headers, b"host"), every(headers, b"origin")
         if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
-            return refused(403, "this is not a name of this post room; --http-name adds one")
+            return refused(403, "the Host header names another machine; postroom serve --http-name adds a name")
         if len(origins) > 1 or any(origin.lower() not in self.origins for origin in origins):
             return refused(403, "pages of other sites are not served")
         return None
@@ -50,7 +50,11 @@ class Gate:
         """Who shows a token; or the answer to whoever shows none, or not a good one."""
         shown = _token(headers)
         if shown is None:
-            return refused(401, "show a token: Authorization: Bearer pr_...", CHALLENGE)
+            return refused(
+                401,
+                "a token is needed: the header Authorization: Bearer pr_...; postroom token create makes one",
+                CHALLENGE,
+            )
         try:
             return service.tokens.holder(self._office, shown)
         except NotAllowed as unknown:

@@ -84,7 +84,7 @@ class House:
 
     async def _upgrade(self, caller: Principal, scope: Scope, receive: Receive, send: Send) -> Reply | None:
         if scope["path"] != FRAMES:
-            return refused(404, f"frames are served at {FRAMES}")
+            return refused(404, f"the WebSocket is at {FRAMES}")
         await serve_frames(self, caller, scope, receive, send)
         return None
 

@@ -26,7 +26,7 @@ Sample = tuple[dict[str, str], float]
 
 async def metrics(desk: Desk, caller: Principal) -> Reply:
     if not caller.operator:
-        return refused(403, "numbers of the whole room are for operators")
+        return refused(403, "/metrics needs an operator's token: postroom token create, without --agent")
     stats = await desk.run_slow(desk.room.stats)
     lines = [*_of_room(stats), *_of_house(desk.counters), *_of_process()]
     return Reply(200, ("\n".join(lines) + "\n").encode(), type=TYPE)

@@ -1,7 +1,7 @@
 """Connections, as uvicorn makes them, that cannot wear us out: not by being many, nor by being slow.
 
-Whoever has not sent a whole head in time is ended, however it trickles. Whoever comes when the house is full is
-told so at once. Whoever sends pings and reads no answers gets no more of them.
+Whoever has not sent a whole head in time is ended, however it trickles. Whoever comes when there are too
+many is told so at once. Whoever sends pings and reads no answers gets no more of them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import asyncio
     from asyncio import TimerHandle
 
+    from uvicorn._types import ASGISendEvent
     from websockets.frames import Frame
 
 HEAD_SECONDS = 10.0  # for the head of a request
@@ -25,8 +26,8 @@ MOST_PIECES = 10_000  # of one message in frames
 MOST_UNREAD = 8 * 1024 * 1024  # bytes of a body that is not wanted any more, so that its sender gets to our answer
 ABORT = "postroom.abort"  # in the state of a scope: ends this connection, whatever waits to be written
 _FULL = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 24\r\n"
-    b"retry-after: 5\r\nconnection: close\r\n\r\ntoo many are here by now"
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 20\r\n"
+    b"retry-after: 5\r\nconnection: close\r\n\r\ntoo many connections"
 )
 
 
@@ -83,6 +84,12 @@ class Http(H11Protocol):
 
 class Frames(WebSocketsSansIOProtocol):
     """One connection that was upgraded."""
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """An upgrade that was refused is answered: without this uvicorn would log it as an error."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True
 
     def handle_cont(self, event: Frame) -> None:
         """Empty pieces weigh nothing on the wire's scale, and something here."""

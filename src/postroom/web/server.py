@@ -64,7 +64,7 @@ class Server:
         listening = _bind(self._place)
         try:
             port: int = listening.getsockname()[1]
-            shown = f"[{self._place.host}]" if ":" in self._place.host else self._place.host
+            shown = _shown(self._place.host)
             self.url = f"{self._place.scheme}://{shown}:{port}"
             self.gate = Gate(self._desk.room, self._place.scheme, {*LOOPBACK, shown, *self._place.names}, port)
             self._house = House(self._desk, self._hub, self.gate, self._mcp)
@@ -158,7 +158,17 @@ def _bind(place: Place) -> socket.socket:
         with suppress(OSError):
             listening.close()
         if error.errno == errno.EADDRINUSE:
-            told, hint = f"port {place.port} of {place.host} is taken", "choose another: --http HOST:PORT, or off"
+            told = f"port {place.port} of {place.host} is taken"
+            hint = f"choose another, such as --http {_shown(place.host)}:{_next(place.port)}, or --http off"
             raise NameTaken(told, field="http", hint=hint) from None
         raise Invalid(f"cannot listen at {place.host}:{place.port}: {error.strerror}", field="http") from None
     return listening
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _next(port: int) -> int:
+    """Another port to try."""
+    return port + 1 if port < 65535 else port - 1

@@ -107,6 +107,6 @@ def wishes(query: bytes, headers: Headers) -> dict[str, Any]:
             since = value
         else:
             hint = ", ".join((*_LISTS, *_OF_MAIL, "agent", "since"))
-            raise Invalid("there is no such parameter", field=ascii(name)[1:-1][:100], hint=hint)
+            raise Invalid("unknown query parameter", field=ascii(name)[1:-1][:100], hint=hint)
     last = every(headers, b"last-event-id")
     return {"filter": filter | ({"mail": mail} if mail else {}), "since": last[0] if last else since}

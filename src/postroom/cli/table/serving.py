@@ -17,7 +17,7 @@ COMMANDS = {
         Option("--tls-cert", help="a certificate, to be reached from outside", metavar="FILE", complete="files"),
         Option("--tls-key", help="its key", metavar="FILE", complete="files"),
         Option("--inboxes", help="write inbox.jsonl files into this folder", metavar="FOLDER", complete="files"),
-        Option("--log-level", help="debug, info, warning or error; info by default", metavar="LEVEL",
+        Option("--log-level", help="from which on; info by default", kind="word",
                choices=("debug", "info", "warning", "error")),
         about="Serves until it is stopped by Ctrl-C or SIGTERM, and keeps house meanwhile. One daemon per room and"
         " socket; a second one is refused and told of the first. The socket is for you alone. HTTP and WebSocket need"
@@ -42,8 +42,8 @@ COMMANDS = {
         "token create",
         "make a token; it is shown once",
         Option("--agent", help="who speaks with it; without, it is an operator's", metavar="NAME", complete="agents"),
-        Option("--scope", help="what it is good for: read, send, work, manage; all by default", many=True,
-               metavar="WORD"),
+        Option("--scope", help="what it is good for: read, send, work, manage; all by default. operator, which is everything, is for a"
+               " token without --agent", many=True, metavar="WORD"),
         Option("--note", help="for whom, for people", metavar="TEXT"),
         about="Only a hash of it is kept. From now on nobody speaks for this agent over the socket without a token;"
         " the library and these commands, which open the room itself, are not affected.",

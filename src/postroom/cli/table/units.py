@@ -23,7 +23,13 @@ COMMANDS = {
             ("postroom service install --dry-run", "what the unit would say"),
             ("postroom service install --http off", "for the room of this project, without HTTP"),
         ),
-        json=(PATH, ("outcome", "written, replaced, unchanged, or shown"), ("unit", "its text"), NEXT),
+        json=(
+            PATH,
+            ("outcome", "written, replaced, unchanged, or shown"),
+            ("unit", "its text"),
+            ("served", "the room of the unit that was there before, or null"),
+            NEXT,
+        ),
         exits=(NOT_OURS,),
         looks=True,
     ),
@@ -31,10 +37,12 @@ COMMANDS = {
         "service uninstall",
         "take the unit away again",
         DRY,
-        about="Only one that Postroom wrote. The room and its mail stay.",
-        examples=(("postroom service uninstall", "and the lines that stop it"),),
+        about="Only one that Postroom wrote. The room and its mail stay. Stop it first, by systemctl --user disable --now"
+        " postroom.service: while systemd says that it is active or enabled this is refused, for without the file systemd cannot"
+        " disable it.",
+        examples=(("postroom service uninstall", "after it was stopped"),),
         json=(PATH, ("outcome", "removed, missing, or there with --dry-run"), NEXT),
-        exits=(NOT_OURS,),
+        exits=(NOT_OURS, (77, "it is still active or enabled")),
         looks=True,
     ),
     "service status": Command(
