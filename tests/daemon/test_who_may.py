@@ -25,7 +25,7 @@ METHODS: dict[str, Method] = {f"action {name}": row for name, row in ACTIONS.ite
     **MAIL,
 }
 # Whose the mailbox is that a method without a parameter for it is about.
-CALLERS_OWN = {"action read_thread"}
+CALLERS_OWN = {name for name, row in METHODS.items() if row.whose is None and name != "action notify"}
 INSIDE = {"action notify": {"event": {"type": "agent.spawn", "agent": {"agentId": "alice"}}}}
 
 
