@@ -97,7 +97,7 @@ class Principal(Struct, frozen=True):
 
 
 OWNER = Principal("owner", operator=True)
-SOCKET = Principal("a caller without a token", operator=True, heeds_seals=True)
+SOCKET = Principal(OWNER.name, operator=True, heeds_seals=True)  # who opens the socket and shows no token
 
 
 def agent_principal(agent: str) -> Principal:

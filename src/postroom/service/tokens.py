@@ -23,7 +23,7 @@ from ..model.codec import convert, to_plain
 from ..model.names import check_agent, fold
 from ..model.record import EVERYONE, SEALED, TOKEN
 from ..model.values import check_line
-from .authorize import SCOPES, SOCKET, Principal, agent_principal, authorize
+from .authorize import SCOPES, Principal, authorize
 from .given import listed
 from .office import POSTMASTER
 from .records import find_record, put_record
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PREFIX = "pr"
 OPERATOR = "operator"  # a scope that is everything
 _LONGEST = 200
-_NOBODY = Principal(SOCKET.name)
+_NOBODY = Principal("a caller without a token")
 
 
 class Token(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -151,7 +151,7 @@ def standing(office: Office, principal: Principal, named: str | None = None) -> 
     if fold(service.naming.resident(office, name)) in map(fold, closed):
         hint = "show it: the action `authenticate`, or a header"
         raise NotAllowed(f"{name!r} has a token, and nobody speaks for it without", field="agent_id", hint=hint)
-    return agent_principal(name)
+    return Principal(principal.name, agent=name)
 
 
 def _known(office: Office, text: Any) -> Token | None:
