@@ -47,6 +47,7 @@ def test_a_caller_without_a_token_does_nothing_for_who_has_one(daemon: Daemon) -
         assert ["NotAllowed"] * 4 == names[:4]
         assert all("error" in reply and "secret" not in str(reply) for reply in replies)
         assert line.ask({"action": "check_inbox", "agentId": "bob"})["ok"]
+        assert line.ask({"action": "check_inbox", "scope": "bob"})["ok"]
         line.ask({"action": "authenticate", "token": sealed(daemon, None)})
         assert "secret" in str(rpc(line, "mail/recent"))
     with postroom.open(daemon.room) as room:

@@ -338,3 +338,19 @@ def test_a_tool_serves_its_own_agent_and_nobody_whose_token_is_revoked(name: str
     assert ("NotAllowed" if is_own else "done") == tool_outcome(name, holder("carl")), "another agent"
     assert "NotAllowed" == tool_outcome(name, revoked("alice"))
     assert "NotAllowed" == tool_outcome(name, revoked(None))
+
+
+# -- what the rows must say, whatever the tables say
+
+LOOKING = ("get", "list", "turns/list", "thread/list", "summary", "replay", "presence", "recent")
+CHANGING = ("create", "close", "reopen", "join", "leave", "invite", "turn", "thread/create")
+
+
+def test_a_token_for_sending_reads_no_conversation_and_one_for_reading_changes_none() -> None:
+    assert {*MAIL} == {f"mail/{name}" for name in (*LOOKING, *CHANGING)}
+    for name in LOOKING:
+        assert "NotAllowed" == outcome(f"mail/{name}", holder("alice", "send"))
+        assert "done" == outcome(f"mail/{name}", holder("alice", "read"))
+    for name in (*(f"mail/{name}" for name in CHANGING), "action emit"):
+        assert "NotAllowed" == outcome(name, holder("alice", "read", "work", "manage"))
+        assert "done" == outcome(name, holder("alice", "send"))
