@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import service
 from .errors import Invalid, NotAllowed, PostroomError
-from .service.authorize import OWNER, authorize
-from .wire.methods import let_in, named
+from .service.authorize import SOCKET, authorize
+from .wire.methods import let_in, named, speaker_in
 from .wire.session import Step
 from .wire.table import taken
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .hub import Hub
     from .room import Room
     from .service.authorize import Principal
-    from .service.office import Office
     from .wire.session import Asked
     from .wire.table import Method
 
@@ -44,7 +43,7 @@ class Caller:
         *,
         push: Callable[[dict[str, Any]], bool] | None = None,
         expel: Callable[[], None] | None = None,
-        principal: Principal = OWNER,
+        principal: Principal = SOCKET,
     ) -> None:
         self._desk = desk
         self._hub = hub
@@ -88,23 +87,29 @@ class Caller:
         return self._desk.carry_out(self.room, method, said, partial(self._checked, method))
 
     def _checked(self, method: Method, room: Room, said: dict[str, Any]) -> Any:
-        """Carried out, if the caller still is who it was, and speaks for nobody who has a token."""
-        principal, office = room.principal, room._office
-        if principal.token is not None:
-            if not service.tokens.is_live(office, principal.token):
-                raise NotAllowed("this token is not valid any more", field="token")
-        elif method.whose is not None and _is_sealed(office, said.get(method.whose)):
-            told = f"{said[method.whose]!a} has a token, and nobody speaks for it without"
-            raise NotAllowed(told, field=method.whose, hint="show it: the action `authenticate`, or a header")
+        """Carried out, if the caller still is who it was; one without a token speaks for nobody who has one."""
+        office, token = room._office, room.principal.token
+        if token is not None and not service.tokens.is_live(office, token):
+            raise NotAllowed("this token is not valid any more", field="token")
+        room = self._standing(room, partial(speaker_in, method, said))
         let_in(room, method, said)
         answer = method.run(room, said)
+        principal = room.principal
         if method.name == "emit":
-            self._hub.publish(said)
+            self._hub.publish(said, principal.agent or service.tokens.OPERATOR)
         if method.action in {"register", "heartbeat"}:  # it says itself how it is
             self._desk.came_or_went()
         elif method.whose is not None:
             self._desk.alive(said.get(method.whose) or principal.agent)
         return answer
+
+    def _standing(self, room: Room, named: Callable[[], str | None]) -> Room:
+        """The room as this caller may use it today."""
+        principal = room.principal
+        if not principal.heeds_seals:
+            return room
+        today = service.tokens.standing(room._office, principal, named())
+        return room if today is principal else room.acting_as(today)
 
     async def call(self, name: str, said: Mapping[str, Any]) -> Any:
         """A verb by its name, for who speaks no dialect."""
@@ -123,7 +128,7 @@ class Caller:
     def subscribe(self, said: dict[str, Any]) -> dict[str, Any]:
         if self._push is None:
             raise Invalid("nothing can be sent to this caller later", hint="use the socket, a WebSocket or SSE")
-        principal = self.room.principal
+        principal = service.tokens.standing(self.room._office, self.room.principal)
         authorize(principal, "wait", principal.agent)  # what of it, is decided for each event
         return self._hub.subscribe(self, self._push, said)
 
@@ -151,10 +156,6 @@ class Door:
 
     async def call(self, principal: Principal, name: str, said: Mapping[str, Any]) -> Any:
         return await Caller(self._desk, self._hub, principal=principal).call(name, said)
-
-
-def _is_sealed(office: Office, name: Any) -> bool:
-    return isinstance(name, str) and service.tokens.is_sealed(office, name)
 
 
 def _done(run: Callable[[], Any]) -> asyncio.Future[Any]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from .errors import Invalid, Missing, Resync
 from .model.record import TOKEN
 from .service.reading import check_cursor
-from .service.tokens import is_live
+from .service.tokens import is_live, standing
 from .store.bells import ROOM
 from .wire import events, rpc
 from .wire.event_filter import check_filter, wanted
@@ -158,16 +158,16 @@ class Hub:
         self._guests.clear()
         self._rest()
 
-    def publish(self, said: dict[str, Any]) -> None:
+    def publish(self, said: dict[str, Any], source: str) -> None:
         """Something that is told to those who listen now, and kept nowhere. From any thread."""
-        self._loop.call_soon_threadsafe(self._publish, said)
+        self._loop.call_soon_threadsafe(self._publish, said, source)
 
-    def _publish(self, said: dict[str, Any]) -> None:
+    def _publish(self, said: dict[str, Any], source: str) -> None:
         """An agent hears of the scopes it is in."""
-        event = events.emitted(said, self._cursor.number, self._now())
+        event = events.emitted(said, self._cursor.number, self._now(), source)
         members = {agent.card.id for agent in self._desk.room.agents(scope=event.scope, gone=True)}
         for one in self._everyone():
-            who = one.room.principal
+            who = standing(one.room._office, one.room.principal)
             if who.operator or who.agent in members:
                 one.tell_once(event)
 

@@ -1,51 +1,112 @@
-"""Who may do what, over every wire: made from the table of methods, so that none is forgotten."""
+"""Who may do what, over every wire: made from the table of methods, so that none is forgotten.
+
+Every call goes the way it goes in a daemon: by `Caller.carry_out`, on a desk. Success, a refusal and another error
+are told apart. A conversation that somebody may not see is Missing for them, which is no success.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 import postroom
 from postroom import NotAllowed, PostroomError, Room
-from postroom.callers import Caller
+from postroom.callers import Caller, Door
 from postroom.desk import Desk
 from postroom.hub import Hub
-from postroom.service import tokens
-from postroom.service.authorize import NEEDS, RULES, SCOPES, Principal
-from postroom.wire.methods import ACTIONS, MAIL, VERBS, let_in
-from postroom.wire.rpc import Call
-from postroom.wire.session import Asked, Step
-from postroom.wire.table import Method, Param
+from postroom.mcp.caller import Caller as ToolCaller
+from postroom.mcp.rows import ROWS
+from postroom.mcp.table import understood
+from postroom.model.query import Query
+from postroom.model.record import CONVERSATION
+from postroom.service import conversing, tokens
+from postroom.service.authorize import NEEDS, OWNER, RULES, SCOPES, SOCKET, Principal
+from postroom.service.conversing import Guest, Opening
+from postroom.wire.methods import ACTIONS, MAIL, VERBS
+from postroom.wire.session import Action, Asked, Step
+from postroom.wire.table import Method
 
 METHODS: dict[str, Method] = {f"action {name}": row for name, row in ACTIONS.items()} | {
     **{f"mail/{name}": row for name, row in VERBS.items()},
     **MAIL,
 }
-# Whose the mailbox is that a method without a parameter for it is about.
-CALLERS_OWN = {"action read_thread"}
+TOOLS = {row.name: row for row in ROWS}
+# What these say of alice, for whom no parameter of the table stands.
 INSIDE = {"action notify": {"event": {"type": "agent.spawn", "agent": {"agentId": "alice"}}}}
+CALLERS_OWN = {name for name, row in METHODS.items() if row.whose is None and name not in INSIDE}
+TALK = "talk-1"
+WORD = "zebra"  # in all that is said to alice and by her, and nowhere else
+# Where even the right caller hears an error, for want of what it names: which one.
+NOT_DONE = {
+    "mail/renew": "LeaseLost", "mail/release": "IllegalMove", "mail/unsend": "UnknownMessage",
+    "mail/fail": "IllegalMove", "mail/resolve": "Missing",
+}  # fmt: skip
+# Where a verb asks for more than its row: to tell a task is to show its letters, to move one is to send one.
+ALONE_ENOUGH = {"mail/task": {"work"}, "mail/task_step": {"send"}}
+# What somebody hears as itself of a conversation it is not in.
+OF_A_STRANGER = dict.fromkeys(
+    ("mail/get", "mail/close", "mail/reopen", "mail/invite", "mail/thread/create", "mail/thread/list",
+     "mail/summary", "mail/replay", "mail/presence"), "Missing",
+)  # fmt: skip
 
 
-def some_value(param: Param) -> Any:
-    """Something of the right kind."""
-    special = {"to": "bob", "step": "accept", "since": None, "query": "word", "role": "any", "importance": "high"}
-    if param.name in special:
-        return special[param.name]
-    values = {"text": "m-1", "texts": ["m-1"], "count": 1, "seconds": 1, "flag": True, "object": {}, "list": []}
-    return values.get(param.kind)
+class Told(Step, frozen=True):
+    """A call that is answered in no dialect: done, or the name of an error."""
+
+    def answer(self, result: Any) -> dict[str, Any]:
+        return {"told": "done", "result": result}
+
+    def refuse(self, error: PostroomError) -> dict[str, Any]:
+        return {"told": type(error).__name__, "error": str(error)}
 
 
-def said_for(name: str, method: Method, letter: str) -> dict[str, Any]:
-    said = {param.name: some_value(param) for param in method.params if param.required}
-    if method.whose is not None:
-        said[method.whose] = "alice"
-    for param in method.params:
-        if param.name in {"message_id", "message_ids", "conversation_id", "thread", "id"} and param.name in said:
-            said[param.name] = [letter] if param.kind == "texts" else letter
-    return {name: value for name, value in said.items() if value is not None} | INSIDE.get(name, {})
+class Filled:
+    """A room with something in it for every method."""
+
+    def __init__(self, room: Room) -> None:
+        self.room, office = room, room._office
+        alice, bob = room.mailbox("alice"), room.mailbox("bob")
+        bob.register(scopes=["default"])
+        alice.register(scopes=["default"])
+        self.dead = bob.send("alice", WORD).id
+        (held,) = [alice.claim()]
+        assert held is not None
+        held.fail("no", retry=False)
+        self.letter = bob.send("alice", WORD, subject=WORD, thread_tag="tag").id
+        self.task = bob.give_task("alice", WORD).id
+        opening = Opening(id=TALK, creator="alice", guests=(Guest(agent="bob"),), subject=WORD)
+        conversing.create(office, OWNER, opening)
+        self.turn = alice.send("bob", WORD, conversation_id=TALK).id
+        room.save_template("plain", body="hello")
+        self.cursor = str(room.cursor())
+
+    def said(self, name: str, method: Method) -> dict[str, Any]:
+        """Words for a method, about alice."""
+        known = {
+            "to": "dan", "scope": "default", "escalation_id": "m-1",
+            "step": "accept", "query": WORD, "since": self.cursor, "thread": self.letter,
+            "thread_tag": "tag", "tag": "tag", "message_id": self.letter, "message_ids": [self.letter],
+            "root_turn_id": f"turn-{self.turn}", "content": "x", "event": {"type": "x"}, "reason": "blocked",
+            "drafts": [{"to": "bob", "body": "x"}], "handoff": {"work_completed": "x"}, "name": "plain",
+            "ladder": ["bob"], "old": "alice", "new": "alba",
+        }  # fmt: skip
+        said: dict[str, Any] = {p.name: known[p.name] for p in method.params if p.required}
+        names = {param.name for param in method.params}
+        said |= {"timeout": 0} if "timeout" in names else {}
+        said |= {"conversation_id": TALK} if name in MAIL and "conversation_id" in names else {}
+        said |= {"ladder": ["bob"]} if "ladder" in names else {}
+        said |= {"message_id": self.task} if name in {"mail/task", "mail/task_step"} else {}
+        said |= {"message_ids": [self.dead]} if name in {"mail/revive", "mail/purge_dead"} else {}
+        said |= {"name": "alice"} if name == "mail/agent" else {}
+        said |= {"name": "carl"} if name in {"mail/block", "mail/unblock"} else {}
+        said |= {"participant_id": "dan"} if name == "mail/invite" else {}
+        said |= {"conversation_id": "talk-2"} if name == "mail/create" else {}
+        said |= {method.whose: "alice"} if method.whose else {}
+        return said | INSIDE.get(name, {})
 
 
 @pytest.fixture
@@ -54,49 +115,158 @@ def room() -> Iterator[Room]:
         yield room
 
 
-def outcome(room: Room, principal: Principal, name: str, method: Method) -> str:
-    letter = room.mailbox("bob").send("alice", "hello").id
-    said = said_for(name, method, letter)
-    seen = room.acting_as(principal)
-    try:
-        let_in(seen, method, said)
-        method.run(seen, said)
-    except NotAllowed:
-        return "refused"
-    except (PostroomError, KeyError):  # it got past the door
-        return "heard"
-    return "heard"
+def carried_out(room: Room, principal: Principal, method: Method, said: dict[str, Any]) -> dict[str, Any]:
+    """One call, as a daemon carries it out; its reply."""
+
+    async def call() -> Any:
+        desk = Desk(room)
+        hub = Hub(desk)
+        try:
+            caller = Caller(desk, hub, principal=principal)
+            return await caller.carry_out(Asked([Told(Action(method.name, said), method, said)]))
+        finally:
+            hub.close()
+            await desk.close()
+
+    reply: dict[str, Any] = asyncio.run(call())
+    return reply
 
 
-def principal(room: Room, agent: str | None, *scopes: str) -> Principal:
-    text, _ = tokens.create(room._office, room.principal, agent, list(scopes) or None)
-    return tokens.holder(room._office, text)
+def outcome(name: str, who: Callable[[Room], Principal]) -> str:
+    """done, or the name of an error; each in a room of its own, for much can be done once only."""
+    with postroom.open("memory:") as room:
+        filled = Filled(room)
+        method = METHODS[name]
+        reply = carried_out(room, who(room), method, filled.said(name, method))
+    return str(reply["told"])
+
+
+def holder(agent: str | None, *scopes: str) -> Callable[[Room], Principal]:
+    """Who shows a token of its own."""
+
+    def made(room: Room) -> Principal:
+        text, _ = tokens.create(room._office, room.principal, agent, list(scopes) or None)
+        return tokens.holder(room._office, text)
+
+    return made
+
+
+def revoked(agent: str | None) -> Callable[[Room], Principal]:
+    def made(room: Room) -> Principal:
+        principal = holder(agent)(room)
+        tokens.revoke(room._office, OWNER, principal.token or "")
+        return principal
+
+    return made
+
+
+def beside(agent: str) -> Callable[[Room], Principal]:
+    """Who shows none, where somebody has one."""
+
+    def made(room: Room) -> Principal:
+        holder(agent)(room)
+        return SOCKET
+
+    return made
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_lets_in_whom_its_rule_says(room: Room, name: str) -> None:
-    method = METHODS[name]
-    rule = RULES[method.action]
-    expected = {
-        "own": ("heard", "heard" if name in CALLERS_OWN else "refused"),
-        "anyone": ("heard", "heard"),
-        "operator": ("refused", "refused"),
-    }[rule]
+def test_every_method_lets_in_whom_its_rule_says(name: str) -> None:
+    rule, done = RULES[METHODS[name].action], NOT_DONE.get(name, "done")
+    own = "NotAllowed" if rule == "operator" else done
 
-    assert expected[0] == outcome(room, principal(room, "alice"), name, method), "its own agent"
-    assert expected[1] == outcome(room, principal(room, "bob"), name, method), "another agent"
-    assert "heard" == outcome(room, principal(room, None), name, method), "an operator"
+    assert done == outcome(name, holder(None)), "an operator"
+    assert done == outcome(name, lambda _room: SOCKET), "whoever opens the socket, where nobody has a token"
+    assert own == outcome(name, holder("alice")), "its own agent"
+    assert "NotAllowed" == outcome(name, revoked("alice")), "a token that is revoked"
+    assert "NotAllowed" == outcome(name, revoked(None)), "an operator's that is revoked"
+    told = outcome(name, holder("carl"))
+    if rule == "own" and name not in CALLERS_OWN:
+        assert "NotAllowed" == told, "another agent"
+    elif rule == "own":
+        assert told == OF_A_STRANGER.get(name, "done"), "another agent, as itself"
+    else:
+        assert told == own, "another agent"
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_token_is_good_only_for_what_it_says(room: Room, name: str) -> None:
-    method = METHODS[name]
-    if RULES[method.action] != "own":
-        assert method.action not in NEEDS
+def test_who_is_nobody_does_what_anyone_may(name: str) -> None:
+    expected = NOT_DONE.get(name, "done") if RULES[METHODS[name].action] == "anyone" else "NotAllowed"
+    assert expected == outcome(name, lambda _room: Principal("nobody"))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_token_is_good_only_for_what_it_says(name: str) -> None:
+    action, done = METHODS[name].action, NOT_DONE.get(name, "done")
+    if RULES[action] != "own":
+        assert action not in NEEDS
         return
     for scope in SCOPES:
-        told = outcome(room, principal(room, "alice", scope), name, method)
-        assert ("heard" if scope in NEEDS[method.action] else "refused") == told, scope
+        expected = done if scope in ALONE_ENOUGH.get(name, NEEDS[action]) else "NotAllowed"
+        assert expected == outcome(name, holder("alice", scope)), scope
+
+
+# -- callers of the socket without a token
+
+
+def ways_to_say(name: str) -> list[dict[str, Any]]:
+    """Every word by which a method may be told that it is about alice."""
+    words = {"agent_id", "participant_id", "from", "scope", "id", "name", "old", "to", "sender", "holder"}
+    known = {param.name for param in METHODS[name].params if param.kind in {"text", "any"}}
+    ways: list[dict[str, Any]] = [{word: "alice"} for word in sorted(words & known)]
+    if name == "action notify":
+        ways += [{"event": {"type": kind, **at}} for kind in ("agent.spawn", "agent.done")
+                 for at in ({"agentId": "alice"}, {"agent": {"agentId": "alice"}})]  # fmt: skip
+    if name == "mail/create":
+        ways += [way | {"initial_turn": {"content": "forged"}} for way in ways]
+    return [{}, *ways]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_nobody_without_a_token_acts_for_a_sealed_agent_or_reads_its_mail(name: str) -> None:
+    """Whatever it says, and whether it names a sealed agent, another one or nobody."""
+    method = METHODS[name]
+    for way in ways_to_say(name):
+        with postroom.open("memory:") as room:
+            filled = Filled(room)
+            beside("alice")(room)
+            before = owned(room)
+            plain = filled.said(name, method)
+            named = {method.whose or "agent_id", "agent_id", "participant_id", "from"}
+            bare = {word: value for word, value in plain.items() if word not in named}
+            for said in (plain | way, bare | way, bare | way | {method.whose or "agent_id": "carl"}):
+                reply = carried_out(room, SOCKET, method, said)
+                assert WORD not in str(reply), said
+                assert before == owned(room), said
+            if way and method.whose in way:
+                assert "NotAllowed" == carried_out(room, SOCKET, method, bare | way)["told"]
+
+
+def owned(room: Room) -> list[Any]:
+    """What is alice's, and must not move by another's hand: her card, her mail, her seats, what she said."""
+    alice, office = room.mailbox("alice"), room._office
+    return [
+        room.agent("alice").card,
+        [(found.message.id, found.delivery) for found in office.store.find(Query(mailbox="alice"))
+         if found.message.sender in {"alice", "bob"}],
+        sorted(letter.id for letter in alice.sent()),
+        office.store.records(CONVERSATION, TALK),
+        alice.blocked(),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_without_a_token_an_agent_that_has_none_is_spoken_for_as_before(name: str) -> None:
+    """What names an agent works for those who are not sealed; what is about the room needs an operator."""
+    method = METHODS[name]
+    told = outcome(name, beside("zoe"))
+    if method.whose is not None or name in INSIDE or RULES[method.action] == "anyone":
+        assert told == NOT_DONE.get(name, "done")
+    else:
+        assert told == "NotAllowed"
+
+
+# -- tokens
 
 
 def test_a_token_that_was_revoked_is_worth_nothing(room: Room) -> None:
@@ -108,25 +278,79 @@ def test_a_token_that_was_revoked_is_worth_nothing(room: Room) -> None:
             tokens.holder(room._office, wrong)
 
 
-def test_whoever_showed_a_token_that_is_revoked_since_may_do_nothing(room: Room) -> None:
-    async def refused() -> list[str]:
+def test_an_agent_stays_sealed_until_the_operator_says_otherwise(room: Room) -> None:
+    _, token = tokens.create(room._office, room.principal, "alice")
+    check, said = METHODS["mail/check"], {"agent_id": "alice"}
+    tokens.revoke(room._office, room.principal, token.id)
+    assert "NotAllowed" == carried_out(room, SOCKET, check, said)["told"]
+    tokens.unseal(room._office, room.principal, "alice")
+    assert "done" == carried_out(room, SOCKET, check, said)["told"]
+
+
+def test_a_token_and_the_seal_follow_an_agent_to_another_name(room: Room) -> None:
+    room.mailbox("alice").register()
+    text, _ = tokens.create(room._office, room.principal, "alice")
+    room.rename("alice", "alba")
+    check = METHODS["mail/check"]
+
+    assert "alba" == tokens.holder(room._office, text).agent
+    assert "done" == carried_out(room, tokens.holder(room._office, text), check, {"agent_id": "alba"})["told"]
+    for name in ("alice", "alba", "ALBA"):
+        assert "NotAllowed" == carried_out(room, SOCKET, check, {"agent_id": name})["told"]
+    later, _ = tokens.create(room._office, room.principal, "alice")  # by the name it had
+    assert "alba" == tokens.holder(room._office, later).agent
+
+
+# -- the tools of MCP
+
+
+def tool_outcome(name: str, who: Callable[[Room], Principal]) -> str:
+    """done, or the name of an error, of a tool that is asked about alice."""
+
+    async def call(room: Room, principal: Principal, said: dict[str, Any]) -> None:
         desk = Desk(room)
         hub = Hub(desk)
-        text, token = tokens.create(room._office, room.principal, None)
-        caller = Caller(desk, hub, principal=tokens.holder(room._office, text))
-        letter = room.mailbox("bob").send("alice", "hello").id
-        tokens.revoke(room._office, room.principal, token.id)
-        found = []
-        for name, method in METHODS.items():
-            step = Step(Call(name, {}, 1), method, said_for(name, method, letter))
-            reply = await caller.carry_out(Asked([step]))
-            if (
-                reply.get("error", {}).get("data", {}).get("name", "NotAllowed") == "NotAllowed"
-                and "error" in reply
-            ):
-                found.append(name)
-        hub.close()
-        await desk.close()
-        return found
+        try:
+            verbs = partial(Door(desk, hub).call, principal)
+            caller = ToolCaller(verbs, agent=principal.agent)
+            await TOOLS[name].run(caller, understood(TOOLS[name], said))
+        finally:
+            hub.close()
+            await desk.close()
 
-    assert list(METHODS) == asyncio.run(refused())
+    with postroom.open("memory:") as room:
+        filled = Filled(room)
+        known: dict[str, Any] = {"to": ["bob"], "query": WORD, "messageIds": [filled.letter], "workCompleted": "x",
+                 "threadTag": "tag", "action": "list", "agentId": "alice", "from": "alice"}  # fmt: skip
+        known |= {"timeout": 0} | ({"to": "bob"} if name == "task" else {})
+        said = {arg.name: known[arg.name] for arg in TOOLS[name].args if arg.name in known}
+        try:
+            asyncio.run(call(room, who(room), said))
+        except PostroomError as error:
+            return type(error).__name__
+    return "done"
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_a_tool_serves_its_own_agent_and_nobody_whose_token_is_revoked(name: str) -> None:
+    is_own = any(arg.name == "agentId" for arg in TOOLS[name].args)
+    assert "done" == tool_outcome(name, holder("alice"))
+    assert ("NotAllowed" if is_own else "done") == tool_outcome(name, holder("carl")), "another agent"
+    assert "NotAllowed" == tool_outcome(name, revoked("alice"))
+    assert "NotAllowed" == tool_outcome(name, revoked(None))
+
+
+# -- what the rows must say, whatever the tables say
+
+LOOKING = ("get", "list", "turns/list", "thread/list", "summary", "replay", "presence", "recent")
+CHANGING = ("create", "close", "reopen", "join", "leave", "invite", "turn", "thread/create")
+
+
+def test_a_token_for_sending_reads_no_conversation_and_one_for_reading_changes_none() -> None:
+    assert {*MAIL} == {f"mail/{name}" for name in (*LOOKING, *CHANGING)}
+    for name in LOOKING:
+        assert "NotAllowed" == outcome(f"mail/{name}", holder("alice", "send"))
+        assert "done" == outcome(f"mail/{name}", holder("alice", "read"))
+    for name in (*(f"mail/{name}" for name in CHANGING), "action emit"):
+        assert "NotAllowed" == outcome(name, holder("alice", "read", "work", "manage"))
+        assert "done" == outcome(name, holder("alice", "send"))

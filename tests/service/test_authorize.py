@@ -12,7 +12,7 @@ import postroom
 from postroom import Handoff, Mailbox, NotAllowed, PostroomError, Room, TaskState
 from postroom.service import authorize as rules
 from postroom.service import conversing, talks, tokens
-from postroom.service.authorize import OWNER, RULES, Principal, agent_principal, authorize
+from postroom.service.authorize import NEEDS, OWNER, RULES, Principal, agent_principal, authorize
 from postroom.service.task_moves import admit, move
 from postroom.service.tasks import session
 from tests.rooms import House
@@ -70,16 +70,27 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
     "register": [lambda box: box.register()],
     "heartbeat": [lambda box: box.heartbeat(), lambda box: box.leave()],
 }
-IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
-    "agents": [lambda room: room.agents(), lambda room: room.agent("ann")],
-    "converse": [
+# What an agent does as itself: there is no mailbox to name.
+AS_ONESELF: dict[str, list[Callable[[Room], object]]] = {
+    "talks": [
         lambda room: list(talks.conversations(room._office, room.principal, None, None)),
         lambda room: talks.recent(room._office, room.principal, None, 10),
+        lambda room: talks.look(room._office, room.principal, "c"),
     ],
+    "converse": [
+        lambda room: conversing.close(room._office, room.principal, "c"),
+        lambda room: conversing.reopen(room._office, room.principal, "c"),
+        lambda room: conversing.invite(room._office, room.principal, "c", conversing.Guest(agent="dan")),
+        lambda room: conversing.start_thread(room._office, room.principal, "c", "known"),
+    ],
+}
+IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
+    "agents": [lambda room: room.agents(), lambda room: room.agent("ann")],
     "tokens": [
         lambda room: tokens.everyone(room._office, room.principal),
         lambda room: tokens.create(room._office, room.principal, "bob"),
         lambda room: tokens.revoke(room._office, room.principal, "0"),
+        lambda room: tokens.unseal(room._office, room.principal, "bob"),
     ],
     "room": [
         lambda room: room.mailboxes(),
@@ -106,6 +117,7 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
 }
 MAILBOX_CASES = [(a, n) for a, ways in AT_A_MAILBOX.items() for n in range(len(ways))]
 ROOM_CASES = [(a, n) for a, ways in IN_THE_ROOM.items() for n in range(len(ways))]
+ONESELF_CASES = [(a, n) for a, ways in AS_ONESELF.items() for n in range(len(ways))]
 
 
 @pytest.fixture
@@ -129,8 +141,8 @@ def outcome(act: Callable[[], object]) -> str:
 
 
 def test_the_matrix_covers_the_table() -> None:
-    assert {*AT_A_MAILBOX, *IN_THE_ROOM} == set(RULES)
-    assert {rule for action, rule in RULES.items() if action in AT_A_MAILBOX} == {"own"}
+    assert {*AT_A_MAILBOX, *AS_ONESELF, *IN_THE_ROOM} == set(RULES)
+    assert {rule for action, rule in RULES.items() if action in {*AT_A_MAILBOX, *AS_ONESELF}} == {"own"}
     assert {rule for action, rule in RULES.items() if action in IN_THE_ROOM} == {"operator", "anyone"}
 
 
@@ -148,6 +160,18 @@ def test_an_agent_reaches_its_own_mailbox_and_no_other(filled: House, action: st
     assert filled.store.cursor() == before
     assert "not-there" not in filled.store.mailboxes()
     assert outcome(lambda: act(filled.room().mailbox("carol"))) != "NotAllowed"
+
+
+@pytest.mark.parametrize(("action", "way"), ONESELF_CASES, ids=str)
+def test_who_is_nobody_looks_at_no_conversation_and_changes_none(filled: House, action: str, way: int) -> None:
+    act = AS_ONESELF[action][way]
+    assert outcome(lambda: act(filled.room(BOB))) != "NotAllowed"
+    assert outcome(lambda: act(filled.room())) != "NotAllowed"
+    assert outcome(lambda: act(filled.room(Principal("nobody")))) == "NotAllowed"
+    for scopes in map(frozenset, ({"read"}, {"send"}, {"manage"})):
+        holder = Principal("agent:bob", agent="bob", scopes=scopes)
+        is_heard = outcome(lambda: act(filled.room(holder))) != "NotAllowed"  # noqa: B023 - called at once
+        assert is_heard == bool(scopes & NEEDS[action])
 
 
 @pytest.mark.parametrize(("action", "way"), ROOM_CASES, ids=str)

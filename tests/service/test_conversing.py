@@ -53,16 +53,16 @@ def inbox(room: Room, name: str) -> list[str]:
 def test_a_turn_reaches_everybody_else_and_is_the_same_after_a_restart(house: House) -> None:
     room = house.room()
     id = opened(room, "ann", "bob", subject="Sort")
-    room.mailbox("carol").send("ann", "me too", conversation_id=id)  # a letter makes participants too
+    room.mailbox("ann").send("carol", "you too", conversation_id=id)  # a letter makes participants too
     letter = say(room, id, "ann", "hello")
-    assert inbox(room, "bob") == ["hello"] == inbox(room, "carol")
-    assert inbox(room, "ann") == ["me too"]
+    assert inbox(room, "bob") == ["hello"]
+    assert inbox(room, "carol") == ["you too", "hello"]
     before = talks.look(room._office, OWNER, id)
     house.reopen()
     after = talks.look(house.room()._office, OWNER, id)
     assert before == after
     assert (after.talk.subject, names(after), spoken(after)) == (
-        "Sort", ["ann", "bob", "carol"], ["me too", "hello"],
+        "Sort", ["ann", "bob", "carol"], ["you too", "hello"],
     )  # fmt: skip
     assert letter == after.letters[-1].id
 
@@ -174,6 +174,74 @@ def test_an_agent_sees_only_turns_it_sent_or_received(room: Room) -> None:
     assert ["ann", "bob", "eve"] == names(talks.look(room._office, EVE, id))  # nothing tells them of dave
     assert ["early", "aside", "late"] == spoken(talks.look(room._office, OWNER, id))
     assert inbox(room, "dave") == ["aside"]
+
+
+@pytest.mark.parametrize("to", ["eve", "bob"])
+def test_a_letter_of_ones_own_lets_nobody_into_a_conversation(room: Room, to: str) -> None:
+    """Its id is no secret, and anybody can write it on a letter, to themselves or to somebody in it."""
+    office = room._office
+    id = opened(room, "ann", "bob", subject="Private", metadata={"secret": 1})
+    root = room.mailbox("eve").send(to, "let me in", conversation_id=id).id
+    verbs: list[Callable[[], object]] = [
+        lambda: conversing.join(office, EVE, id, "eve"),
+        lambda: conversing.leave(office, EVE, id, "eve"),
+        lambda: conversing.close(office, EVE, id),
+        lambda: conversing.reopen(office, EVE, id),
+        lambda: conversing.invite(office, EVE, id, Guest(agent="eve")),
+        lambda: conversing.start_thread(office, EVE, id, root),
+        lambda: conversing.create(office, EVE, Opening(creator="eve", parent=id)),
+        lambda: say(room, id, "eve", "hi", EVE),
+    ]
+    for verb in verbs:
+        with pytest.raises(Missing, match="no conversation"):
+            verb()
+    for caller, speaker in ((ANN, "ann"), (BOB, "bob"), (OWNER, "ann")):
+        say(room, id, speaker, "among us", caller)
+        assert "eve" not in names(talks.look(office, caller, id))
+    (seen,) = [talks.look(office, EVE, id)]
+    assert (["let me in"], "", {}) == (spoken(seen), seen.talk.subject, seen.talk.metadata)
+    assert "ann" not in names(seen)
+    assert not talks.hears(office, EVE, talks.look(office, OWNER, id).talk)
+    assert "among us" not in inbox(room, "eve")
+
+
+def test_who_is_in_a_conversation_lets_others_in_by_writing_to_them(room: Room) -> None:
+    office = room._office
+    id = opened(room, "ann", subject="Ours")
+    room.mailbox("ann").send("bob", "1", conversation_id=id)
+    room.mailbox("bob").send("eve", "2", conversation_id=id)
+    assert "Ours" == talks.look(office, EVE, id).talk.subject
+    say(room, id, "eve", "3", EVE)
+    assert ["1"] == [text for text in inbox(room, "bob") if text != "3"]
+    say(room, id, "ann", "4", ANN)
+    assert "4" in inbox(room, "bob")
+    assert {"ann", "eve"} <= {*names(conversing.join(office, EVE, id, "eve"))}
+
+
+def test_nobody_takes_over_a_conversation_that_only_letters_tell_of(room: Room) -> None:
+    office = room._office
+    room.mailbox("ann").send("bob", "1", conversation_id="c-1")
+    room.mailbox("eve").send("eve", "mine?", conversation_id="c-1")
+    for verb in (conversing.close, conversing.reopen):
+        with pytest.raises(Missing):
+            verb(office, EVE, "c-1")
+    with pytest.raises(Missing):
+        conversing.join(office, EVE, "c-1", "eve")
+    with pytest.raises(IdTaken):
+        conversing.create(office, EVE, Opening(id="c-1", creator="eve"))
+    conversing.close(office, BOB, "c-1")
+    assert ("completed", "ann") == _status(talks.look(office, ANN, "c-1"))
+
+
+def _status(view: View) -> tuple[str, str]:
+    return view.talk.status, view.talk.created_by
+
+
+def test_who_is_spoken_for_by_the_operator_is_in_the_conversation_from_then_on(room: Room) -> None:
+    id = opened(room, "ann", "bob")
+    say(room, id, "carol", "here I am")
+    say(room, id, "ann", "welcome", ANN)
+    assert ["welcome"] == inbox(room, "carol")
 
 
 def test_hidden_recipients_stay_hidden(room: Room) -> None:
@@ -410,10 +478,14 @@ def test_who_is_nobodys_agent_sees_and_opens_nothing(room: Room) -> None:
     assert "bounce" in [letter.kind for letter in room.mailbox("ann").check(peek=True)]
     opened(room)
     nobody = Principal("nobody")
-    assert [] == talks.recent(room._office, nobody, None, 10)
-    assert [] == list(talks.conversations(room._office, nobody, None, None))
-    with pytest.raises(NotAllowed):
-        conversing.create(room._office, nobody, Opening())
+    verbs: list[Callable[[], object]] = [
+        lambda: talks.recent(room._office, nobody, None, 10),
+        lambda: list(talks.conversations(room._office, nobody, None, None)),
+        lambda: conversing.create(room._office, nobody, Opening()),
+    ]
+    for verb in verbs:
+        with pytest.raises(NotAllowed):
+            verb()
 
 
 def test_registration_joins_no_conversation(room: Room) -> None:

@@ -339,9 +339,10 @@ def test_absent_and_forbidden_look_the_same(house: House) -> None:
                 problem = refused(stranger, name.removeprefix("mail/"), conversationId=one, **who, **said)
                 heard.append((problem.code, problem.message.replace(one, "ID")))
             assert heard[0] == heard[1], name
-        for one in (id, "conv-nowhere"):
-            assert {"turns": [], "hasMore": False} == ask(stranger, "turns/list", conversationId=one)
-        assert "secret" not in str([ask(stranger, "list"), ask(stranger, "recent")])
+        if principal.agent is not None:
+            for one in (id, "conv-nowhere"):
+                assert {"turns": [], "hasMore": False} == ask(stranger, "turns/list", conversationId=one)
+            assert "secret" not in str([ask(stranger, "list"), ask(stranger, "recent")])
         for forged in ({**who, "id": id}, {"agentId": "ann"}):
             with pytest.raises(PostroomError):
                 ask(stranger, "create", **forged)

@@ -124,6 +124,12 @@ def run_token_revoke(context: Context) -> Answer:
     return Answer(context.name, {"about": _plain(gone)}, _revoked)
 
 
+def run_token_unseal(context: Context) -> Answer:
+    office = context.room._office
+    agent = service.tokens.unseal(office, context.room.principal, context.get("agent"))
+    return Answer(context.name, {"agent": agent, "sealed": service.tokens.sealed(office)}, _unsealed)
+
+
 def _plain(token: Token) -> dict[str, Any]:
     plain: dict[str, Any] = to_plain(asdict(token))
     del plain["hash"]
@@ -159,3 +165,7 @@ def _row(token: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _revoked(_screen: Screen, data: Mapping[str, Any]) -> str:
     return f"{data['about']['id']} is worth nothing now.\n"
+
+
+def _unsealed(_screen: Screen, data: Mapping[str, Any]) -> str:
+    return f"{one_line(data['agent'])} is not sealed: on the socket, whoever says so speaks for it.\n"

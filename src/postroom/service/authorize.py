@@ -40,7 +40,8 @@ RULES: dict[str, Rule] = {
     "heartbeat": "own",
     "join": "own",
     "agents": "anyone",
-    "converse": "anyone",  # which conversations one sees is told by one's letters and seats
+    "talks": "own",  # to look at conversations; which ones is told by one's seats and letters
+    "converse": "own",  # to change them
     "template": "anyone",
     "templates": "operator",
     "room": "operator",
@@ -76,6 +77,8 @@ NEEDS: dict[str, frozenset[str]] = {
     "register": frozenset({"manage"}),
     "heartbeat": frozenset({"manage"}),
     "join": _WORD,
+    "talks": _LOOK,
+    "converse": _WORD,
 }
 
 # Verbs that would let a caller speak as the house, and the field that names the speaker.
@@ -90,9 +93,11 @@ class Principal(Struct, frozen=True):
     operator: bool = False
     scopes: frozenset[str] | None = None  # what its token is good for; None: there is none, and no limit
     token: str | None = None  # the id of the token it showed
+    heeds_seals: bool = False  # is it the operator only as long as nobody here is sealed (`tokens`)?
 
 
 OWNER = Principal("owner", operator=True)
+SOCKET = Principal(OWNER.name, operator=True, heeds_seals=True)  # who opens the socket and shows no token
 
 
 def agent_principal(agent: str) -> Principal:

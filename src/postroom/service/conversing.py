@@ -30,7 +30,7 @@ from .compose import LONGEST_SUBJECT
 from .naming import resident
 from .office import POSTMASTER
 from .records import find_record, put_record
-from .talks import View, look, party, turn_in
+from .talks import View, circle, founder, party, told_by, turn_in, unknown, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ class Opening(Struct, frozen=True, kw_only=True):
 
 def create(office: Office, caller: Principal, opening: Opening, first: Saying | None = None) -> View:
     """Open a conversation; with `first`, its first turn is in the same commit."""
-    authorize(caller, "converse")
+    authorize(caller, "converse", caller.agent)
     said = opening.creator or caller.agent
     creator = None if said is None else check_agent(said, "agent_id")
     authorize(caller, "join", creator)
@@ -90,7 +90,7 @@ def create(office: Office, caller: Principal, opening: Opening, first: Saying | 
         return [*_writes(talk, view, happened, talk.created_at), *posts]
 
     service.sending.commit_posts(office, posts, plan)
-    return look(office, caller, talk.id)
+    return view_of(office, party(caller), talk.id)
 
 
 def close(office: Office, caller: Principal, id: str, status: str = "completed") -> View:
@@ -180,17 +180,34 @@ def revision(office: Office, id: str) -> int:
 
 def _change(office: Office, caller: Principal, id: str, step: Step) -> View:
     """Look freely, then write; who was overtaken looks again inside the commit, and cannot lose."""
-    view = look(office, caller, id)
+    authorize(caller, "converse", caller.agent)
+    reader = party(caller)
+    view = _inside(office, reader, id)
 
     def plan() -> Sequence[Write]:
         nonlocal view
         if revision(office, id) != (view.held.revision if view.held else 0):
-            view = look(office, caller, id)
+            view = _inside(office, reader, id)
         after, happened = step(view)
         return [] if after == view.talk else _writes(after, view, happened, office.now().wall)
 
     office.store.commit(plan)
-    return look(office, caller, id)
+    return view_of(office, reader, id)
+
+
+def _inside(office: Office, reader: str | None, id: str) -> View:
+    """As who changes it sees it. Of one that only letters tell of, the first letter says who began it: whoever
+    puts a record beside them does not own the conversation by that.
+    """
+    view = view_of(office, reader, id)
+    if view.held is None:
+        view = replace(view, talk=replace(view.talk, created_by=founder(office, id)))
+        is_inside = reader is None or reader in circle(office, view.talk)
+    else:
+        is_inside = view.is_inside
+    if not is_inside:
+        raise unknown(id)
+    return view
 
 
 def _writes(talk: Talk, before: View, happened: Sequence[Happening], now: datetime) -> list[Write]:
@@ -217,6 +234,12 @@ def _check_inside(principal: Principal, view: View) -> None:
     """An agent that may look in, but has no seat, changes nothing."""
     if not principal.operator and (principal.agent is None or view.seat(principal.agent) is None):
         raise NotAllowed("is not in this conversation", field="participant", hint="join it first")
+
+
+def seating(office: Office, view: View, agent: str) -> list[Write]:
+    """What gives somebody a seat who speaks without one, beside what they say."""
+    talk, happened = _with_seat(office, view, Guest(agent=agent))
+    return _writes(talk, view, happened, office.now().wall)
 
 
 def _sit(office: Office, caller: Principal, id: str, guest: Guest) -> View:
@@ -268,7 +291,7 @@ def _opened(office: Office, caller: Principal, opening: Opening, creator: str | 
         created_by=creator or "",
         subject="" if opening.subject is None else check_line(opening.subject, "subject", LONGEST_SUBJECT),
         type=kind,
-        parent=_parent(office, caller, opening.parent),
+        parent=_parent(office, party(caller), opening.parent),
         parent_turn=None if opening.parent_turn is None else check_id(opening.parent_turn, "parent_turn_id"),
         metadata=check_object(opening.metadata or {}, "metadata", office.limits.max_depth),
     )
@@ -288,11 +311,11 @@ def _new_id(office: Office, said: Any) -> str:
     return id
 
 
-def _parent(office: Office, caller: Principal, said: Any) -> str | None:
+def _parent(office: Office, reader: str | None, said: Any) -> str | None:
     if said is None:
         return None
     try:
-        return look(office, caller, check_id(said, "parent_conversation_id")).talk.id
+        return _inside(office, reader, check_id(said, "parent_conversation_id")).talk.id
     except Missing as absent:
         raise Missing(absent.message, field="parent_conversation") from None
 
@@ -303,7 +326,7 @@ def _check_free(office: Office, reader: str | None, id: str) -> None:
         raise IdTaken("a conversation has this id", field="id")
     if reader is None:
         return
-    of_others = office.store.letters(LetterQuery(conversation=id, limit=1))
-    own = office.store.letters(LetterQuery(conversation=id, party=reader, limit=1))
-    if (of_others and not own) or (not own and _OF_A_TAG.fullmatch(id)):
+    letters = office.store.letters(LetterQuery(conversation=id, limit=1))
+    own = bool(letters) and reader in circle(office, told_by([letters[0].message]))
+    if (letters and not own) or (not own and _OF_A_TAG.fullmatch(id)):
         raise IdTaken("a conversation has this id", field="id")

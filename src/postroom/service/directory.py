@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Agent:
     """Write an agent's card and its first sign of life. The same agent may come back as often as it likes;
-    a live name is not given to another principal.
+    a live name is not given to another principal, unless a token proves whose it is.
     """
     authorize(caller, "register", check_agent(name, "id"))
     moment = office.now()
@@ -50,7 +50,7 @@ def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Ag
 
     def _check_taken(office: Office, held: Card, moment: Moment) -> None:
         alive = is_routable(presence(_last_beat(office, name), moment, office.limits))
-        if alive and held.principal != caller.name:
+        if alive and held.principal != caller.name and caller.token is None:
             raise NameTaken(f"{name!r} is held by another live agent", field="id")
 
     office.store.commit(plan)

@@ -20,12 +20,15 @@ from ..model.record import (
     CLOSED_ESCALATION,
     CONVERSATION,
     DUE,
+    EVERYONE,
     FORMER,
     GUARD,
     MEMBER,
     OPEN_ESCALATION,
+    SEALED,
     SESSION,
     TASKS,
+    TOKEN,
     session_key,
 )
 from ..model.talk import Talk
@@ -47,7 +50,7 @@ Wanted = dict[tuple[str, str], Any]  # (kind, key) -> the value it shall have; N
 
 def rename(office: Office, caller: Principal, old: str, new: str) -> None:
     """Give an agent another name: card, guard, memberships, signs of life, tasks,
-    escalations, seats and all mail follow, in one commit.
+    escalations, seats, tokens, its seal and all mail follow, in one commit.
     Mail to the old name still arrives; nobody else can have it.
     """
     authorize(caller, "rename")
@@ -89,6 +92,7 @@ def _records(office: Office, old: str, new: str) -> list[Write]:
     for kind in (OPEN_ESCALATION, CLOSED_ESCALATION):
         wanted |= {(kind, r.key): _escalation(r.value, old, new) for r in office.store.records(kind)}
     wanted |= {(CONVERSATION, r.key): _talk(r.value, old, new) for r in office.store.records(CONVERSATION)}
+    wanted |= _tokens(office, old, new)
     found = {at: find_record(office, *at) for at in wanted}
     changed = [at for at, held in found.items() if wanted[at] != (None if held is None else held.value)]
     return [put_record(*at, wanted[at], found[at]) for at in changed]
@@ -111,6 +115,18 @@ def _card(office: Office, old: str, new: str) -> Wanted:
     members: Wanted = {(MEMBER + scope, old): None for scope in card.scopes}
     members |= {(MEMBER + scope, new): True for scope in scopes}
     return {(CARD, old): None, (CARD, new): to_plain(renamed)} | members
+
+
+def _tokens(office: Office, old: str, new: str) -> Wanted:
+    """Its tokens, and that nobody speaks for it without one."""
+    wanted: Wanted = {}
+    for record in office.store.records(TOKEN):
+        if record.value.get("agent") == old:
+            wanted[TOKEN, record.key] = record.value | {"agent": new}
+    closed = _value(office, SEALED, EVERYONE, [])
+    if old in closed:
+        wanted[SEALED, EVERYONE] = sorted(_now(name, old, new) for name in closed)
+    return wanted
 
 
 def _tasks(office: Office, old: str, new: str) -> Wanted:

@@ -3,6 +3,10 @@
 An agent sees a conversation it sits in, opened, or has a letter of, and in it only letters that it sent or
 received. Any other is as if it were not there. The operator sees all. What is kept is in `model.talk`; the rest is
 a fold.
+
+Anybody can write a conversation's id on a letter, so that alone lets nobody in. In its circle are those who sit
+in it, who opened it, and whoever one of these wrote to in it. Who is outside the circle of a conversation that was
+opened sees its own letters there, and nothing else: no subject, no seats, no turns.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ class View(Struct, frozen=True, kw_only=True):
     letters: tuple[Message, ...]  # the oldest first
     seats: tuple[Seat, ...]  # who is in it now: those who joined, and those of its letters
     strands: tuple[Strand, ...]  # threads that were opened, and those that replies made
+    is_inside: bool = True  # is the caller of its circle? Else these are its own letters and what they tell
 
     @property
     def updated_at(self) -> datetime:
@@ -62,23 +67,30 @@ def party(principal: Principal) -> str | None:
 
 def look(office: Office, caller: Principal, id: str) -> View:
     """The conversation, or Missing, whether it is absent or not this caller's."""
-    authorize(caller, "converse")
+    authorize(caller, "talks", caller.agent)
+    return view_of(office, party(caller), id)
+
+
+def view_of(office: Office, reader: str | None, id: str) -> View:
+    """The same, for who changes it, and asked before."""
     checked = check_id(id, "conversation")
-    reader = party(caller)
     held = find_record(office, CONVERSATION, checked)
     talk = None if held is None else convert(held.value, Talk)
     found = office.store.letters(LetterQuery(conversation=checked, party=reader))
     letters = tuple(seen_by(office, letter.message, reader) for letter in found)
-    known = talk is not None and (reader is None or reader == talk.created_by or talk.seat(reader) is not None)
-    if not letters and not known:
+    inner = None if talk is None else _circle(office, talk, letters)
+    is_inside = inner is None or reader is None or reader in inner
+    if not letters and (talk is None or not is_inside):
         raise unknown(checked)
-    talk = talk or told_by(letters)
+    if talk is None or not is_inside:
+        talk, inner = told_by(letters), None
     return View(
         talk=talk,
         held=held,
         letters=letters,
-        seats=_seats(office, talk, letters),
+        seats=_seats(office, talk, letters, inner),
         strands=_strands(talk, letters, everything=reader is None),
+        is_inside=is_inside,
     )
 
 
@@ -88,8 +100,45 @@ def hears(office: Office, principal: Principal, talk: Talk) -> bool:
     seat = None if reader is None else talk.seat(reader)
     if reader is None or seat is not None:
         return seat is None or seat.left_at is None
-    own = LetterQuery(conversation=talk.id, party=reader, limit=1)
-    return reader == talk.created_by or bool(office.store.letters(own))
+    return reader == talk.created_by or reader in circle(office, talk)
+
+
+def founder(office: Office, id: str) -> str:
+    """Who wrote the first letter of a conversation that nobody opened; nobody: there is none."""
+    first = office.store.letters(LetterQuery(conversation=id, limit=1))
+    return resident(office, first[0].message.sender) if first else ""
+
+
+def circle(office: Office, talk: Talk) -> set[str]:
+    """Who belongs to a conversation: its seats, who opened it, and whoever one of these wrote to in it."""
+    letters = [letter.message for letter in office.store.letters(LetterQuery(conversation=talk.id))]
+    reached = _reached(office, letters)
+    inner = _roots(talk)
+    left = {seat.agent: seat.left_at for seat in talk.seats}
+    for letter in letters:
+        sender = resident(office, letter.sender)
+        gone = left.get(sender)
+        if sender in inner and (gone is None or letter.created_at <= gone):
+            inner |= _written_to(office, letter, reached)
+    return inner
+
+
+def _circle(office: Office, talk: Talk, letters: Sequence[Message]) -> set[str]:
+    """The same, as far as these letters name anybody: mostly they name nobody who has no seat."""
+    reached = _reached(office, letters)
+    named = {resident(office, letter.sender) for letter in letters}
+    named = named.union(*(_written_to(office, letter, reached) for letter in letters))
+    roots = _roots(talk)
+    return roots if named <= roots else circle(office, talk)
+
+
+def _roots(talk: Talk) -> set[str]:
+    return {talk.created_by, *(seat.agent for seat in talk.seats)}
+
+
+def _written_to(office: Office, letter: Message, reached: dict[str, list[str]]) -> set[str]:
+    named = [r.address for r in letter.recipients if not _is_open(r.address)]
+    return {resident(office, name) for name in (*named, *reached.get(letter.id, ()))}
 
 
 def seat_in(office: Office, view: View, agent: str) -> Seat | None:
@@ -116,7 +165,7 @@ def told_by(letters: Sequence[Message]) -> Talk:
 
 def conversations(office: Office, caller: Principal, scope: str | None, after: str | None) -> Iterator[View]:
     """Those a caller may see, the most recently active first; those behind `after`, the id of one of them."""
-    authorize(caller, "converse")
+    authorize(caller, "talks", caller.agent)
     order = _by_activity(office, party(caller), scope)
     if after is not None:
         if after not in order:
@@ -146,7 +195,7 @@ def _by_activity(office: Office, reader: str | None, scope: str | None) -> list[
 
 def recent(office: Office, caller: Principal, scope: str | None, limit: int) -> list[Message]:
     """The last letters of all conversations, the newest first."""
-    authorize(caller, "converse")
+    authorize(caller, "talks", caller.agent)
     reader = party(caller)
     found = office.store.letters(LetterQuery(party=reader, scope=scope, order="newest", limit=limit))
     return [seen_by(office, letter.message, reader) for letter in found]
@@ -160,15 +209,15 @@ def turn_in(view: View, letter: str) -> Message:
     raise Missing(f"no turn {letter!r} in this conversation", field="turn")
 
 
-def _seats(office: Office, talk: Talk, letters: Sequence[Message]) -> tuple[Seat, ...]:
-    """Who joined and has not left, then senders and visible recipients in order of appearance."""
+def _seats(office: Office, talk: Talk, letters: Sequence[Message], inner: set[str] | None) -> tuple[Seat, ...]:
+    """Who joined and has not left, then senders and visible recipients in order of appearance, of `inner`."""
     seats = {seat.agent: seat for seat in talk.seats}
     today: dict[str, str] = {}
     reached = _reached(office, letters)
     for letter in letters:
         for name in (letter.sender, *_named(letter), *reached.get(letter.id, ())):
             now = today.get(name) or today.setdefault(name, resident(office, name))
-            if now not in seats and now != POSTMASTER:
+            if now not in seats and now != POSTMASTER and (inner is None or now in inner):
                 seats[now] = Seat(agent=now, joined_at=letter.created_at)
     return tuple(seat for seat in seats.values() if seat.left_at is None)
 

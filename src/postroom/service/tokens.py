@@ -1,7 +1,9 @@
 """Tokens: proof of who is calling, for callers we cannot see. Shown once; only a hash is kept.
 
-A token belongs to one agent, or to an operator. While an agent has a token, nobody speaks for it without one, not
-even whoever may open the socket. A token that is revoked is worth nothing at once.
+A token belongs to one agent, or to an operator. An agent that was given one is sealed: nobody speaks for it
+without a token, not even whoever may open the socket. A token that is revoked is worth nothing at once; the seal
+stays, until the operator lifts it. In a room where anybody is sealed, a caller without a token is no operator
+(`standing`).
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ from msgspec.structs import replace
 from .. import service
 from ..errors import Invalid, Missing, NotAllowed
 from ..model.codec import convert, to_plain
-from ..model.names import check_agent
-from ..model.record import TOKEN, TOKENS_OF
+from ..model.names import check_agent, fold
+from ..model.record import EVERYONE, SEALED, TOKEN
 from ..model.values import check_line
 from .authorize import SCOPES, Principal, authorize
 from .given import listed
+from .office import POSTMASTER
 from .records import find_record, put_record
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 PREFIX = "pr"
 OPERATOR = "operator"  # a scope that is everything
 _LONGEST = 200
+_NOBODY = Principal("a caller without a token")
 
 
 class Token(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -59,7 +63,7 @@ def create(
     """A new token, and what is kept of it. The first is told once and never again."""
     authorize(caller, "tokens")
     chosen = _check_scopes(agent, scopes)
-    name = None if agent is None else check_agent(agent, "agent")
+    name = None if agent is None else service.naming.resident(office, check_agent(agent, "agent"))
     id = os.urandom(6).hex()
     text = f"{PREFIX}_{id}_{os.urandom(32).hex()}"
     token = Token(
@@ -72,7 +76,8 @@ def create(
     )
 
     def plan() -> Sequence[Write]:
-        return [put_record(TOKEN, id, to_plain(token), None), *_listed_for(office, name, id, add=True)]
+        seal = [] if name is None else _sealing(office, {*sealed(office), name})
+        return [put_record(TOKEN, id, to_plain(token), None), *seal]
 
     office.store.commit(plan)
     return text, token
@@ -86,7 +91,7 @@ def everyone(office: Office, caller: Principal) -> list[Token]:
 
 
 def revoke(office: Office, caller: Principal, id: str) -> Token:
-    """It is worth nothing from now on."""
+    """It is worth nothing from now on. Its agent stays sealed."""
     authorize(caller, "tokens")
     revoked: list[Token] = []
 
@@ -97,13 +102,19 @@ def revoke(office: Office, caller: Principal, id: str) -> Token:
         token = convert(held.value, Token)
         gone = token if token.revoked_at else replace(token, revoked_at=office.now().wall)
         revoked[:] = [gone]
-        return [
-            put_record(TOKEN, id, to_plain(gone), held),
-            *_listed_for(office, token.agent, id, add=False),
-        ]
+        return [put_record(TOKEN, id, to_plain(gone), held)]
 
     office.store.commit(plan)
     return revoked[0]
+
+
+def unseal(office: Office, caller: Principal, agent: str) -> str:
+    """Let callers without a token speak for this agent again, beside those with one; what it is called today."""
+    authorize(caller, "tokens")
+    name = service.naming.resident(office, check_agent(agent, "agent"))
+
+    office.store.commit(lambda: _sealing(office, {*sealed(office)} - {name}))
+    return name
 
 
 def holder(office: Office, text: Any) -> Principal:
@@ -122,9 +133,25 @@ def is_live(office: Office, id: str) -> bool:
     return held is not None and convert(held.value, Token).is_live
 
 
-def is_sealed(office: Office, agent: str) -> bool:
-    """Has this agent a token? Then who speaks for it must show one."""
-    return find_record(office, TOKENS_OF, service.naming.resident(office, agent)) is not None
+def sealed(office: Office) -> list[str]:
+    """The agents for which nobody speaks without a token."""
+    held = find_record(office, SEALED, EVERYONE)
+    return [] if held is None else list(held.value)
+
+
+def standing(office: Office, principal: Principal, named: str | None = None) -> Principal:
+    """What a caller is today. Where anybody is sealed, one without a token is the agent it names, or nobody:
+    it reaches what that agent reaches and nothing else, whatever the verb.
+    """
+    if not principal.heeds_seals or not (closed := sealed(office)):
+        return principal
+    name = None if named is None else check_agent(named, "agent_id")
+    if name is None or fold(name) == POSTMASTER:  # whose letters are everybody's
+        return _NOBODY
+    if fold(service.naming.resident(office, name)) in map(fold, closed):
+        hint = "show it: the action `authenticate`, or a header"
+        raise NotAllowed(f"{name!r} has a token, and nobody speaks for it without", field="agent_id", hint=hint)
+    return Principal(principal.name, agent=name)
 
 
 def _known(office: Office, text: Any) -> Token | None:
@@ -143,13 +170,9 @@ def _find(office: Office, id: Any) -> Record | None:
     return find_record(office, TOKEN, id) if known else None
 
 
-def _listed_for(office: Office, agent: str | None, id: str, *, add: bool) -> list[Write]:
-    """The live tokens of an agent, in one record: whether there is any is asked at every call."""
-    if agent is None:
-        return []
-    held = find_record(office, TOKENS_OF, agent)
-    ids = [one for one in (held.value if held else []) if one != id] + ([id] if add else [])
-    return [put_record(TOKENS_OF, agent, ids or None, held)] if ids or held else []
+def _sealing(office: Office, names: set[str]) -> list[Write]:
+    held = find_record(office, SEALED, EVERYONE)
+    return [put_record(SEALED, EVERYONE, sorted(names) or None, held)] if names or held else []
 
 
 def _check_scopes(agent: str | None, scopes: Sequence[str] | None) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from ..model.thread import general_scope
 from ..model.values import check_label, check_object
 from .authorize import authorize
 from .compose import Draft
-from .talks import look, turn_in
+from .talks import party, turn_in, unknown, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,17 +54,28 @@ def turn(office: Office, caller: Principal, id: str, participant: str, saying: S
     """Say something. It reaches everybody else in the conversation, or nobody."""
     name = check_agent(participant, "participant_id")
     authorize(caller, "send", name)
-    view = look(office, caller, id)
+    view = _heard(office, caller, id)
     posts = [letter(office, caller, view, name, saying)]
 
     def plan() -> Sequence[Write]:
         nonlocal view
         if service.conversing.revision(office, id) != (view.held.revision if view.held else 0):
-            view = look(office, caller, id)
+            view = _heard(office, caller, id)
             posts[:] = [letter(office, caller, view, name, saying)]
-        return posts
+        if view.held is None or view.talk.seat(name) is not None or view.seat(name) is not None:
+            return posts
+        return [*service.conversing.seating(office, view, name), *posts]
 
     return service.sending.commit_posts(office, posts, plan)[0].message
+
+
+def _heard(office: Office, caller: Principal, id: str) -> View:
+    """The conversation of somebody who may speak, or Missing: a letter of one's own lets nobody in."""
+    authorize(caller, "converse", caller.agent)
+    view = view_of(office, party(caller), id)
+    if not view.is_inside:
+        raise unknown(id)
+    return view
 
 
 def letter(office: Office, caller: Principal, view: View, participant: str, saying: Saying) -> Post:

@@ -14,6 +14,7 @@ events tell of those in bcc.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,12 @@ from msgspec.structs import replace
 from ..errors import Missing
 from ..model.codec import convert
 from ..model.message import DEFAULT_SCOPE
+from ..model.names import fold
 from ..model.query import Query
 from ..model.record import CONVERSATION, HAPPENED
 from ..model.talk import ENDS, Seat, Talk, thread_of
 from ..model.thread import conversation_of
-from ..service import talks
+from ..service import talks, tokens
 from ..service.naming import is_sent_by, seen_by
 from ..service.records import find_record
 from ..service.retelling import type_of
@@ -56,6 +58,11 @@ _OF_A_NOTICE = {
 }
 _OF_A_NOTICE |= dict.fromkeys(ENDS, CLOSED)
 EMITTED = "emit"
+# What the types of our events and of MAP's begin with.
+_OURS = frozenset({
+    "message", "mail", "agent", "agents", "resync", "map", "session", "scope", "task", "participant", "client",
+    "permission", "permissions", "federation", "system", "gateway",
+})  # fmt: skip
 _SLICE = 500
 
 
@@ -80,6 +87,8 @@ class Event(Struct, frozen=True, kw_only=True):
 
 def events(room: Room, changes: Sequence[Change]) -> list[Event]:
     """What of these changes this caller hears, in their order."""
+    if tokens.standing(room._office, room.principal) is not room.principal:
+        return []  # somebody was sealed since it came
     posted = {c.message_id for c in changes if c.what in {"posted", "moved"} and c.message_id is not None}
     letters = _Letters(room, sorted(posted))
     told: list[Event] = []
@@ -101,19 +110,28 @@ def map_event(event: Event) -> dict[str, Any]:
     }
 
 
-def emitted(said: dict[str, Any], number: int, now: datetime) -> Event:
-    """What somebody told those who listen; it is kept nowhere."""
+def emitted(said: dict[str, Any], number: int, now: datetime, source: str) -> Event:
+    """What somebody told those who listen; it is kept nowhere. `source` says who, and a word of the house's own
+    becomes `emit.` and that word: nobody takes it for something that happened.
+    """
     told = said["event"]
     kind = told.get("type") if isinstance(told, dict) else None
+    word = kind if isinstance(kind, str) and kind else EMITTED
     return Event(
         id=f"{number}-{EMITTED}",
-        type=kind if isinstance(kind, str) else EMITTED,
+        type=f"{EMITTED}.{word}" if _family(word) in _OURS else word,
         number=number,
         timestamp=now,
         data={"event": told, "meta": said.get("meta") or {}},
         scope=said.get("scope", DEFAULT_SCOPE),
         conversation="",
+        sender=source,
     )
+
+
+def _family(word: str) -> str:
+    """The first part of an event's type, however it is written."""
+    return re.split(r"[^a-z0-9]", fold(word).strip(), maxsplit=1)[0]
 
 
 class _Letters:

@@ -73,7 +73,7 @@ def _recipient(one: Any) -> tuple[str, Any]:
 
 def _check_inbox(room: Room, said: dict[str, Any]) -> Any:
     """In the order they came. Only what is returned is marked as read."""
-    name = said.get("agent_id") or room.principal.agent or said.get("scope") or DEFAULT
+    name = said.get("agent_id") or room.principal.agent or _reader(said)
     found = service.reading.check(
         room._office,
         room.principal,
@@ -85,6 +85,11 @@ def _check_inbox(room: Room, said: dict[str, Any]) -> Any:
         order="age",
     )
     return {"messages": _records(room, found, name)}
+
+
+def _reader(said: dict[str, Any]) -> str:
+    named: str = said.get("agent_id") or said.get("scope") or DEFAULT
+    return named
 
 
 def _records(room: Room, found: Sequence[Found], reader: str) -> list[dict[str, Any]]:
@@ -133,9 +138,8 @@ def _register_agent(room: Room, said: dict[str, Any]) -> Any:
 
 def _notify(room: Room, said: dict[str, Any]) -> Any:
     """Agents come and go; whatever else happens is nothing to us."""
-    event = said["event"]
+    event, name = said["event"], _whom(said)
     agent = event.get("agent") if isinstance(event.get("agent"), dict) else {}
-    name = event.get("agentId") or agent.get("agentId")
     if event.get("type") == "agent.spawn":
         if not name:
             raise Invalid("is missing", field="event.agent.agentId")
@@ -146,6 +150,14 @@ def _notify(room: Room, said: dict[str, Any]) -> Any:
         with suppress(UnknownAgent):  # who was never here has left
             room.mailbox(name).leave()
     return {}
+
+
+def _whom(said: dict[str, Any]) -> str | None:
+    """Who came or went."""
+    event = said["event"]
+    agent = event.get("agent")
+    name: str | None = event.get("agentId") or (agent.get("agentId") if isinstance(agent, dict) else None)
+    return name
 
 
 def _metadata(agent: dict[str, Any]) -> dict[str, Any] | None:
@@ -228,6 +240,7 @@ ROWS = (
         result="messages",
         action="check",
         whose="agent_id",
+        speaker=_reader,
     ),
     _row(
         "read_thread",
@@ -271,6 +284,7 @@ ROWS = (
         Param("event", "object", "type, and agent or agentId", required=True),
         result="nothing more",
         action="register",
+        speaker=_whom,
     ),
     _row(
         "emit",
@@ -280,6 +294,6 @@ ROWS = (
         Param("meta", "object", "about it"),
         SCOPE,
         result="nothing more",
-        action="agents",
+        action="send",
     ),
 )

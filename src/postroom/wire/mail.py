@@ -51,7 +51,7 @@ PAGE = 50
 
 
 def create(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    creator = said.get("agent_id") or said.get("participant_id") or room.principal.agent
+    creator = opener(said) or room.principal.agent
     opening = Opening(
         id=said.get("id") or said.get("conversation_id"),
         scope=said.get("scope"),
@@ -72,6 +72,10 @@ def create(room: Room, said: dict[str, Any]) -> dict[str, Any]:
         participant=seat_record(seat) if seat else None,
         initialTurn=turn_record(view.letters[-1]) if saying else None,
     )
+
+
+def opener(said: dict[str, Any]) -> str | None:
+    return said.get("agent_id") or said.get("participant_id")
 
 
 def get(room: Room, said: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Almost all are `slow`: a conversation is told by its letters, and may have many.
 from __future__ import annotations
 
 from . import mail
+from .mail_words import named_speaker
 from .table import Method, Param
 
 _ID = Param("id", "text", "the conversation, in agent-inbox's word")
@@ -23,7 +24,8 @@ _RECORD = "the conversation's fields in both spellings"
 
 
 def _method(name: str, about: str, result: str, **row: object) -> Method:
-    fields: dict[str, object] = {"action": "converse", "strict": False, "slow": True, **row}
+    action = "converse" if row.get("writes", True) else "talks"
+    fields: dict[str, object] = {"action": action, "strict": False, "slow": True, **row}
     return Method(name=f"mail/{name}", about=about, result=result, **fields)  # type: ignore[arg-type]
 
 
@@ -45,6 +47,9 @@ MAIL: tuple[Method, ...] = (
             Param("initial_participants", "list", "who else sits in it: objects with id, role, permissions"),
             Param("initial_turn", "object", "contentType, content, visibility"),
         ),
+        action="join",
+        whose="agent_id",
+        speaker=mail.opener,
         slow=False,
     ),
     _method(
@@ -99,6 +104,7 @@ MAIL: tuple[Method, ...] = (
         ),
         action="join",
         whose="agent_id",
+        speaker=named_speaker,
     ),
     _method(
         "leave",
@@ -108,6 +114,7 @@ MAIL: tuple[Method, ...] = (
         params=(*_WHICH, *_WHO),
         action="join",
         whose="agent_id",
+        speaker=named_speaker,
     ),
     _method(
         "invite",
@@ -142,6 +149,7 @@ MAIL: tuple[Method, ...] = (
         ),
         action="send",
         whose="participant_id",
+        speaker=named_speaker,
     ),
     _method(
         "turns/list",

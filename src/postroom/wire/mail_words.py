@@ -32,10 +32,15 @@ def conversation(said: Mapping[str, Any]) -> str:
 
 def speaker(room: Room, said: Mapping[str, Any]) -> str:
     """Who it is about: as it is said, or the agent that is calling. Whether it may is asked by the verb."""
-    who = said.get("participant_id") or said.get("agent_id") or room.principal.agent
+    who = named_speaker(said) or room.principal.agent
     if not who:
         raise Invalid("is missing", field="participant_id", hint="who are you?")
     return str(who)
+
+
+def named_speaker(said: Mapping[str, Any]) -> str | None:
+    """The same, of a caller that nothing but its words tells of."""
+    return said.get("participant_id") or said.get("agent_id")
 
 
 def limit_of(value: Any) -> int:

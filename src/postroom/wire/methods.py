@@ -72,6 +72,15 @@ def call(room: Room, name: str, said: Mapping[str, Any]) -> Any:
     return method.run(room, given)
 
 
+def speaker_in(method: Method, said: Mapping[str, Any]) -> str | None:
+    """For whom a caller speaks that nothing but its words tells of; None: for nobody. Never more than one: the
+    call is carried out as this agent, and so what else it would touch is refused.
+    """
+    if method.speaker is not None:
+        return method.speaker(said)
+    return None if method.whose is None else said.get(method.whose)
+
+
 def let_in(room: Room, method: Method, said: Mapping[str, Any]) -> None:
     """May this caller do this, whatever else is wrong with it? The verbs ask again, for what they touch."""
     named = said.get(method.whose) if method.whose is not None else None

@@ -76,6 +76,7 @@ class Method(Struct, frozen=True, kw_only=True):
     params: tuple[Param, ...] = ()
     result: str  # the fields of the answer, in words
     whose: str | None = None  # the parameter that names the mailbox; None: it is about the room
+    speaker: Callable[[Any], str | None] | None = None  # who speaks, where `whose` is not all there is to it
     strict: bool = True  # is a parameter nobody knows refused? The dialects of others ignore it
     slow: bool = False  # may take long: not on the thread that serves everyone
     empty: Callable[[Any], bool] | None = None  # of one that waits: is there nothing yet?

@@ -34,7 +34,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "For agents": ("mcp", ("mcp",)),
     "Other designs": ("swarm", ("swarm install",)),
     "Chipset": ("chipset", ("witness",)),
-    "Service": ("serving", ("serve", "token create", "token list", "token revoke")),
+    "Service": ("serving", ("serve", "token create", "token list", "token revoke", "token unseal")),
     "Hooks": ("hook", ("hook session-start", "hook prompt")),
     "Other hosts": ("installing", ("install agent-inbox-shim", "uninstall agent-inbox-shim")),
     "Systemd": ("units", ("service install", "service uninstall", "service status")),

@@ -45,7 +45,8 @@ COMMANDS = {
         Option("--scope", help="what it is good for: read, send, work, manage; all by default. operator, which is everything, is for a"
                " token without --agent", many=True, metavar="WORD"),
         Option("--note", help="for whom, for people", metavar="TEXT"),
-        about="Only a hash of it is kept. From now on nobody speaks for this agent over the socket without a token;"
+        about="Only a hash of it is kept. From now on this agent is sealed: nobody speaks for it over the socket without"
+        " a token, and whoever shows none there speaks for one agent and looks after nothing;"
         " the library and these commands, which open the room itself, are not affected.",
         examples=(
             ("postroom token create --agent coder", "for everything that is coder's"),
@@ -64,9 +65,20 @@ COMMANDS = {
         "token revoke",
         "make a token worth nothing, at once",
         Option("ID", help="as token list shows it", required=True),
+        about="Its agent stays sealed: nobody speaks for it over the socket without another token, until token unseal"
+        " says so.",
         examples=(('postroom token revoke "$TOKEN_ID"', "it leaked"),),
         json=(("about", ABOUT),),
         exits=((67, "there is no such token"),),
+        looks=True,
+    ),
+    "token unseal": Command(
+        "token unseal",
+        "let callers of the socket speak for an agent without a token again",
+        Option("--agent", help="who was given a token once", required=True, metavar="NAME", complete="agents"),
+        about="Its tokens go on working; token revoke ends them. Again is no error.",
+        examples=(("postroom token unseal --agent coder", "it needs no token any more"),),
+        json=(("agent", "who it is"), ("sealed", "the agents that still are")),
         looks=True,
     ),
 }  # fmt: skip

@@ -1,0 +1,93 @@
+"""Agents with a token, on the socket of a real daemon: nobody else speaks for them, reads their mail or poses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import postroom
+from postroom.service import tokens
+from postroom.service.authorize import OWNER
+from tests.daemons import Daemon, Line
+
+
+def sealed(daemon: Daemon, agent: str | None) -> str:
+    with postroom.open(daemon.room) as room:
+        return tokens.create(room._office, OWNER, agent)[0]
+
+
+def rpc(line: Line, method: str, **params: Any) -> dict[str, Any]:
+    reply: dict[str, Any] = line.ask({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    return reply
+
+
+def test_a_caller_without_a_token_does_nothing_for_who_has_one(daemon: Daemon) -> None:
+    with postroom.open(daemon.room) as room:
+        room.mailbox("bob").send("coder", "secret", thread_tag="t", conversation_id="c-1")
+    daemon.ask(action="register_agent", agentId="coder")
+    sealed(daemon, "coder")
+    spawn = {"type": "agent.spawn", "agent": {"agentId": "coder", "name": "forged"}}
+    with daemon.line() as line:
+        replies = [
+            line.ask({"action": "check_inbox", "scope": "coder"}),
+            line.ask({"action": "read_thread", "threadTag": "t"}),
+            line.ask({"action": "notify", "event": spawn}),
+            line.ask({"action": "notify", "event": {"type": "agent.done", "agentId": "coder"}}),
+            rpc(line, "mail/turn", id="c-1", agentId="coder", content="forged"),
+            rpc(line, "mail/create", agentId="coder", initialTurn={"content": "forged"}),
+            rpc(line, "mail/leave", id="c-1", participantId="coder"),
+            rpc(line, "mail/rename", old="coder", new="other"),
+            rpc(line, "mail/recent"),
+            rpc(line, "mail/turns/list", id="c-1"),
+            rpc(line, "mail/get", id="c-1"),
+            rpc(line, "map/subscribe"),
+        ]
+        names = [reply.get("name") or reply["error"]["code"] for reply in replies]
+        assert ["NotAllowed"] * 4 == names[:4]
+        assert all("error" in reply and "secret" not in str(reply) for reply in replies)
+        assert line.ask({"action": "check_inbox", "agentId": "bob"})["ok"]
+        assert line.ask({"action": "check_inbox", "scope": "bob"})["ok"]
+        line.ask({"action": "authenticate", "token": sealed(daemon, None)})
+        assert "secret" in str(rpc(line, "mail/recent"))
+    with postroom.open(daemon.room) as room:
+        assert "coder" == (room.agent("coder").card.display_name or "coder")
+        assert ["secret"] == [letter.text for letter in room.mailbox("coder").check(peek=True)]
+
+
+def test_who_listened_before_anybody_was_sealed_hears_no_more(daemon: Daemon) -> None:
+    with daemon.line() as line, daemon.line() as operator:
+        rpc(line, "map/subscribe")
+        text = sealed(daemon, "coder")
+        operator.ask({"action": "authenticate", "token": sealed(daemon, None)})
+        rpc(operator, "map/subscribe")
+        with daemon.line() as own:
+            own.ask({"action": "authenticate", "token": text})
+            assert own.ask({"action": "send", "to": "coder", "payload": "secret"})["ok"]
+        assert "secret" in str(operator.hear())
+        assert {"ok"} <= line.ask({"action": "ping"}).keys()  # a reply, and no event before it
+
+
+@pytest.mark.parametrize(
+    "word", ["message.created", "mail.turn.added", "agent.registered", "resync", "MAIL.closed"]
+)
+def test_nobody_poses_as_the_house(shared: Daemon, word: str) -> None:
+    with shared.line() as line:
+        rpc(line, "map/subscribe")
+        shared.ask(action="emit", event={"type": word, "n": 1})
+        heard = line.hear()["params"]["event"]
+
+    assert (f"emit.{word}", "operator") == (heard["type"], heard["source"])
+    assert {"type": word, "n": 1} == heard["data"]["event"]
+
+
+def test_what_an_agent_emits_says_who_it_is(daemon: Daemon) -> None:
+    text = sealed(daemon, "coder")
+    with daemon.line() as line, daemon.line() as own:
+        line.ask({"action": "authenticate", "token": sealed(daemon, None)})
+        rpc(line, "map/subscribe")
+        own.ask({"action": "authenticate", "token": text})
+        own.ask({"action": "emit", "event": {"type": "build.done"}})
+        heard = line.hear()["params"]["event"]
+
+    assert ("build.done", "coder") == (heard["type"], heard["source"])
