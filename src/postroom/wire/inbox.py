@@ -211,6 +211,7 @@ ROWS = (
         Param("since", "when", "only letters written after this"),
         result="messages",
         action="check",
+        many=True,
         whose="agent_id",
     ),
     _row(
@@ -220,6 +221,7 @@ ROWS = (
         Param("thread_tag", "text", "the tag", required=True),
         SCOPE,
         result="threadTag, count, messages",
+        many=True,
         action="threads",
         writes=False,
     ),
@@ -230,6 +232,7 @@ ROWS = (
         Param("scope", "text", "only of this scope"),
         Param("include_federated", "flag", "those of other systems too; there are none yet"),
         result="count, agents",
+        many=True,
         action="agents",
         writes=False,
     ),
