@@ -178,8 +178,13 @@ class Desk:
         if len(self._seen) >= MOST_SEEN:
             self._seen.clear()
         self._seen[agent] = now
-        with suppress(PostroomError):  # not registered, or not now: it is a courtesy
-            self.room.mailbox(agent).heartbeat(active=True)
+        try:
+            with self._store.hurried():  # it is a courtesy: nobody waits for somebody else because of it
+                self.room.mailbox(agent).heartbeat(active=True)
+        except StoreBusy:
+            self._seen.pop(agent, None)  # the next call tries again
+        except PostroomError:  # not registered
+            pass
 
     def came_or_went(self) -> None:
         """What we know of who is here may be wrong now."""

@@ -19,6 +19,7 @@ from ..owing import Owing
 from ..wire.lines import Lines
 from ..wire.problems import socket_error
 from ..wire.session import ROOM_FOR_MORE, read_line
+from .hangup import Hangup
 
 if TYPE_CHECKING:
     from ..callers import Caller
@@ -40,6 +41,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_full = False  # does the caller not read its replies?
         self._is_ended = False  # will it say no more?
+        self._hangup: Hangup | None = None
         self.caller: Caller | None = None
 
     # -- what the loop tells
@@ -65,10 +67,14 @@ class Connection(asyncio.Protocol):
         self._waiting += self._lines.last()
         self._go_on()
         self._end_if_done()
+        if self._transport is not None and not self._transport.is_closing():
+            self._hangup = Hangup(self._transport, self.cut)
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - it is gone, whyever
         self._transport = None
+        if self._hangup is not None:
+            self._hangup.close()
         self._server.go(self)
         if self.caller is not None:
             self.caller.close()

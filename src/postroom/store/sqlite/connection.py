@@ -121,14 +121,14 @@ class Connection:
     @contextmanager
     def hurried(self) -> Iterator[Callable[[], bool]]:
         """Wait for nobody meanwhile: neither for who is in by our lock, nor for a stranger who has SQLite's."""
-        before = self.commits
+        before, hurried = self.commits, self.lock.hurries
         self.lock.hurries = True
         self.database.set_busy_timeout(0)
         try:
             yield lambda: self.commits != before
         finally:
-            self.lock.hurries = False
-            with suppress(apsw.ConnectionClosedError):
+            self.lock.hurries = hurried
+            if not hurried:
                 self.database.set_busy_timeout(int(self._busy_timeout * 1000))
 
     def mend(self) -> None:
