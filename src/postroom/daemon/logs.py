@@ -28,7 +28,10 @@ class JsonLines(logging.Formatter):
 
 
 def _plain(value: object) -> object:
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+    """What JSON can say. A name of a file may hold what is no text, a number may be too large."""
+    if isinstance(value, bool | float | None) or (isinstance(value, int) and abs(value) < 2**63):
+        return value
+    return str(value).encode("utf-8", "backslashreplace").decode()
 
 
 def start(level: str) -> None:
