@@ -157,8 +157,12 @@ class Caller:
 
     def close(self) -> None:
         """It is gone. What it said is carried out; but it waits for nothing any more."""
-        self._is_gone = True
         self._hub.forget(self)
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Nobody hears the answers any more: it waits for nothing, now or later."""
+        self._is_gone = True
         for wait in list(self._waits):
             wait.cancel()
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("postroom")
 SLOW_THREADS = 4
 BUDGET = 0.03  # seconds of work after which those who waited are told
-GRACE = 0.5  # seconds for what is under way when the desk closes
+GRACE = 0.3  # seconds for what is under way when the desk closes
 BEAT = 20.0  # seconds between two signs of life of one agent that are written down
 MOST_SEEN = 10_000
 MOST_AT_ONCE = 256  # calls made safe by one sync; more would keep the first of them waiting

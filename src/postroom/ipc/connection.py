@@ -67,9 +67,14 @@ class Connection(asyncio.Protocol):
         self._waiting += self._lines.last()
         self._go_on()
         self._end_if_done()
-        if self._transport is not None and not self._transport.is_closing():
-            self._hangup = Hangup(self._transport, self.cut)
+        self._listen_for_hangup()
         return True
+
+    def _listen_for_hangup(self) -> None:
+        """The loop does not hear of it while nothing is read, and a letter is not handed to nobody."""
+        transport, caller = self._transport, self.caller
+        if self._hangup is None and transport is not None and caller is not None:
+            self._hangup = Hangup(transport, caller.give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - it is gone, whyever
         self._transport = None
@@ -112,6 +117,7 @@ class Connection(asyncio.Protocol):
             return
         if self._is_full or self._next is not None:
             self._transport.pause_reading()
+            self._listen_for_hangup()
         else:
             self._transport.resume_reading()
 

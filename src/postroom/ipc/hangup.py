@@ -20,7 +20,11 @@ class Hangup:
         self._poll = select.epoll() if hasattr(select, "epoll") else None
         if self._poll is not None:
             self._poll.register(transport.get_extra_info("socket"), 0)  # nothing: that it is closed is always told
-            self._loop.add_reader(self._poll.fileno(), gone)
+            self._loop.add_reader(self._poll.fileno(), self._hear, gone)
+
+    def _hear(self, gone: Callable[[], None]) -> None:
+        self.close()  # once: it stays closed
+        gone()
 
     def close(self) -> None:
         if self._poll is not None:
