@@ -50,6 +50,9 @@ class Caller:
         self._push = push
         self._expel = expel
         self.room: Room = desk.room.acting_as(principal)
+        self._waits: set[asyncio.Future[Any]] = set()  # for mail
+        self._is_fresh = False  # has it subscribed, and not been told that yet?
+        self._is_gone = False
         self._stay()
 
     # -- calls
@@ -74,7 +77,11 @@ class Caller:
         for step in asked.steps:
             if isinstance(step, Step):
                 done = self._begin(step)
-                await asyncio.wait([done])
+                try:
+                    await asyncio.wait([done])
+                except asyncio.CancelledError:
+                    done.cancel()  # nobody waits
+                    raise
                 replies.append(_reply(step, done))
             else:
                 replies.append(step)
@@ -84,7 +91,14 @@ class Caller:
         method, said = step.method, step.said
         if method.of_session:  # at once, on this thread: nothing of this caller is under way
             return _done(partial(method.run, self, said))
-        return self._desk.carry_out(self.room, method, said, partial(self._checked, method))
+        is_wait = method.patience(said) > 0
+        if is_wait and self._is_gone:  # a letter is not handed to nobody
+            return _never()
+        done = self._desk.carry_out(self.room, method, said, partial(self._checked, method), self)
+        if is_wait:
+            self._waits.add(done)
+            done.add_done_callback(self._waits.discard)
+        return done
 
     def _checked(self, method: Method, room: Room, said: dict[str, Any]) -> Any:
         """Carried out, if the caller still is who it was; one without a token speaks for nobody who has one."""
@@ -115,7 +129,7 @@ class Caller:
         """A verb by its name, for who speaks no dialect."""
         method = named(name)
         run = partial(self._checked, method)
-        return await self._desk.carry_out(self.room, method, taken(method, said), run)
+        return await self._desk.carry_out(self.room, method, taken(method, said), run, self)
 
     # -- the session
 
@@ -130,6 +144,7 @@ class Caller:
             raise Invalid("nothing can be sent to this caller later", hint="use the socket, a WebSocket or SSE")
         principal = service.tokens.standing(self.room._office, self.room.principal)
         authorize(principal, "wait", principal.agent)  # what of it, is decided for each event
+        self._is_fresh = True
         return self._hub.subscribe(self, self._push, said)
 
     def unsubscribe(self, id: str) -> dict[str, Any]:
@@ -139,8 +154,22 @@ class Caller:
         """There is room for more."""
         self._hub.resume(self)
 
+    def told(self) -> None:
+        """The replies so far were sent: what it subscribed to may follow them."""
+        if self._is_fresh:
+            self._is_fresh = False
+            self._hub.resume(self)
+
     def close(self) -> None:
+        """It is gone. What it said is carried out; but it waits for nothing any more."""
         self._hub.forget(self)
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Nobody hears the answers any more: it waits for nothing, now or later."""
+        self._is_gone = True
+        for wait in list(self._waits):
+            wait.cancel()
 
     def _stay(self) -> None:
         if self._expel is not None and self.room.principal.token is not None:
@@ -165,6 +194,13 @@ def _done(run: Callable[[], Any]) -> asyncio.Future[Any]:
         done.set_result(run())
     except PostroomError as refused:
         done.set_exception(refused)
+    return done
+
+
+def _never() -> asyncio.Future[Any]:
+    """Something that nobody waits for."""
+    done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    done.cancel()
     return done
 
 

@@ -1,8 +1,9 @@
 """The desk of a running post room: carries out what comes over any wire, for many callers at once.
 
-What is quick is done in the order it came, and all that waits is made safe by one sync. When nobody else waits,
-that happens at once, on the thread of the event loop; else on a thread beside it, and the loop goes on accepting.
-What may take long has threads of its own. Whoever waits for mail holds no thread: it sleeps at the bells.
+What is quick is done in the order it came, callers in turn, and what is done together is made safe by one sync.
+When nobody else waits, that happens at once, on the thread of the event loop; else on a thread beside it, and the
+loop goes on accepting. Nothing waits for a lock on the loop's own thread. What may take long has other threads.
+Whoever waits for mail holds no thread: it sleeps at the bells.
 
 It refuses to know sockets and dialects. Above it stand the rims, below it `wire`.
 """
@@ -10,6 +11,8 @@ It refuses to know sockets and dialects. Above it stand the rims, below it `wire
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,20 +22,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .aio_ears import SharedEars
 from .counters import Counters
-from .errors import PostroomError, StoreFailing
+from .errors import PostroomError, StoreBusy, StoreFailing
 from .service.waiting import seconds_to_sleep
 from .wire.methods import let_in, named
 from .wire.saying import box_of
 from .wire.table import taken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from .room import Room
     from .service.authorize import Principal
     from .wire.table import Method, Run
 
+log = logging.getLogger("postroom")
 SLOW_THREADS = 4
+BUDGET = 0.03  # seconds of work after which those who waited are told
+GRACE = 0.3  # seconds for what is under way when the desk closes
 BEAT = 20.0  # seconds between two signs of life of one agent that are written down
 MOST_SEEN = 10_000
 MOST_AT_ONCE = 256  # calls made safe by one sync; more would keep the first of them waiting
@@ -43,6 +49,54 @@ class Ticket(NamedTuple):
 
     run: Callable[[], Any]
     done: asyncio.Future[Any]
+    caller: object
+    looks: bool = False  # does it change nothing?
+    is_wait: bool = False  # is it for nobody, once its caller is gone?
+
+
+class Queue:
+    """Who waits for its turn: each caller's calls in their order, and callers in turn. One caller with much to say
+    does not keep the others waiting.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[object, deque[Ticket]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    def add(self, ticket: Ticket) -> None:
+        self._lines.setdefault(ticket.caller, deque()).append(ticket)
+
+    def put_back(self, tickets: Sequence[Ticket]) -> None:
+        """Those that were taken and not begun: they come first again."""
+        lines: dict[object, deque[Ticket]] = {}
+        for ticket in tickets:
+            lines.setdefault(ticket.caller, deque()).append(ticket)
+        for caller, line in self._lines.items():
+            lines.setdefault(caller, deque()).extend(line)
+        self._lines = lines
+
+    def take(self, most: int) -> list[Ticket]:
+        taken: list[Ticket] = []
+        while self._lines and len(taken) < most:
+            caller = next(iter(self._lines))
+            line = self._lines.pop(caller)
+            taken.append(line.popleft())
+            if line:
+                self._lines[caller] = line  # behind the others
+        return taken
+
+    def take_looks(self, busy: set[object]) -> list[Ticket]:
+        """What changes nothing and overtakes nothing of its own caller. Those who are `busy` have something under
+        way.
+        """
+        free = [caller for caller, line in self._lines.items() if caller not in busy and line[0].looks]
+        taken = [self._lines[caller].popleft() for caller in free]
+        for caller in free:
+            if not self._lines[caller]:
+                del self._lines[caller]
+        return taken
 
 
 class Desk:
@@ -54,11 +108,14 @@ class Desk:
         self._store = room._office.store
         self._loop = asyncio.get_running_loop()
         self._ears = SharedEars(self._store)
-        self._queue: deque[Ticket] = deque()
+        self._queue = Queue()
         self._seen: dict[str, float] = {}  # agents, and when they last asked for something
         self._is_called = False  # has the loop been asked to serve?
-        self._is_away = False  # is a batch being carried out on the thread beside?
+        self._away: set[object] = set()  # whose calls are being carried out on the thread beside
+        self._under_way: set[asyncio.Future[Any]] = set()  # on any thread
+        self._is_closed = False
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="postroom-desk")
+        self._reading = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="postroom-reading")
         self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="postroom-slow")
 
     async def call(self, principal: Principal, name: str, said: Mapping[str, Any]) -> Any:
@@ -69,30 +126,49 @@ class Desk:
         return await self.carry_out(room, method, given)
 
     def carry_out(
-        self, room: Room, method: Method, said: dict[str, Any], run: Run | None = None
+        self, room: Room, method: Method, said: dict[str, Any], run: Run | None = None, caller: object = None
     ) -> asyncio.Future[Any]:
-        """Carry out a method whose parameters were checked. What is quick is done in the order of these calls.
-        `run` stands in for the method's own, to look at the caller first.
+        """Carry out a method whose parameters were checked. What is quick is done in the order of these calls, as
+        far as they are of one caller. `run` stands in for the method's own, to look at the caller first.
         """
-        done = self._begin(room, method, said, partial(run or method.run, room, said))
+        done = self._begin(room, method, said, partial(run or method.run, room, said), caller)
         done.add_done_callback(partial(self.counters.called, method.name, perf_counter()))
         return done
 
     def _begin(
-        self, room: Room, method: Method, said: dict[str, Any], call: Callable[[], Any]
+        self, room: Room, method: Method, said: dict[str, Any], call: Callable[[], Any], caller: object
     ) -> asyncio.Future[Any]:
         if seconds := method.patience(said):
-            return asyncio.ensure_future(self._wait(room, method, said, call, seconds))
-        if method.slow:
-            return self._loop.run_in_executor(self._slow, call)
-        return self.submit(call)
+            look = partial(self._submit, call, caller, is_wait=True)
+            return asyncio.ensure_future(self._wait(room, method, said, look, seconds))
+        if method.is_slow(said):
+            return self._slowly(self._slow if method.slow else self._reading, call)
+        return self._submit(call, caller, looks=not method.writes)
 
     def submit(self, run: Callable[[], Any]) -> asyncio.Future[Any]:
         """Something quick, in its turn."""
-        ticket = Ticket(run, self._loop.create_future())
-        self._queue.append(ticket)
+        return self._submit(run, None)
+
+    def _submit(
+        self, run: Callable[[], Any], caller: object, *, looks: bool = False, is_wait: bool = False
+    ) -> asyncio.Future[Any]:
+        ticket = Ticket(run, self._loop.create_future(), caller, looks, is_wait)
+        if self._is_closed:
+            _refuse(ticket)
+            return ticket.done
+        self._queue.add(ticket)
         self._call()
         return ticket.done
+
+    def _slowly(self, threads: ThreadPoolExecutor, run: Callable[[], Any]) -> asyncio.Future[Any]:
+        if self._is_closed:
+            done: asyncio.Future[Any] = self._loop.create_future()
+            done.set_exception(_closing())
+            return done
+        done = self._loop.run_in_executor(threads, run)
+        self._under_way.add(done)
+        done.add_done_callback(self._under_way.discard)
+        return done
 
     def alive(self, agent: str | None) -> None:
         """Who asks for something is here. Called where calls are carried out, now and then for each agent."""
@@ -102,8 +178,13 @@ class Desk:
         if len(self._seen) >= MOST_SEEN:
             self._seen.clear()
         self._seen[agent] = now
-        with suppress(PostroomError):  # not registered, or not now: it is a courtesy
-            self.room.mailbox(agent).heartbeat(active=True)
+        try:
+            with self._store.hurried():  # it is a courtesy: nobody waits for somebody else because of it
+                self.room.mailbox(agent).heartbeat(active=True)
+        except StoreBusy:
+            self._seen.pop(agent, None)  # the next call tries again
+        except PostroomError:  # not registered
+            pass
 
     def came_or_went(self) -> None:
         """What we know of who is here may be wrong now."""
@@ -111,42 +192,85 @@ class Desk:
 
     async def run_slow(self, run: Callable[[], Any]) -> Any:
         """Something that may take long, on a thread of its own."""
-        return await self._loop.run_in_executor(self._slow, run)
+        return await self._slowly(self._slow, run)
 
     async def close(self) -> None:
-        """Finish what was begun, then let go of threads and ears. The room is its owner's."""
-        await self.submit(lambda: None)  # all before it is done then
-        self._ears.close()
-        for threads in (self._beside, self._slow):
+        """Finish what was begun, for a moment; drop what was not. Then let go of threads and ears. The room is its
+        owner's.
+        """
+        self._is_closed = True
+        for ticket in self._queue.take(sys.maxsize):
+            _refuse(ticket)
+        for threads in (self._beside, self._reading, self._slow):
             threads.shutdown(wait=False, cancel_futures=True)
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=GRACE)
+        self._ears.close()
 
     # -- serving
 
     def _call(self) -> None:
-        if not self._is_called and not self._is_away:
+        if not self._is_called:
             self._is_called = True
             self._loop.call_soon(self._serve)
 
     def _serve(self) -> None:
-        """All that waits. One alone is done here, unless somebody else is in the room just now."""
+        """Those whose turn it is. One alone is done here, unless it would have to wait for somebody."""
         self._is_called = False
-        batch = [self._queue.popleft() for _ in range(min(len(self._queue), MOST_AT_ONCE))]
+        if self._is_closed:
+            return
+        if self._away:
+            self._serve_looks()
+            return
+        batch = self._queue.take(MOST_AT_ONCE)
         if not batch:
             return
         self.counters.batches += 1
         self.counters.batched += len(batch)
-        if len(batch) == 1 and not self._store.is_busy():
-            _tell(batch, self._together(batch))
+        if len(batch) == 1 and self._serve_at_once(batch):
             self._call_if_needed()
             return
-        self._is_away = True
-        away = self._loop.run_in_executor(self._beside, self._together, batch)
-        away.add_done_callback(lambda done: self._back(batch, done))
+        self._away = {ticket.caller for ticket in batch}
+        away = self._slowly(self._beside, partial(self._together, batch))
+        away.add_done_callback(partial(self._back, batch))
+
+    def _serve_at_once(self, batch: list[Ticket]) -> bool:
+        """False: somebody is in the room, and nothing was done."""
+        with self._store.hurried() as has_committed:
+            answers = self._together(batch)
+            if isinstance(answers[0], StoreBusy) and not has_committed():
+                return False
+        _tell(batch, answers)
+        return True
+
+    def _serve_looks(self) -> None:
+        """While a batch is away, perhaps to wait for somebody: who only looks need not wait with it."""
+        looks = self._queue.take_looks(self._away)
+        if not looks:
+            return
+        with self._store.hurried():
+            answers = self._together(looks)
+        _tell(looks, answers)
+        self._queue.put_back(looks[len(answers) :])
+        self._call()
 
     def _back(self, batch: list[Ticket], done: asyncio.Future[list[Any]]) -> None:
-        self._is_away = False
-        if not done.cancelled():
-            _tell(batch, done.result())
+        self._away = set()
+        answers: list[Any]
+        if done.cancelled():
+            answers = [_closing()] * len(batch)
+        elif (broken := done.exception()) is not None:
+            log.error("a batch of calls failed by a fault of ours", exc_info=broken)
+            answers = [PostroomError("a fault of the house; its log says more")] * len(batch)
+        else:
+            answers = done.result()
+        _tell(batch, answers)
+        rest = batch[len(answers) :]
+        if self._is_closed:
+            for ticket in rest:
+                _refuse(ticket)
+            return
+        self._queue.put_back(rest)
         self._call_if_needed()
 
     def _call_if_needed(self) -> None:
@@ -154,22 +278,37 @@ class Desk:
             self._call()
 
     def _together(self, batch: list[Ticket]) -> list[Any]:
-        """Carry out a batch; the answers, or an error in place of one. They are told when all of it is safe."""
+        """Carry out a batch; the answers, or an error in place of one. They are told when all of it is safe. When
+        it takes long, there are answers to its beginning only: those who came first wait for no more.
+        """
         answers: list[Any] = []
+        end = perf_counter() + BUDGET
         try:
             with self._store.gathered():
-                answers += [_outcome(ticket.run) for ticket in batch]
-        except PostroomError as unsafe:
+                for ticket in batch:
+                    answers.append(_outcome(ticket))
+                    if perf_counter() > end:
+                        break
+        except BaseException as unsafe:
+            if not isinstance(unsafe, Exception):
+                raise
+            if not isinstance(unsafe, PostroomError):
+                log.exception("what was written could not be made safe, by a fault of ours")
             return [_unsafe(answer, unsafe) for answer in answers]
         return answers
 
     # -- waiting
 
     async def _wait(
-        self, room: Room, method: Method, said: dict[str, Any], look: Callable[[], Any], seconds: float
+        self,
+        room: Room,
+        method: Method,
+        said: dict[str, Any],
+        look: Callable[[], asyncio.Future[Any]],
+        seconds: float,
     ) -> Any:
         is_empty = method.empty or bool
-        answer = await self.submit(look)
+        answer = await look()
         end = self._loop.time() + seconds
         if not is_empty(answer):
             return answer
@@ -177,7 +316,7 @@ class Desk:
         with self._ears.listen(mailboxes) as bell:
             while True:
                 bell.clear()
-                answer = await self.submit(look)
+                answer = await look()
                 left = end - self._loop.time()
                 if not is_empty(answer) or left <= 0:
                     return answer
@@ -187,31 +326,46 @@ class Desk:
                         await bell.wait()
 
 
-def _outcome(run: Callable[[], Any]) -> Any:
+def _outcome(ticket: Ticket) -> Any:
     """What came of it. A bug met by one caller is told to that one; the calls of the others go on."""
+    if ticket.is_wait and ticket.done.done():  # gone: a letter is not handed to nobody
+        return None
     try:
-        return run()
+        return ticket.run()
     except BaseException as error:
         if not isinstance(error, Exception):
             raise
         return error
 
 
-def _unsafe(answer: Any, error: PostroomError) -> Any:
+def _unsafe(answer: Any, error: Exception) -> Any:
     """Nothing may be told as done that is not safe."""
     if isinstance(answer, Exception):
         return answer
-    told = StoreFailing(error.message, field=error.field, hint=error.hint)
+    if isinstance(error, PostroomError):
+        told = StoreFailing(error.message, field=error.field, hint=error.hint)
+    else:
+        told = StoreFailing("a fault of the house; its log says more")
     if isinstance(answer, dict) and isinstance(id := answer.get("id") or answer.get("messageId"), str):
         told.keys = (id,)
     return told
 
 
 def _tell(batch: list[Ticket], answers: list[Any]) -> None:
-    for ticket, answer in zip(batch, answers, strict=True):
+    """The first of a batch, as many as there are answers."""
+    for ticket, answer in zip(batch, answers, strict=False):
         if ticket.done.done():  # the caller is gone
             continue
         if isinstance(answer, Exception):
             ticket.done.set_exception(answer)
         else:
             ticket.done.set_result(answer)
+
+
+def _refuse(ticket: Ticket) -> None:
+    if not ticket.done.done():
+        ticket.done.set_exception(_closing())
+
+
+def _closing() -> StoreBusy:
+    return StoreBusy("the post room closes", hint="try again")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
     from .wire.event_filter import EventFilter
     from .wire.events import Event
 
+log = logging.getLogger("postroom")
 SLICE = 200  # changes looked at in one go
+SHORT_SLICE = 50  # for one alone: the others wait meanwhile
+AGAIN = 5.0  # seconds after a fault of ours
 MOST = 1000  # subscriptions of one caller
 POLL = 1.0  # seconds between two looks where no bell can be heard
 RESYNC = "resync"  # the type of the event that says: some of the past cannot be told any more
@@ -51,13 +55,17 @@ class Subscription:
         self.filter = filter
         self.cursor = since  # it has heard of everything up to here
         self.sequence = 0  # notices it has taken
-        self.is_behind = False
+        self.is_behind = True  # until its caller knows that it has subscribed, and has heard what it missed
+        self.is_over = False
+        self.catching_up: asyncio.TimerHandle | None = None
         self.slice = SLICE  # changes it is told of in one go; fewer for who reads slowly, or large letters
         self._half: set[str] = set()  # what it was told of a change of which it has not heard all
 
     def tell(self, found: Sequence[Event], after: Cursor) -> bool:
         """Tell what it wants to hear of. False: it does not read; its cursor stands behind what it was told."""
-        heard = [event for event in found if wanted(event, self.filter)]
+        if after.number <= self.cursor.number:  # heard while it caught up
+            return True
+        heard = [event for event in found if event.number > self.cursor.number and wanted(event, self.filter)]
         for event, following in itertools.zip_longest(heard, heard[1:]):
             is_last = following is None or following.number != event.number  # of those it wants to hear
             if event.id not in self._half:
@@ -74,11 +82,14 @@ class Subscription:
         if not self.is_behind and wanted(event, self.filter):
             self._say(events.map_event(event), self.cursor)
 
-    def tell_resync(self, cursor: Cursor) -> None:
-        self.cursor = cursor
+    def tell_resync(self, cursor: Cursor) -> bool:
+        """Was it taken? Else it is to be told again: what it missed is missed."""
         now = milliseconds(self.room._office.now().wall)
         told = {"id": f"{RESYNC}-{cursor.number}", "type": RESYNC, "timestamp": now, "data": {}}
-        self._say(told, cursor)
+        if not self._say(told, cursor):
+            return False
+        self.cursor = cursor
+        return True
 
     def _say(self, told: dict[str, Any], cursor: Cursor) -> bool:
         """Was it taken? What was not has no number: whoever counts would miss it."""
@@ -124,22 +135,21 @@ class Hub:
         since = self._cursor if given is None else check_cursor(given)
         one = Subscription(f"sub-{next(self._numbers)}", caller.room, push, filter, since)
         own[one.id] = one
-        if given is not None:
-            one.is_behind = True
-            self._loop.call_soon(self._catch_up, one)
         return {"subscriptionId": one.id, "cursor": str(since)}
 
     def unsubscribe(self, caller: Any, id: str) -> dict[str, Any]:
-        if self._of.get(caller, {}).pop(id, None) is None:
+        one = self._of.get(caller, {}).pop(id, None)
+        if one is None:
             raise Missing(f"there is no subscription {id!a}", field="subscription_id")
+        one.is_over = True
         self._rest()
         return {"subscription": {"id": id, "closedAt": milliseconds(self._now())}}
 
     def resume(self, caller: Any) -> None:
-        """It reads again."""
-        for one in list(self._of.get(caller, {}).values()):
+        """It reads: at last, or again."""
+        for one in self._of.get(caller, {}).values():
             if one.is_behind:
-                self._catch_up(one)
+                self._go_on_with(one)
 
     def admit(self, caller: object, token: str, expel: Callable[[], None]) -> None:
         """Somebody stays, with this token. As soon as it is revoked, wherever that is done, `expel` is called."""
@@ -148,13 +158,18 @@ class Hub:
         self._look_at_tokens({token})  # it may have happened since it was shown
 
     def forget(self, caller: Any) -> None:
-        self._of.pop(caller, None)
+        self._drop(caller)
         for token in [token for token, some in self._guests.items() if some.pop(caller, None) and not some]:
             del self._guests[token]
         self._rest()
 
+    def _drop(self, caller: Any) -> None:
+        for one in self._of.pop(caller, {}).values():
+            one.is_over = True
+
     def close(self) -> None:
-        self._of.clear()
+        for caller in list(self._of):
+            self._drop(caller)
         self._guests.clear()
         self._rest()
 
@@ -177,18 +192,19 @@ class Hub:
     # -- what happens
 
     def look(self) -> None:
-        """Tell what happened since the last look."""
-        while self._of or self._guests:
-            try:
-                changes, after = self._store.changes(self._cursor, SLICE)
-            except Resync:
-                self._resync()
-                return
-            if not changes:
-                return
-            self._cursor = after
+        """Tell what happened since the last look; a slice of it, then others have their turn."""
+        if not self._of and not self._guests:
+            return
+        try:
+            changes, after = self._store.changes(self._cursor, SLICE)
+        except Resync:
+            self._resync()
+            return
+        if changes:
             self._look_at_tokens({c.key for c in changes if c.kind == TOKEN and c.key is not None})
             self._tell(changes, after)
+            self._cursor = after
+            self._loop.call_soon(self.look)
 
     def _look_at_tokens(self, ids: set[str]) -> None:
         """Whoever holds one that is worth nothing any more hears nothing more, and goes."""
@@ -196,42 +212,60 @@ class Hub:
         for id in ids & self._guests.keys():
             if not is_live(office, id):
                 for caller, expel in self._guests.pop(id).items():
-                    self._of.pop(caller, None)
+                    self._drop(caller)
                     self._loop.call_soon(expel)
 
     def _tell(self, changes: Sequence[Change], after: Cursor) -> None:
-        """What may be heard is found out once for all who may hear the same."""
-        heard: dict[Principal, list[Event]] = {}
+        """What may be heard is found out once for all who may hear the same. Most are not concerned."""
+        heard: dict[Principal, list[Event] | None] = {}
+        past = events.Past(self._desk.room, changes)
         for one in self._everyone():
             if one.is_behind:
                 continue
             who = one.room.principal
             if who not in heard:
-                heard[who] = events.events(one.room, changes)
-            one.is_behind = not one.tell(heard[who], after)
+                heard[who] = _heard(one.room, past)
+            found = heard[who]
+            if found is None:
+                self._go_on_with(one, AGAIN)
+            else:
+                one.is_behind = not one.tell(found, after)
+
+    def _go_on_with(self, one: Subscription, seconds: float = 0) -> None:
+        """From its own cursor on, in a moment."""
+        one.is_behind = True
+        if one.catching_up is None:
+            one.catching_up = self._loop.call_later(seconds, self._catch_up, one)
 
     def _catch_up(self, one: Subscription) -> None:
-        """From its own cursor on, slice by slice, as long as it reads."""
-        while True:
-            try:
-                changes, after = self._store.changes(one.cursor, one.slice)
-            except Resync:
-                one.tell_resync(self._store.cursor())
-                continue
-            if not changes:
-                one.is_behind = False
-                return
-            if not one.tell(events.events(one.room, changes), after):
-                one.is_behind = True
-                one.slice = max(1, one.slice // 4)
-                return
+        """One slice of what it missed; the next after others had their turn, as long as it reads."""
+        one.catching_up = None
+        if one.is_over:
+            return
+        try:
+            changes, after = self._store.changes(one.cursor, min(one.slice, SHORT_SLICE))
+        except Resync:
+            if one.tell_resync(self._store.cursor()):
+                self._go_on_with(one)
+            return
+        if not changes:
+            one.is_behind = False
+            return
+        found = _heard(one.room, events.Past(one.room, changes))
+        if found is None:
+            self._go_on_with(one, AGAIN)
+        elif one.tell(found, after):
             one.slice = min(SLICE, one.slice * 2)
+            self._go_on_with(one)
+        else:
+            one.slice = max(1, one.slice // 4)
 
     def _resync(self) -> None:
         self._cursor = self._store.cursor()
         self._look_at_tokens({*self._guests})
         for one in self._everyone():
-            one.tell_resync(self._cursor)
+            if not one.is_behind:  # who is, finds out by itself
+                one.is_behind = not one.tell_resync(self._cursor)
 
     def _everyone(self) -> list[Subscription]:
         return [one for own in self._of.values() for one in own.values()]
@@ -267,3 +301,14 @@ class Hub:
     def _look_again(self) -> None:
         self._hear()
         self._poll = self._loop.call_later(POLL, self._look_again)
+
+
+def _heard(room: Room, past: events.Past) -> list[Event] | None:
+    """What this caller may hear of it; None: a fault of ours, and it hears of it later."""
+    try:
+        return events.events(room, past)
+    except BaseException as fault:
+        if not isinstance(fault, Exception):
+            raise
+        log.exception("%s could not be told of %d changes", room.principal.name, len(past.changes))
+        return None

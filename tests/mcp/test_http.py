@@ -140,3 +140,28 @@ def test_host_origin_and_caller_are_checked(headers: dict[str, str], status: int
             assert status == got.status_code
 
     run(story())
+
+
+@pytest.mark.parametrize("tool", ["wait_for_mail", "claim"])
+def test_a_letter_is_not_handed_to_a_client_that_hung_up(tool: str) -> None:
+    async def story() -> None:
+        async with (
+            house() as opened,
+            serving(opened) as url,
+            httpx.AsyncClient(headers=JSON | {"x-agent": "bob"}) as http,
+        ):
+            session = (await http.post(url, json=HELLO)).headers["mcp-session-id"]
+            named = {"mcp-session-id": session, "mcp-protocol-version": "2025-11-25"}
+            await http.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=named)
+            params = {"name": tool, "arguments": {"timeout": 20}}
+            call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await http.post(url, json=call, headers=named, timeout=20)
+            await asyncio.sleep(0.2)
+            opened.room.mailbox("ann").send("bob", "hello")
+            await asyncio.sleep(0.2)
+            assert 1 == opened.room.mailbox("bob").counts()["total"]
+            assert 1 == len(opened.room.mailbox("bob").claim(1))
+
+    run(story())

@@ -127,13 +127,17 @@ def test_a_wait_over_http_answers_as_soon_as_there_is_mail(agent: Agent) -> None
     assert sent["id"] == answer["result"]["letter"]["id"]
 
 
-def test_who_hangs_up_while_waiting_is_handed_no_letter(agent: Agent) -> None:
-    fay, eve = (agent(name) for name in ("fay", "eva"))
-    body = json.dumps(rpc("mail/wait", timeout=20)).encode()
+@pytest.mark.parametrize("is_batch", [False, True])
+@pytest.mark.parametrize("method", ["mail/wait", "mail/claim"])
+def test_who_hangs_up_while_waiting_is_handed_no_letter(agent: Agent, method: str, is_batch: bool) -> None:
+    name = f"fay-{method[5:]}-{is_batch}"
+    fay, eve = (agent(one) for one in (name, "eva"))
+    call = rpc(method, timeout=20)
+    body = json.dumps([call] if is_batch else call).encode()
     with fay.raw() as stream:
         length = f"content-length: {len(body)}"
         stream.sendall(fay.head("POST / HTTP/1.1", "content-type: application/json", length) + body)
         fay.call("mail/counts")  # by now the wait has begun
     eve.call("mail/counts")  # and by now it is over
-    eve.call("mail/send", to="fay", body="still unread")
+    eve.call("mail/send", to=name, body="still unread")
     assert 1 == fay.call("mail/counts")["total"]

@@ -9,7 +9,7 @@ import pytest
 from postroom import Invalid, Room
 from postroom.service.authorize import Principal, agent_principal
 from postroom.wire.event_filter import EventFilter, check_filter, wanted
-from postroom.wire.events import TYPES, Event, events, map_event
+from postroom.wire.events import TYPES, Event, Past, events, map_event
 from tests.rooms import FakeClock, House
 from tests.wire.asking import ask
 
@@ -41,7 +41,7 @@ def heard(house: House, since: Any, by: str | None = None, step: int = 1000) -> 
         changes, since = store.changes(since, step)
         if not changes:
             return told
-        told += events(room, changes)
+        told += events(room, Past(room, changes))
 
 
 def types(told: list[Event]) -> list[str]:
@@ -94,7 +94,7 @@ def test_an_agent_hears_of_what_it_sent_or_received(house: House) -> None:
     ][-2:]
     assert [] == heard(house, start, "eve")
     changes, _ = house.store.changes(start, 100)
-    assert [] == events(house.room(Principal("nobody")), changes)
+    assert [] == events(house.room(Principal("nobody")), Past(house.room(Principal("nobody")), changes))
 
 
 def test_who_left_hears_of_it_and_of_nothing_after(house: House) -> None:
@@ -138,7 +138,7 @@ def test_what_is_deleted_by_now_is_told_to_nobody(house: House) -> None:
     room.mailbox("bob").check()[0].ack()
     house.clock.advance(10)
     room.purge(older_than=1)
-    assert [] == events(room, changes)
+    assert [] == events(room, Past(room, changes))
 
 
 def test_a_filter_narrows(house: House) -> None:

@@ -21,5 +21,7 @@ async def keep_house(desk: Desk) -> None:
         await asyncio.sleep(EVERY)
         try:
             await desk.run_slow(desk.room.sweep)
-        except PostroomError as failed:
-            log.warning("the janitor could not finish: %s", failed)
+        except BaseException as failed:
+            if not isinstance(failed, Exception):
+                raise
+            log.warning("the janitor could not finish: %s", failed, exc_info=not isinstance(failed, PostroomError))

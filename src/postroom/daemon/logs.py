@@ -28,9 +28,12 @@ class JsonLines(logging.Formatter):
 
 
 def _plain(value: object) -> object:
+    """What JSON can say. A name of a file may hold what is no text, a number may be too large."""
+    if isinstance(value, bool | float | None) or (isinstance(value, int) and abs(value) < 2**63):
+        return value
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+    return str(value).encode("utf-8", "backslashreplace").decode()
 
 
 def start(level: str) -> None:

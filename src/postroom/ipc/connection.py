@@ -1,7 +1,7 @@
 """One caller at the socket: what it says, line by line, and the replies in the order of what was said.
 
 A caller that does not read is not read from either, so that its replies take bounded memory. What was said is
-carried out even when the caller has gone meanwhile.
+carried out even when the caller has gone meanwhile; only waiting for mail ends with it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import NotAllowed
 from ..model.codec import encode
+from ..owing import Owing
 from ..wire.lines import Lines
 from ..wire.problems import socket_error
-from ..wire.session import ROOM_FOR_MORE, Asked, read_line
+from ..wire.session import ROOM_FOR_MORE, read_line
+from .hangup import Hangup
 
 if TYPE_CHECKING:
     from ..callers import Caller
+    from ..wire.session import Asked
     from .server import Server
 
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
-MOST_ASKED = 64  # lines of one caller that are under way at once
 
 
 class Connection(asyncio.Protocol):
@@ -33,12 +35,13 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self._server = server
         self._lines = Lines(server.limits.max_message_bytes + ROOM_FOR_MORE)
-        self._waiting: deque[bytes | None] = deque()  # lines that were read, and not begun
-        self._replies: deque[asyncio.Future[Any]] = deque()  # in the order they are owed
+        self._waiting: deque[bytes | None] = deque()  # lines that came, and were not looked at
+        self._next: Asked | dict[str, Any] | None = None  # what was looked at, and not begun
+        self._owing = Owing(self._carry_out, self._settle)
         self._transport: asyncio.Transport | None = None
-        self._is_alone = False  # is something carried out that nothing may overtake?
         self._is_full = False  # does the caller not read its replies?
         self._is_ended = False  # will it say no more?
+        self._hangup: Hangup | None = None
         self.caller: Caller | None = None
 
     # -- what the loop tells
@@ -64,10 +67,19 @@ class Connection(asyncio.Protocol):
         self._waiting += self._lines.last()
         self._go_on()
         self._end_if_done()
+        self._listen_for_hangup()
         return True
+
+    def _listen_for_hangup(self) -> None:
+        """The loop does not hear of it while nothing is read, and a letter is not handed to nobody."""
+        transport, caller = self._transport, self.caller
+        if self._hangup is None and transport is not None and caller is not None:
+            self._hangup = Hangup(transport, caller.give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - it is gone, whyever
         self._transport = None
+        if self._hangup is not None:
+            self._hangup.close()
         self._server.go(self)
         if self.caller is not None:
             self.caller.close()
@@ -88,44 +100,38 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Begin what can be begun, in order."""
-        while self._waiting and not self._is_alone and not self._is_full and len(self._replies) < MOST_ASKED:
-            self._begin(self._waiting.popleft())
+        while not self._is_full and (self._waiting or self._next is not None):
+            asked = self._next
+            if asked is None:
+                asked = read_line(self._waiting.popleft(), self._server.limits)
+            if not self._owing.has_room(asked):
+                self._next = asked
+                break
+            self._next = None
+            self._owing.begin(asked)
         self._breathe()
 
     def _breathe(self) -> None:
         """Read on only while there is room."""
         if self._transport is None or self._transport.is_closing() or self._is_ended:
             return
-        if self._is_full or self._is_alone or len(self._replies) >= MOST_ASKED or len(self._waiting) >= MOST_ASKED:
+        if self._is_full or self._next is not None:
             self._transport.pause_reading()
+            self._listen_for_hangup()
         else:
             self._transport.resume_reading()
 
-    def _begin(self, line: bytes | None) -> None:
-        caller = self.caller
-        assert caller is not None  # noqa: S101 - who is nobody is not read from
-        asked = read_line(line, self._server.limits)
-        if isinstance(asked, Asked):
-            self._is_alone = asked.is_long
-            owed = caller.carry_out(asked)
-        else:
-            owed = self._server.loop.create_future()
-            owed.set_result(asked)
-        self._replies.append(owed)
-        if owed.done():
-            self._settle()
-        else:
-            owed.add_done_callback(lambda _: self._settle())
+    def _carry_out(self, asked: Asked) -> asyncio.Future[Any]:
+        assert self.caller is not None  # noqa: S101 - who is nobody is not read from
+        return self.caller.carry_out(asked)
 
     def _settle(self) -> None:
         """Write the replies that are there, as far as they are in order."""
-        while self._replies and self._replies[0].done():
-            reply = self._replies.popleft().result()
-            if reply is not None:
-                self._write(reply)
-        if self._is_alone and not self._replies:
-            self._is_alone = False
-        if self._waiting:
+        for reply in self._owing.take():
+            self._write(reply)
+        if self.caller is not None:
+            self.caller.told()
+        if self._waiting or self._next is not None:
             self._server.loop.call_soon(self._go_on)
         else:
             self._breathe()
@@ -135,7 +141,9 @@ class Connection(asyncio.Protocol):
 
     def _write(self, reply: Any) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(encode(reply) + b"\n")
+            line = encode(reply) + b"\n"
+            self._owing.told(len(line))
+            self._transport.write(line)
 
     def _push(self, notice: dict[str, Any]) -> bool:
         """Something nobody asked for just now. False: the caller does not read; try again when it does."""
@@ -145,13 +153,15 @@ class Connection(asyncio.Protocol):
         return True  # it is taken, and may be the last for now
 
     def _end_if_done(self) -> None:
-        if self._is_ended and not self._waiting and not self._replies and self._transport is not None:
+        is_done = not self._waiting and self._next is None and not self._owing
+        if self._is_ended and is_done and self._transport is not None:
             self._transport.close()
 
     def end(self) -> None:
         """The daemon stops. What is under way is answered first."""
         self._is_ended = True
         self._waiting.clear()
+        self._next = None
         self._end_if_done()
 
     def cut(self) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..hub import Hub
     from ..policy.limits import Limits
 
-GRACE = 1.0  # seconds for what is under way when the daemon stops
+GRACE = 0.7  # seconds for what is under way when the daemon stops
 
 
 class Server:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
-from ..errors import Invalid
+from ..errors import Invalid, Refused
 
-Call = Callable[[str, dict[str, Any]], Awaitable[Any]]
+Call = Callable[[str, dict[str, Any]], Coroutine[Any, Any, Any]]
 WHO = "say it in the call, start the server with --as NAME, or set POSTROOM_AGENT or INBOX_AGENT_ID"
 
 
@@ -18,6 +19,7 @@ class Caller(NamedTuple):
     agent: str | None = None  # whom the token names: nobody else can be spoken for
     usual: str | None = None  # who is meant when nobody is named
     scope: str | None = None  # the team of whoever says nothing of a team
+    gone: asyncio.Event | None = None  # set when nobody waits for an answer any more
 
     @property
     def me(self) -> str | None:
@@ -33,3 +35,18 @@ class Caller(NamedTuple):
     def sender(self, named: str | None) -> str:
         """Who writes: the token's agent, whatever the letter says."""
         return self.agent or self.who(named, "from")
+
+    async def unless_gone(self, verb: str, said: dict[str, Any]) -> Any:
+        """A call that may wait for mail: it ends with its caller, for a letter is not handed to nobody."""
+        if self.gone is None:
+            return await self.call(verb, said)
+        asking = asyncio.ensure_future(self.call(verb, said))
+        leaving = asyncio.ensure_future(self.gone.wait())
+        try:
+            await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            asking.cancel()  # nothing, when it is done
+        if not asking.done():
+            raise Refused("the caller has hung up")
+        return asking.result()

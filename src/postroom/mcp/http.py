@@ -6,6 +6,7 @@ The web rim above knows who calls: it leaves a room that is bound to the caller 
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from mcp.server.context import ServerRequestContext
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
     from ..room import Room
     from ..service.authorize import Principal
     from .shelf import Shelf
 
 ROOM = "postroom.room"  # where the web rim leaves the caller's room
+GONE = "postroom.gone"  # set when a request is over, however it ends
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 LOOPBACK_HOSTS = (*_LOOPBACK, *(f"{host}:*" for host in _LOOPBACK))
 LOOPBACK_ORIGINS = (*(f"http://{host}" for host in _LOOPBACK), *(f"http://{host}:*" for host in _LOOPBACK))
@@ -55,7 +57,8 @@ def asgi(
     def caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:
         room: Room = ctx.request.scope[ROOM]  # type: ignore[union-attr]
         principal = room.principal
-        return Caller(partial(desk.call, principal), agent=principal.agent, usual=agent, scope=scope)
+        call, gone = partial(desk.call, principal), ctx.request.scope[GONE]  # type: ignore[union-attr]
+        return Caller(call, agent=principal.agent, usual=agent, scope=scope, gone=gone)
 
     manager = StreamableHTTPSessionManager(
         build(caller_of, version, *shelves),
@@ -82,7 +85,24 @@ class App:
             return
         caller = room.principal
         token = AccessToken(token="", client_id=f"{caller.name} {caller.token}", scopes=[])
-        await self._manager.handle_request({**scope, "user": AuthenticatedUser(token)}, receive, send)
+        gone = asyncio.Event()
+        told = {**scope, "user": AuthenticatedUser(token), GONE: gone}
+        try:
+            await self._manager.handle_request(told, _watched(receive, gone), send)
+        finally:
+            gone.set()
+
+
+def _watched(receive: Receive, gone: asyncio.Event) -> Receive:
+    """The older revision goes on with a call whose client has hung up. Waiting for mail must not."""
+
+    async def some() -> Message:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            gone.set()
+        return message
+
+    return some
 
 
 async def _refuse(send: Send) -> None:

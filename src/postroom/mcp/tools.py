@@ -59,7 +59,7 @@ async def list_agents(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
 async def wait_for_mail(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
     me = caller.who(said.get("agent_id"))
     told = {"agent_id": me, "timeout": patience(said, USUAL_WAIT), **some(said, "since", "thread")}
-    found = await caller.call("wait", told)
+    found = await caller.unless_gone("wait", told)
     letter = found["letter"]
     return {"message": None if letter is None else message(letter), "cursor": found["cursor"]}
 

@@ -20,7 +20,7 @@ _HANDOFF = ("work_completed", "current_state", "next_steps", "blockers", "files_
 async def claim(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
     me = caller.who(said.get("agent_id"))
     told = {"agent_id": me, "timeout": patience(said, 0), **some(said, "count", "lease")}
-    return messages((await caller.call("claim", told))["letters"])
+    return messages((await caller.unless_gone("claim", told))["letters"])
 
 
 async def ack(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:

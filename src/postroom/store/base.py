@@ -139,8 +139,10 @@ class Store(Protocol):
         """What this thread commits inside is made safe together, at the end. Nobody may be told before that."""
         ...
 
-    def is_busy(self) -> bool:
-        """Would a commit have to wait for somebody else just now?"""
+    def hurried(self) -> AbstractContextManager[Callable[[], bool]]:
+        """What this thread commits inside waits for nobody: StoreBusy at once. The function that it yields tells
+        whether anything was committed all the same.
+        """
         ...
 
     def sync(self) -> None:

@@ -29,7 +29,7 @@ from .memory_tables import Journal, Tables, shown
 from .searching import answers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
     from pathlib import Path
@@ -76,8 +76,8 @@ class MemoryStore(Tables):
     def gathered(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def is_busy(self) -> bool:
-        return False
+    def hurried(self) -> AbstractContextManager[Callable[[], bool]]:
+        return nullcontext(lambda: True)  # nobody stays for long
 
     def sync(self) -> None:
         """Nothing here outlives the process."""

@@ -6,12 +6,11 @@ A caller that does not read is not read from either, so that its replies take bo
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ..callers import Caller
 from ..model.codec import encode
-from ..wire.session import Asked
+from ..owing import Owing
 from .calls import read_rpc
 from .outbox import Outbox
 from .protocol import ABORT
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from .house import House
     from .replies import Receive, Scope, Send
 
-MOST_ASKED = 64  # calls of one caller that are under way at once
 GOING_AWAY, NOT_TEXT, EXPELLED = 1001, 1003, 1008
 
 
@@ -32,11 +30,10 @@ class Talk:
         self._house = house
         self._send = send
         self._outbox = Outbox(scope["state"][ABORT])
-        self._replies: deque[asyncio.Future[Any]] = deque()  # in the order they are owed
-        self._is_alone = False  # is something carried out that nothing may overtake?
         self._room = asyncio.Event()  # can something be begun?
         self.code = GOING_AWAY  # why it ends, when we end it
         self._caller = Caller(house.desk, house.hub, push=self._push, expel=self._expel, principal=principal)
+        self._owing = Owing(self._caller.carry_out, self._settle)
 
     async def run(self, receive: Receive) -> None:
         reading = asyncio.ensure_future(self._read(receive))
@@ -46,10 +43,7 @@ class Talk:
                 await self._write()
         finally:
             reading.cancel()
-            for owed in self._replies:
-                if self._is_alone:  # a letter is not handed to nobody
-                    owed.cancel()
-            self._caller.close()
+            self._caller.close()  # a letter is not handed to nobody
         if reading.done() and not reading.cancelled():
             reading.result()
 
@@ -60,38 +54,22 @@ class Talk:
             message = await receive()
             if message["type"] == "websocket.disconnect":
                 return
-            while not self._can_begin():
-                self._room.clear()
-                await self._room.wait()
             if (text := message.get("text")) is None:
                 self.code = NOT_TEXT
                 return
-            self._begin(read_rpc(text, self._house.limits))
-
-    def _can_begin(self) -> bool:
-        return not (self._is_alone or self._outbox.is_full or len(self._replies) >= MOST_ASKED)
-
-    def _begin(self, asked: Asked | dict[str, Any]) -> None:
-        if isinstance(asked, Asked):
-            self._is_alone = asked.is_long
-            owed = self._caller.carry_out(asked)
-        else:
-            owed = asyncio.get_running_loop().create_future()
-            owed.set_result(asked)
-        self._replies.append(owed)
-        if owed.done():
-            self._settle()
-        else:
-            owed.add_done_callback(lambda _: self._settle())
+            asked = read_rpc(text, self._house.limits)
+            while self._outbox.is_full or not self._owing.has_room(asked):
+                self._room.clear()
+                await self._room.wait()
+            self._owing.begin(asked)
 
     def _settle(self) -> None:
         """What is answered, as far as it is in order."""
-        while self._replies and self._replies[0].done():
-            owed = self._replies.popleft()
-            reply = None if owed.cancelled() else owed.result()
-            if reply is not None:
-                self._outbox.add(encode(reply))
-        self._is_alone = self._is_alone and bool(self._replies)
+        for reply in self._owing.take():
+            piece = encode(reply)
+            self._owing.told(len(piece))
+            self._outbox.add(piece)
+        self._caller.told()
         self._room.set()
 
     # -- what it hears

@@ -52,6 +52,7 @@ async def serve_stream(house: House, principal: Principal, scope: Scope, receive
     try:
         outbox.add(COMMENT)  # so that the head goes out at once
         caller.subscribe(wishes(scope["query_string"], scope["headers"]))
+        caller.told()
         with house.ended_by(outbox.close), house.kept_alive(outbox, COMMENT):
             gone = asyncio.ensure_future(_until_gone(receive, outbox))
             try:

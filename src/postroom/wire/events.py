@@ -1,7 +1,7 @@
 """What happened in a room, for those who subscribe: from the numbered past to events, as one caller may hear them.
 
     changes, cursor = store.changes(cursor, 500)
-    for event in events(room.acting_as(caller), changes): ...
+    for event in events(room.acting_as(caller), Past(room, changes)): ...
 
 A letter is `message.created`, and as a turn of its conversation `mail.turn.added`. What is done to a conversation
 leaves a notice in the past (`service.conversing`), which says what happened and when, not only how things stand.
@@ -24,13 +24,13 @@ from msgspec.structs import replace
 from ..errors import Missing
 from ..model.codec import convert
 from ..model.message import DEFAULT_SCOPE
-from ..model.names import fold
+from ..model.names import ONE_MAILBOX, fold
 from ..model.query import Query
 from ..model.record import CONVERSATION, HAPPENED
 from ..model.talk import ENDS, Seat, Talk, thread_of
 from ..model.thread import conversation_of
 from ..service import talks, tokens
-from ..service.naming import is_sent_by, seen_by
+from ..service.naming import is_sent_by, resident, seen_by
 from ..service.records import find_record
 from ..service.retelling import type_of
 from .inbox_records import message_record, milliseconds
@@ -85,15 +85,15 @@ class Event(Struct, frozen=True, kw_only=True):
     last: bool = True  # of those with its number
 
 
-def events(room: Room, changes: Sequence[Change]) -> list[Event]:
+def events(room: Room, past: Past) -> list[Event]:
     """What of these changes this caller hears, in their order."""
     if tokens.standing(room._office, room.principal) is not room.principal:
         return []  # somebody was sealed since it came
-    posted = {c.message_id for c in changes if c.what in {"posted", "moved"} and c.message_id is not None}
-    letters = _Letters(room, sorted(posted))
+    if not past.concerns(room):
+        return []
     told: list[Event] = []
-    for change in changes:
-        found = list(_of_letter(room, change, letters) if change.message_id else _of_notice(room, change))
+    for change in past.changes:
+        found = list(_of_letter(room, change, past) if change.message_id else _of_notice(room, change))
         found[:-1] = [replace(event, last=False) for event in found[:-1]]
         told += found
     return told
@@ -134,24 +134,35 @@ def _family(word: str) -> str:
     return re.split(r"[^a-z0-9]", fold(word).strip(), maxsplit=1)[0]
 
 
-class _Letters:
-    """The letters of some changes, with their deliveries; looked up once."""
+class Past:
+    """Some changes with their letters and deliveries; looked up once, for all who may hear of them."""
 
-    def __init__(self, room: Room, ids: Sequence[str]) -> None:
+    def __init__(self, room: Room, changes: Sequence[Change]) -> None:
+        self.changes = changes
         store = room._office.store
         self._messages: dict[str, Message] = {}
         self._deliveries: dict[str, list[Delivery]] = {}
+        ids = sorted({c.message_id for c in changes if c.what in {"posted", "moved"} and c.message_id is not None})
         for start in range(0, len(ids), _SLICE):
             some = tuple(ids[start : start + _SLICE])
             self._messages |= {id: letter.message for id, letter in store.get(some).items()}
             for found in store.find(Query(message_ids=some, order="age")):
                 self._deliveries.setdefault(found.delivery.message_id, []).append(found.delivery)
+        self._has_notices = any(_notice(change) for change in changes)
+        self._parties = {delivery.mailbox for some in self._deliveries.values() for delivery in some}
+        for sender in {message.sender for message in self._messages.values()}:
+            self._parties |= {sender, ONE_MAILBOX.get(sender, sender), resident(room._office, sender)}
 
     def get(self, id: str) -> tuple[Message | None, list[Delivery]]:
         return self._messages.get(id), self._deliveries.get(id, [])
 
+    def concerns(self, room: Room) -> bool:
+        """May any of it be for this caller? Who is in a conversation is a longer question: it may."""
+        reader = talks.party(room.principal)
+        return reader is None or self._has_notices or reader in self._parties
 
-def _of_letter(room: Room, change: Change, letters: _Letters) -> Iterator[Event]:
+
+def _of_letter(room: Room, change: Change, letters: Past) -> Iterator[Event]:
     message, deliveries = letters.get(change.message_id or "")
     if message is None:  # deleted since
         return
@@ -197,8 +208,8 @@ def _letter_events(room: Room, number: int, message: Message, deliveries: Sequen
 
 def _of_notice(room: Room, change: Change) -> Iterator[Event]:
     """A notice says: which conversation, what happened, to or by whom, when."""
-    words = (change.key or "").split(" ")
-    if change.kind != HAPPENED or len(words) != 4 or words[1] not in _OF_A_NOTICE:
+    words = _notice(change)
+    if words is None:
         return
     id, what, whom, when = words
     held = find_record(room._office, CONVERSATION, id)
@@ -223,6 +234,11 @@ def _of_notice(room: Room, change: Change) -> Iterator[Event]:
         parties=tuple(seat.agent for seat in talk.seats if seat.left_at is None or seat.agent == whom),
         thread=whom if what == "threaded" else None,
     )
+
+
+def _notice(change: Change) -> list[str] | None:
+    words = (change.key or "").split(" ") if change.kind == HAPPENED else []
+    return words if len(words) == 4 and words[1] in _OF_A_NOTICE else None
 
 
 def _data(room: Room, talk: Talk, what: str, whom: str) -> dict[str, Any] | None:

@@ -147,7 +147,7 @@ ROWS = (
     _of_the_room("agents", "who is there, what they can do, how they are", _agents,
                  Param("scope", "text", "only of this team"), Param("capability", "text", "only who can do this"),
                  Param("gone", "flag", "those that are gone, too"), result="agents (card, presence)",
-                 action="agents", writes=False),
+                 action="agents", many=True, writes=False),
     _of_the_room("agent", "one agent's card", _agent, NAME, result="agent", action="agents", writes=False),
     _of_the_room("templates", "all templates", _templates, result="templates", action="template", writes=False),
     _of_the_room("template", "one template", _template, NAME, result="template", action="template", writes=False),
@@ -169,5 +169,5 @@ ROWS = (
     _of_the_room("cursor", "now, to ask later what happened since", _cursor, result="cursor", action="agents",
                  writes=False),
     _of_the_room("changes", "what happened after a cursor", _changes, Param("since", "text", "a cursor",
-                 required=True), LIMIT, result="changes, cursor", writes=False),
+                 required=True), LIMIT, result="changes, cursor", many=True, writes=False),
 )  # fmt: skip

@@ -45,6 +45,7 @@ _SAID: dict[Kind, str] = {
 }
 
 
+FEW = 50  # letters that are told of in a moment
 LONGEST_WAIT = 300.0  # seconds; whoever wants more asks again with the cursor
 
 
@@ -79,6 +80,7 @@ class Method(Struct, frozen=True, kw_only=True):
     speaker: Callable[[Any], str | None] | None = None  # who speaks, where `whose` is not all there is to it
     strict: bool = True  # is a parameter nobody knows refused? The dialects of others ignore it
     slow: bool = False  # may take long: not on the thread that serves everyone
+    many: bool = False  # may tell of any number of things: nor this, unless a small limit is said
     empty: Callable[[Any], bool] | None = None  # of one that waits: is there nothing yet?
     waits: float = 0.0  # and for how long, in seconds, when its caller does not say
     of_session: bool = False  # is it about the caller's connection? Then `run` takes that in place of a room
@@ -89,9 +91,13 @@ class Method(Struct, frozen=True, kw_only=True):
         seconds: float = said.get("timeout", self.waits) if self.empty is not None else 0.0
         return max(0.0, min(seconds, LONGEST_WAIT))
 
+    def is_slow(self, said: Mapping[str, Any]) -> bool:
+        """May this call keep the others waiting?"""
+        return self.slow or (self.many and said.get("limit", FEW + 1) > FEW)
+
     def is_long(self, said: Mapping[str, Any]) -> bool:
         """May this call take long, or change who is calling?"""
-        return self.slow or self.of_session or self.patience(said) > 0
+        return self.of_session or self.is_slow(said) or self.patience(said) > 0
 
 
 def taken(method: Method, said: Mapping[str, Any]) -> dict[str, Any]:

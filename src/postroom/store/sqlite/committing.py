@@ -40,6 +40,7 @@ def commit(here: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -
     inside = True  # or not: to leave a room one is not in is harmless, to stay is not
     try:
         if not here.lock.take_at_once():
+            here.lock.check_hurry()
             # Nobody else can do what goes beside it.
             laid = None if here.beside else sqlite.laid.lay(here.lock.tray, writes, durable=durable)
             inside = here.lock.stand_in_line() if laid is None else laid.stand_in_line(here.lock)
@@ -47,6 +48,7 @@ def commit(here: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -
             return Committed(laid.writes, laid.posted)
         here.mend()
         done = _write(here, writes, durable=durable)
+        here.commits += 1
         return done if laid is None else done._replace(posted=laid.corrected(done.posted))
     finally:
         if inside:

@@ -22,7 +22,7 @@ from .schema import APPLICATION, SHAPE, bring_up, check_shape, version_of
 from .wal import REPLACED, Log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ...errors import PostroomError
     from ..base import Posted, Write
@@ -71,10 +71,12 @@ class Connection:
     names_of_tables: tuple[str, ...] = ()  # and what they are called
     shape = SHAPE  # of all of them
     beside: Beside | None = None
+    commits = 0  # of this connection
 
     def __init__(self, path: str, *, boot: str, busy_timeout: float) -> None:
         check_library(apsw.sqlitelibversion())
         self._path = path
+        self._busy_timeout = busy_timeout
         with translated(path):
             self.lock = WriterLock(f"{path}.lock", busy_timeout)
         try:
@@ -117,6 +119,19 @@ class Connection:
             self.log.relieve(self.lock)
             with self.database:
                 _enter(self.database, boot)
+
+    @contextmanager
+    def hurried(self) -> Iterator[Callable[[], bool]]:
+        """Wait for nobody meanwhile: neither for who is in by our lock, nor for a stranger who has SQLite's."""
+        before, hurried = self.commits, self.lock.hurries
+        self.lock.hurries = True
+        self.database.set_busy_timeout(0)
+        try:
+            yield lambda: self.commits != before
+        finally:
+            self.lock.hurries = hurried
+            if not hurried:
+                self.database.set_busy_timeout(int(self._busy_timeout * 1000))
 
     def mend(self) -> None:
         """Under the lock, before anything is written: it is the same room still, nothing is left of an

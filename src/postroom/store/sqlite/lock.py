@@ -48,6 +48,7 @@ class WriterLock:
         self._tray: Tray | NoTray | None = None
         _LOCKS.add(self)
         self.timeout = timeout
+        self.hurries = False  # is nobody waited for?
         self.warned = False  # did a sync fail since the log was last made whole? Known once the lock is held
         self.is_short = False  # is the reserve spent, or too small? Known at the same time
         self.is_laid = False  # does something lie in the tray? Known at the same time
@@ -96,6 +97,7 @@ class WriterLock:
 
     def stand_in_line(self) -> bool:
         """Wait, and get in. Whatever happens meanwhile, call `leave` afterwards."""
+        self.check_hurry()
         end, turns, nap = time.monotonic() + self.timeout, self._line(), sqlite.turns.NAP
         while True:
             turn = turns.read()
@@ -108,6 +110,11 @@ class WriterLock:
             nap = min(
                 2 * nap, sqlite.turns.LONG_NAP
             )  # hundreds who ask every few milliseconds leave no time to work
+
+    def check_hurry(self) -> None:
+        """Somebody is in: one who waits for nobody goes."""
+        if self.hurries:
+            raise StoreBusy("somebody is in the room", hint="try again")
 
     def check_patience(self, left: float) -> None:
         """One who stands in line: is there time left to stand there?"""
@@ -147,12 +154,14 @@ class WriterLock:
             self.is_short = is_short
 
     def close(self) -> None:
-        if self._descriptor >= 0:  # once: by the second time the number may name a stranger's file
-            for held in (self._turns, self._tray):
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:  # once, also of two threads: later the number may name a stranger's file
+            turns, self._turns = self._turns, None
+            tray, self._tray = self._tray, None
+            for held in (turns, tray):
                 if held is not None:
                     held.close()
-            os.close(self._descriptor)
-            self._descriptor = -1
+            os.close(descriptor)
 
     @property
     def tray(self) -> Tray | NoTray:

@@ -104,12 +104,8 @@ class SqliteStore:
     def gathered(self) -> AbstractContextManager[None]:
         return sqlite.gathering.Gathering(self._bells, self._local)
 
-    def is_busy(self) -> bool:
-        lock = self._here().lock
-        try:
-            return not lock.take_at_once()
-        finally:
-            lock.leave()
+    def hurried(self) -> AbstractContextManager[Callable[[], bool]]:
+        return self._here().hurried()
 
     def sync(self) -> None:
         here = self._here()

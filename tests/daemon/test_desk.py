@@ -1,0 +1,265 @@
+"""The desk, the hub and the chores inside this process: turns, faults, closing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import postroom
+from postroom import hub as hub_module
+from postroom.callers import Caller
+from postroom.daemon import chores
+from postroom.daemon.logs import JsonLines
+from postroom.desk import Desk, Queue, Ticket
+from postroom.errors import PostroomError, StoreBusy
+from postroom.hub import Hub
+from postroom.service.authorize import agent_principal
+from postroom.store.sqlite.gathering import Gathering
+from postroom.store.sqlite.lock import WriterLock
+from postroom.wire import events
+from postroom.wire.methods import named
+
+PATIENCE = 20.0
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await work
+
+    asyncio.run(bounded())
+
+
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[Desk]:
+    with postroom.open(folder / "room.db", durability="process") as room:
+        desk = Desk(room)
+        yield desk
+        await desk.close()
+
+
+def test_callers_take_turns_and_each_keeps_its_order() -> None:
+    async def story() -> None:
+        queue, loop = Queue(), asyncio.get_running_loop()
+        for caller, number in [*(("much", n) for n in range(5)), ("little", 0)]:
+            queue.add(Ticket(lambda n=number: n, loop.create_future(), caller))  # type: ignore[misc]
+        batch = queue.take(4)
+        queue.put_back(batch[2:])
+        order = [(t.caller, t.run()) for t in [*batch[:2], *queue.take(99)]]
+        assert [("much", 0), ("little", 0), *(("much", n) for n in range(1, 5))] == order
+        assert not queue
+
+    run(story())
+
+
+def test_a_long_batch_is_told_bit_by_bit(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            calls = [desk.submit(lambda: time.sleep(0.02)) for _ in range(20)]
+            await calls[0]
+            assert 20 > sum(call.done() for call in calls)
+            await asyncio.gather(*calls)
+
+    run(story())
+
+
+def test_what_was_not_begun_is_refused_at_the_end_and_nothing_is_served_after_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            calls = [desk.submit(lambda: time.sleep(0.05)) for _ in range(40)]
+            await calls[0]
+            began = time.monotonic()
+            await desk.close()
+            assert time.monotonic() - began < 1
+            ends = await asyncio.gather(*calls, desk.submit(int), return_exceptions=True)
+            assert isinstance(ends[-1], StoreBusy)
+            assert {None} == {end for end in ends if not isinstance(end, StoreBusy)}
+
+    run(story())
+
+
+def test_a_fault_while_making_safe_is_told_to_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: Gathering) -> None:
+        raise ValueError("a bug")
+
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            monkeypatch.setattr(Gathering, "_make_safe", broken)
+            said = {"agent_id": "a", "to": "b", "body": "x"}
+            calls = [desk.call(desk.room.principal, "send", said) for _ in range(3)]
+            for end in await asyncio.gather(*calls, return_exceptions=True):
+                assert isinstance(end, PostroomError)
+            monkeypatch.undo()
+
+    run(story())
+    assert "a bug" in caplog.text
+
+
+def test_a_wait_that_was_given_up_never_looks_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            blocked = [desk.submit(lambda: time.sleep(0.1)), desk.submit(int)]
+            await asyncio.sleep(0)
+            wait = asyncio.ensure_future(
+                desk.carry_out(desk.room, named("wait"), {"agent_id": "b", "timeout": 9.0})
+            )
+            desk.room.mailbox("a").send("b", "x")
+            await asyncio.sleep(0)
+            wait.cancel()
+            await asyncio.gather(*blocked)
+            await desk.submit(int)
+            assert 1 == desk.room.mailbox("b").counts()["total"]
+
+    run(story())
+
+
+def test_chores_go_on_after_a_bug(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    rounds = 0
+
+    class Broken:
+        room = type("Room", (), {"sweep": None})
+
+        async def run_slow(self, _run: Any) -> None:
+            nonlocal rounds
+            rounds += 1
+            raise ValueError("a bug")
+
+    async def story() -> None:
+        monkeypatch.setattr(chores, "EVERY", 0.001)
+        task = asyncio.ensure_future(chores.keep_house(Broken()))  # type: ignore[arg-type]
+        while rounds < 3 and not task.done():
+            await asyncio.sleep(0.001)
+        assert not task.done()
+        task.cancel()
+
+    run(story())
+    assert "a bug" in caplog.text
+
+
+# -- the hub
+
+
+def subscribe(desk: Desk, hub: Hub, name: str, heard: list[dict[str, Any]]) -> Caller:
+    def push(notice: dict[str, Any]) -> bool:
+        heard.append(notice["params"]["event"])
+        return True
+
+    caller = Caller(desk, hub, push=push, principal=agent_principal(name))
+    caller.subscribe({"filter": {"eventTypes": ["message.created"]}})
+    caller.told()
+    return caller
+
+
+async def until(number: int, heard: list[Any]) -> None:
+    while len(heard) < number:
+        await asyncio.sleep(0.005)
+
+
+def test_who_is_not_concerned_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    original = events._of_letter
+
+    def counted(room: Any, *words: Any) -> Any:
+        asked.append(room.principal.agent)
+        return original(room, *words)
+
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            hub, heard = Hub(desk), list[dict[str, Any]]()
+            for name in ("eve", "bob", "joe"):
+                subscribe(desk, hub, name, heard)
+            await asyncio.sleep(0.02)
+            monkeypatch.setattr(events, "_of_letter", counted)
+            desk.room.mailbox("ann").send("bob", "x")
+            await until(1, heard)
+            hub.close()
+
+    run(story())
+    assert {"bob"} == set(asked)
+
+
+def test_a_fault_of_ours_loses_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, faults = events.events, ["once"]
+
+    def faulty(*words: Any) -> Any:
+        if faults:
+            raise ValueError(faults.pop())
+        return original(*words)
+
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            hub, heard = Hub(desk), list[dict[str, Any]]()
+            subscribe(desk, hub, "bob", heard)
+            await asyncio.sleep(0.02)
+            monkeypatch.setattr(events, "events", faulty)
+            sent = [desk.room.mailbox("ann").send("bob", str(n)).id for n in range(3)]
+            await until(3, heard)
+            assert sent == [event["data"]["id"] for event in heard]
+            hub.close()
+
+    monkeypatch.setattr(hub_module, "AGAIN", 0.01)
+    run(story())
+
+
+def test_a_resync_that_was_not_taken_is_told_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            hub, heard = Hub(desk), list[str]()
+            is_deaf = True
+
+            def push(notice: dict[str, Any]) -> bool:
+                if not is_deaf:
+                    heard.append(notice["params"]["event"]["type"])
+                return not is_deaf
+
+            caller = Caller(desk, hub, push=push)
+            caller.subscribe({"since": f"{'0' * 16}:{'0' * 8}:1"})
+            caller.told()
+            await asyncio.sleep(0.05)
+            is_deaf = False
+            caller.resume()
+            await until(1, heard)
+            assert ["resync"] == heard
+            hub.close()
+
+    run(story())
+
+
+# -- below
+
+
+def test_a_lock_is_closed_once_by_however_many_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = WriterLock(tmp_path / "lock", 1)
+    mine, closed, original = lock._descriptor, list[int](), os.close
+    meet = threading.Barrier(2, timeout=0.3)
+
+    def slowly(descriptor: int) -> None:
+        if descriptor == mine:
+            closed.append(descriptor)
+            with pytest.raises(threading.BrokenBarrierError):
+                meet.wait()
+        original(descriptor)
+
+    monkeypatch.setattr(os, "close", slowly)
+    threads = [threading.Thread(target=lock.close) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [mine] == closed
+
+
+def test_any_record_becomes_a_line_of_json() -> None:
+    record = logging.makeLogRecord({"msg": "odd \udcff", "levelname": "ERROR", "large": 2**80, "bytes": b"x"})
+    assert '"level":"error"' in JsonLines().format(record)

@@ -1,0 +1,172 @@
+"""One caller is no burden to the others: much asked at once, replies that nobody reads, strangers in the room, and
+callers that are gone.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import postroom
+from tests.daemons import Daemon, Line
+from tests.web.running import memory_of
+
+MANY = 1_500
+CHECK = {"action": "check_inbox", "agentId": "full"}
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon with a full inbox."""
+    folder = tmp_path_factory.mktemp("crowded")
+    fill(folder, "full", MANY)
+    with Daemon(folder) as daemon:
+        yield daemon
+
+
+def fill(folder: Path, name: str, number: int, body: str = "x" * 5_000) -> str:
+    """The cursor before it."""
+    with postroom.open(folder / "room.db", durability="process") as room:
+        before = room.cursor()
+        for start in range(0, number, 500):
+            drafts = [postroom.draft(name, body) for _ in range(min(500, number - start))]
+            room.mailbox("filler").send_many(drafts)
+        return str(before)
+
+
+def slowest_ping(daemon: Daemon, seconds: float) -> float:
+    slowest = 0.0
+    end = time.monotonic() + seconds
+    with daemon.line() as line:
+        while time.monotonic() < end:
+            began = time.monotonic()
+            assert line.ask({"action": "ping"})["ok"]
+            slowest = max(slowest, time.monotonic() - began)
+            time.sleep(0.01)
+    return slowest
+
+
+def test_one_who_asks_for_much_keeps_nobody_waiting_and_takes_bounded_memory(crowded: Daemon) -> None:
+    before = memory_of(crowded.process.pid)
+    with crowded.line() as greedy:
+        greedy.say(*[CHECK] * 64)  # and never reads
+        assert slowest_ping(crowded, 2) < 0.6
+        assert memory_of(crowded.process.pid) - before < 200 * 2**20
+
+
+def test_it_stops_in_time_whatever_waits(tmp_path: Path) -> None:
+    fill(tmp_path, "full", MANY)
+    with Daemon(tmp_path) as daemon:
+        lines = [Line(daemon.socket) for _ in range(3)]
+        for line in lines:
+            line.say(*[CHECK] * 64)
+        time.sleep(0.2)
+        began = time.monotonic()
+        assert 0 == daemon.stop(signal.SIGTERM)
+        assert time.monotonic() - began < 2
+        assert "Traceback" not in daemon.log()
+        for line in lines:
+            line.__exit__()
+
+
+def test_replies_of_one_caller_keep_their_order_with_much_and_little(crowded: Daemon) -> None:
+    few = CHECK | {"limit": 3}
+    asked = [(CHECK if n == 7 else few if n % 3 else {"action": "ping"}) | {"id": n} for n in range(30)]
+    with crowded.line() as line:
+        line.say(*asked)
+        told = [line.hear() for _ in asked]
+
+    assert list(range(30)) == [reply["id"] for reply in told]
+    assert MANY == len(told[7]["messages"])
+
+
+def test_a_stranger_who_holds_the_file_stops_who_writes_and_nobody_else(daemon: Daemon) -> None:
+    letter = {"action": "send", "from": "a", "to": "b", "payload": "x"}
+    assert daemon.ask(**letter)["ok"]
+    assert 1 == len(daemon.ask(action="check_inbox", agentId="b")["messages"])
+    stranger = sqlite3.connect(daemon.room, isolation_level=None)
+    with daemon.line() as writer:
+        stranger.execute("BEGIN IMMEDIATE")
+        writer.say(letter)
+        time.sleep(0.1)
+        assert slowest_ping(daemon, 0.3) < 0.5
+        assert 1 == len(daemon.ask(action="check_inbox", agentId="b")["messages"])
+        stranger.execute("ROLLBACK")
+        assert writer.hear()["ok"]
+    stranger.close()
+
+    assert 2 == len(daemon.ask(action="check_inbox", agentId="b")["messages"])
+
+
+# -- those who are gone
+
+
+@pytest.mark.parametrize("action", ["wait", "claim"])
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_a_letter_is_not_handed_to_one_who_waited_and_left(shared: Daemon, action: str, is_batch: bool) -> None:
+    name = f"gone-{action}-{is_batch}"
+    said: dict[str, Any] = {"agent_id": name, "timeout": 60}
+    call = {"jsonrpc": "2.0", "id": 1, "method": f"mail/{action}", "params": said}
+    after = {"jsonrpc": "2.0", "method": "mail/send", "params": {"agent_id": "x", "to": f"{name}-2", "body": "x"}}
+    with shared.line() as waiting:
+        waiting.say([call, after] if is_batch else {"action": action, **said}, {"action": "ping"})
+        time.sleep(0.1)
+    time.sleep(0.1)
+    shared.ask(action="send", **{"from": "a", "to": name, "payload": "x"})
+    time.sleep(0.1)
+
+    assert 1 == shared.desk.ask("counts", {"agent_id": name})["total"]
+    assert 1 == len(shared.desk.ask("claim", {"agent_id": name})["letters"])
+    assert int(is_batch) == shared.desk.ask("counts", {"agent_id": f"{name}-2"})["total"]
+
+
+# -- those who listen
+
+
+def test_what_is_resumed_follows_the_reply(shared: Daemon) -> None:
+    cursor = shared.ask(action="cursor")["cursor"]
+    shared.ask(action="send", **{"from": "a", "to": "b", "payload": "x"})
+    foreign = "0" * 16 + ":" + cursor.split(":", 1)[1]
+    for since in (cursor, foreign):
+        with shared.line() as line:
+            line.say({"jsonrpc": "2.0", "id": 1, "method": "map/subscribe", "params": {"since": since}})
+            first, second = line.hear(), line.hear()
+        assert "subscriptionId" in first["result"]
+        assert "map/event" == second["method"]
+
+
+def test_catching_up_keeps_nobody_waiting(crowded: Daemon) -> None:
+    with crowded.line() as late:
+        said = {"since": _first(crowded), "filter": {"scopes": ["nobody's"]}}
+        late.say(*[{"jsonrpc": "2.0", "id": n, "method": "map/subscribe", "params": said} for n in range(8)])
+        assert slowest_ping(crowded, 0.5) < 1
+
+
+def _first(daemon: Daemon) -> str:
+    store, epoch, _ = daemon.ask(action="cursor")["cursor"].split(":")
+    return f"{store}:{epoch}:0"
+
+
+def test_what_was_heard_while_catching_up_is_not_told_again(shared: Daemon) -> None:
+    cursor = shared.ask(action="cursor")["cursor"]
+    letter = {"action": "send", "from": "a", "to": "twice", "payload": "x"}
+    filter = {"agent": "twice", "eventTypes": ["message.created"]}
+    with shared.line() as line, shared.line() as sender:
+        line.say(
+            {"jsonrpc": "2.0", "id": 1, "method": "map/subscribe", "params": {"filter": filter, "since": cursor}}
+        )
+        sender.say(*[letter] * 20)
+        sent = [sender.hear()["messageId"] for _ in range(20)]
+        line.hear()
+        heard = [line.hear()["params"]["event"]["data"]["id"] for _ in sent]
+        line.say({"action": "ping"})
+        assert "pid" in line.hear()
+
+    assert sent == heard, json.dumps(heard)
