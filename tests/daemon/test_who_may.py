@@ -97,6 +97,7 @@ class Filled:
         said: dict[str, Any] = {p.name: known[p.name] for p in method.params if p.required}
         names = {param.name for param in method.params}
         said |= {"timeout": 0} if "timeout" in names else {}
+        said |= {"payload": "x"} if "payload" in names else {}
         said |= {"conversation_id": TALK} if name in MAIL and "conversation_id" in names else {}
         said |= {"ladder": ["bob"]} if "ladder" in names else {}
         said |= {"message_id": self.task} if name in {"mail/task", "mail/task_step"} else {}

@@ -54,6 +54,12 @@ def _send(room: Room, said: dict[str, Any]) -> Any:
         raise
 
 
+def _sender(said: dict[str, Any]) -> str | None:
+    """In whichever words it is said."""
+    named: str | None = said.get("agent_id") or said.get("from")
+    return named
+
+
 def _recipients(to: Any) -> dict[str, Any]:
     """By kind. A list may mix names and objects."""
     found: dict[str, list[Any]] = {"to": []}
@@ -226,6 +232,7 @@ ROWS = (
         result="messageId",
         action="send",
         whose="from",
+        speaker=_sender,
     ),
     _row(
         "check_inbox",
