@@ -175,7 +175,7 @@ says so. Everything else happens beside the bench, on the disk the working tree 
 
 ## Where a goal is missed, and why
 
-- A send is about 320,000 instructions (counted with callgrind): more than half of them Python, a quarter SQLite.
+- A send is about 230,000 instructions (counted with callgrind): more than half of them Python, a quarter SQLite.
   It takes some 115 µs where only the process must survive it. Right after a sync the same steps take 1.6 times
   as long, each of them alike, because the processor comes back from sleep. That, and not the disk, decides the
   ratio to a raw write. A send that need not be synced does the same work, so it is not three times as fast.
