@@ -71,8 +71,14 @@ def work(room: Room, number: int) -> None:
         room.sweep()
 
 
-def soak(open_store: Opener, folder: Path, goes_on: Callable[[int], bool], now: Callable[[], float]) -> list[Look]:
-    """Work, in a room that forgets what is done, and look now and then."""
+def soak(
+    open_store: Opener,
+    folder: Path,
+    goes_on: Callable[[int], bool],
+    now: Callable[[], float],
+    pause: float = 0.0,
+) -> list[Look]:
+    """Work, in a room that forgets what is done, and look now and then: not before `pause` seconds are over."""
     store = open_store(folder)
     room = Room(store, Settings(retain_count=200, retain_changes=500, thread_rate=0))
     looks, number = list[Look](), 0
@@ -88,7 +94,7 @@ def soak(open_store: Opener, folder: Path, goes_on: Callable[[int], bool], now: 
                 spent.append(now() - began)
             if time.monotonic() >= next_look:  # what is remembered of the looks must not look like a leak itself
                 looks.append(look(statistics.median(spent)))
-                next_look += SECONDS / LOOKS
+                next_look = time.monotonic() + pause
     finally:
         store.close()
     return looks
@@ -127,7 +133,8 @@ def test_a_long_day_leaves_memory_handles_and_latency_flat(
 ) -> None:
     end = time.monotonic() + SECONDS
     now = time.monotonic if LONG else time.process_time  # others' work must not look like ours in a few seconds
-    looks = soak(kind.open, tmp_path, lambda number: time.monotonic() < end or number < 10 * SLICE, now)
+    pause = SECONDS / LOOKS if LONG else 0.0
+    looks = soak(kind.open, tmp_path, lambda number: time.monotonic() < end or number < 10 * SLICE, now, pause)
     with capsys.disabled():
         first, last = looks[len(looks) // 5], looks[-1]
         print(f"\nsoak of {SECONDS:g} s, {len(looks)} looks: from {first} to {last}")
