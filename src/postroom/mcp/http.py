@@ -55,10 +55,10 @@ def asgi(
     """The app. It serves while its `running()` is entered. `agent`: who is meant when nobody is named."""
 
     def caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:
-        room: Room = ctx.request.scope[ROOM]  # type: ignore[union-attr]
-        principal = room.principal
-        call, gone = partial(desk.call, principal), ctx.request.scope[GONE]  # type: ignore[union-attr]
-        return Caller(call, agent=principal.agent, usual=agent, scope=scope, gone=gone)
+        left = ctx.request.scope  # type: ignore[union-attr] # over HTTP there always is a request
+        principal = left[ROOM].principal
+        call = partial(desk.call, principal)
+        return Caller(call, agent=principal.agent, usual=agent, scope=scope, gone=left[GONE])
 
     manager = StreamableHTTPSessionManager(
         build(caller_of, version, *shelves),

@@ -37,7 +37,7 @@ class Http(H11Protocol):
     _timer: TimerHandle | None = None
     _unread = 0
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
         self.app_state = {**self.app_state, ABORT: transport.abort}
         super().connection_made(transport)
         if len(self.connections) > MOST_CONNECTIONS:

@@ -140,7 +140,7 @@ class Quiet(uvicorn.Server):
         self.ready.set()
         await self._ended.wait()
 
-    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override] # signals are the daemon's
         return nullcontext()
 
 

@@ -5,6 +5,8 @@ Almost all are `slow`: a conversation is told by its letters, and may have many.
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import mail
 from .mail_words import named_speaker
 from .table import Method, Param
@@ -23,10 +25,10 @@ _WHO = (_AGENT, _PARTICIPANT)
 _RECORD = "the conversation's fields in both spellings"
 
 
-def _method(name: str, about: str, result: str, **row: object) -> Method:
+def _method(name: str, about: str, result: str, **row: Any) -> Method:
     action = "converse" if row.get("writes", True) else "talks"
-    fields: dict[str, object] = {"action": action, "strict": False, "slow": True, **row}
-    return Method(name=f"mail/{name}", about=about, result=result, **fields)  # type: ignore[arg-type]
+    fields = {"action": action, "strict": False, "slow": True, **row}
+    return Method(name=f"mail/{name}", about=about, result=result, **fields)
 
 
 MAIL: tuple[Method, ...] = (

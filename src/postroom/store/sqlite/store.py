@@ -91,11 +91,9 @@ class SqliteStore:
             try:
                 if done.must_sync or done.carried or here.beside:
                     make_safe(here, done)
-                if bells:
-                    self._bells.ring(bells)
+                self._bells.ring(bells)
             finally:
-                if bells:
-                    self._bells.let_go(bells)
+                self._bells.let_go(bells)
         posted = done.posted
         if posted and self._lookout.is_due(posted[-1].number, len(posted)):
             sqlite.searching.help_along(here.index, self._ask)
