@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.mcp_surface import Mcp
 from tests.contract.surfaces import Library
 from tests.contract.test_surfaces import comparable, transcript
 from tests.contract.wire_surfaces import Http, Socket
@@ -17,9 +18,9 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return comparable(list(transcript(Library(tmp_path_factory.mktemp("library")))))
 
 
-@pytest.mark.parametrize("surface", [Socket, Http])
+@pytest.mark.parametrize("surface", [Socket, Http, Mcp])
 def test_every_wire_tells_the_same_as_the_library(
-    surface: type[Socket | Http], expected: list[Any], tmp_path: Path
+    surface: type[Socket | Http | Mcp], expected: list[Any], tmp_path: Path
 ) -> None:
     wire = surface(tmp_path)
     told = comparable(list(transcript(wire)))

@@ -14,7 +14,7 @@ from .prompts import PROMPTS, letter_prompt
 from .resources import TEMPLATES, follow, look, target
 from .rows import ROWS, TOOLS
 from .shelf import Shelf
-from .table import understood
+from .table import argument_of, understood
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ class Mail(Shelf):
         try:
             answer = await tool.run(self._caller_of(ctx), understood(tool, params.arguments or {}))
         except PostroomError as error:
-            return _tool_error(error)
+            return _tool_error(tool, error)
         return types.CallToolResult(content=[_text(answer)], structured_content=answer)
 
     # -- resources
@@ -153,9 +153,11 @@ def _text(value: Any) -> types.TextContent:
     return types.TextContent(type="text", text=json.dumps(value, ensure_ascii=False))
 
 
-def _tool_error(error: PostroomError) -> types.CallToolResult:
+def _tool_error(tool: Tool, error: PostroomError) -> types.CallToolResult:
     """For the model to read and do better: it never becomes an error of the protocol."""
     told = {"error": error.message, **details(error)}
+    if error.field:
+        told["field"] = argument_of(tool, error.field)
     return types.CallToolResult(content=[_text(told)], is_error=True)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ..errors import Invalid
 from ..wire.table import Kind, Method, Param, snake, taken
 
 if TYPE_CHECKING:
@@ -29,6 +30,19 @@ _TYPES: dict[Kind, dict[str, Any]] = {
     "list": {"type": "array", "items": {"type": "string"}},
     "when": {"type": ["string", "number"]},
     "any": {},
+}
+
+
+_ALSO = {  # a verb's word -> those of tools for the same
+    "id": ("message_id", "message_ids", "in_reply_to"),
+    "mailbox": ("agent_id", "from"),
+    "agent_id": ("from",),
+    "sender": ("from", "agent_id"),
+    "priority": ("importance",),
+    "scope": ("to_scope",),
+    "thread": ("thread_tag",),
+    "tag": ("thread_tag",),
+    "cursor": ("since",),
 }
 
 
@@ -78,7 +92,18 @@ def understood(tool: Tool, said: Mapping[str, Any]) -> dict[str, Any]:
     """What was said, by names in snake_case, every value checked. Invalid says what is wrong, and with what."""
     params = tuple(Param(snake(arg.name), arg.kind, arg.about, arg.required) for arg in tool.args)
     row = Method(name=tool.name, about=tool.about, action="agents", run=_elsewhere, params=params, result="")
-    return taken(row, said)
+    given = taken(row, said)
+    for arg in tool.args:
+        value = given.get(snake(arg.name))
+        if arg.choices and value is not None and value not in arg.choices:
+            raise Invalid(f"{value!a} is none of them", field=arg.name, hint=", ".join(arg.choices))
+    return given
+
+
+def argument_of(tool: Tool, field: str) -> str:
+    """What a model called it that a verb calls `field`."""
+    names = {snake(arg.name): arg.name for arg in tool.args}
+    return next((names[name] for name in (field, *_ALSO.get(field, ())) if name in names), field)
 
 
 def _elsewhere(*_said: Any) -> None:
