@@ -130,6 +130,11 @@ class Room:
         )
         return None if found is None else Letter(self.mailbox(found.delivery.mailbox), found)
 
+    @property
+    def system(self) -> str:
+        """What this post room is called among others."""
+        return service.identity.system_id(self._office, self._principal, self.settings.system)
+
     def quarantined(self) -> list[str]:
         """The ids of letters that were found damaged on disk and set aside."""
         authorize(self._principal, "room")

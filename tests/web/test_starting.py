@@ -26,6 +26,9 @@ def test_it_says_where_it_listens_and_prefers_nobody(tmp_path: Path) -> None:
         assert f"http://127.0.0.1:{running.port}" == running.where["http"]
         assert running.where["mcp"] in {None, f"{running.where['http']}/mcp"}
         assert running.where["sockets"] == [str(tmp_path / "postroom.sock")]
+        system = running.where["system"]
+    with postroom.open(tmp_path / "room.db") as room:
+        assert room.system == system
 
 
 def test_http_may_be_off(tmp_path: Path) -> None:

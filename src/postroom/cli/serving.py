@@ -58,7 +58,8 @@ def run_serve(context: Context) -> Iterator[Answer]:
 
 
 def _open(screen: Screen, data: Mapping[str, Any], *, lacks_http: bool) -> str:
-    pairs = [("Room", whole_address(data["room"])), *(("Socket", path) for path in data["sockets"])]
+    pairs = [("Room", whole_address(data["room"])), ("Known as", data["system"])]
+    pairs += [("Socket", path) for path in data["sockets"]]
     pairs += [
         (name, data[key])
         for name, key in (("HTTP", "http"), ("MCP", "mcp"), ("Inbox files", "inboxes"))

@@ -18,6 +18,7 @@ from .chores import keep_house
 from .extras import has_mcp, web_server
 from .holding import Held
 from .inbox_carrier import Carrier
+from .options import unheeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +42,8 @@ async def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> Non
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    for name in unheeded():
+        log.warning("is not heeded: there is no link to a MAP server yet", extra={"variable": name})
     async with AsyncExitStack() as stack:
         where = await _open(options, stack)
         log.info("the post room is open", extra=where)
@@ -59,6 +62,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     held = Held(settings.store)
     held.take()
     stack.callback(held.leave)
+    system = room.system
     desk = Desk(room)
     stack.push_async_callback(desk.close)
     hub = Hub(desk)
@@ -82,6 +86,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     return {
         "pid": os.getpid(),
         "room": settings.store,
+        "system": system,
         "sockets": list(options.sockets),
         "http": web.url if web is not None else None,
         "mcp": f"{web.url}/mcp" if web is not None and has_mcp() else None,

@@ -54,7 +54,7 @@ def options(
     log_level: str = "info",
 ) -> Options:
     """Checked options."""
-    settings = chosen_settings(store or inbox_store(), said)
+    settings = chosen_settings(store or inbox_store(), said | _inbox_system())
     asked = http or variable("POSTROOM_HTTP") or _inbox_http()
     host, port = _address(asked or DEFAULT_HTTP)
     if bool(certificate) != bool(key):
@@ -114,6 +114,16 @@ def _is_of_agent_inbox(path: str) -> bool:
 def _inbox_http() -> str:
     port = variable("INBOX_HTTP_PORT")
     return f"127.0.0.1:{port}" if port and port != "0" else ""
+
+
+def unheeded() -> list[str]:
+    """What was asked for by agent-inbox's variables and is not done."""
+    return ["INBOX_MAP_ENABLED"] if variable("INBOX_MAP_ENABLED") == "true" else []
+
+
+def _inbox_system() -> dict[str, str]:
+    named = variable("INBOX_SYSTEM_ID")
+    return {"system": named} if named and not variable("POSTROOM_SYSTEM") else {}
 
 
 def _socket(settings: Settings) -> str:

@@ -26,6 +26,7 @@ SEALED = "sealed"  # under EVERYONE, the agents for which nobody speaks without 
 EVERYONE = "all"  # one record for all of them: it is asked at every call
 CONVERSATION = "conversation"  # what letters do not tell of one, by its id
 HAPPENED = "happened"  # never kept: that it was put says what happened to a conversation, in its key
+SYSTEM = "system"  # under EVERYONE, what the room is called among others, where no setting says it
 MOVED_HERE = "moved"  # a delivery that came from another room to stay, by letter and mailbox
 
 

@@ -35,6 +35,7 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
     notices    letters of the postmaster about another letter
     bouncing   notices to the sender of a letter that died
 
+    identity   what the room is called among others
     pulse      does a running room still take what is written?
     tokens     proof of who is calling, over a wire
     directory  cards, heartbeats, presence
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
         guarding,
         holders,
         holding,
+        identity,
         janitor,
         moving,
         naming,
@@ -132,6 +134,7 @@ __all__ = [
     "guarding",
     "holders",
     "holding",
+    "identity",
     "janitor",
     "moving",
     "naming",

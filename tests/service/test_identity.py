@@ -1,0 +1,35 @@
+"""What a post room is called among others (I7)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import postroom
+from postroom import Invalid, Room
+from postroom.service.authorize import agent_principal
+from tests.rooms import House
+
+
+def test_a_name_is_made_once_and_kept(tmp_path: Path) -> None:
+    with postroom.open(tmp_path / "room.db") as room, postroom.open(tmp_path / "room.db") as other:
+        made = room.system
+        assert made.startswith("postroom-") and len(made) == 17
+        assert made == room.system == other.system
+    with postroom.open(tmp_path / "room.db") as again, postroom.open(tmp_path / "another.db") as another:
+        assert again.system == made != another.system
+
+
+def test_a_name_that_is_set_is_used_and_a_bad_one_refused(house: House) -> None:
+    made = house.room().system
+    assert house.room(system="berlin").system == "berlin"
+    assert house.room().system == made
+    with pytest.raises(Invalid) as refused:
+        house.room(system="../berlin").system  # noqa: B018 - it is looked up when it is asked for
+    assert refused.value.field == "system"
+
+
+def test_only_who_may_see_the_room_is_told(room: Room) -> None:
+    with pytest.raises(postroom.NotAllowed):
+        room.acting_as(agent_principal("ann")).system  # noqa: B018 - asking is what is refused
