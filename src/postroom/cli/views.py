@@ -143,7 +143,7 @@ def _whole(screen: Screen, letter: Data) -> str:
     )
     head = [
         ("Id", letter["id"]),
-        ("From", letter["sender"]),
+        ("From", letter["sender"] + (" (verified)" if letter["proven"] else "")),
         ("To", to),
         ("Sent", f"{ago(letter['created_at'], screen.now)} ({moment(letter['created_at'])})"),
         ("Subject", letter["subject"]),

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..model.codec import to_plain
 from ..model.message import same_name
+from ..model.names import POSTMASTER
 from ..model.task import TASK_UPDATE, TaskState
-from ..service.office import POSTMASTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

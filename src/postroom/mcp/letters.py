@@ -19,6 +19,7 @@ def message(letter: Mapping[str, Any]) -> dict[str, Any]:
     told = {
         "id": letter["id"],
         "from": letter["sender"],
+        "verified": letter["proven"] or None,  # said where it is true
         "subject": letter["subject"],
         "content": content(letter),
         "threadTag": letter["thread_tag"],

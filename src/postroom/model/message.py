@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .names import ANY, BROADCAST, fold
+from .names import ANY, BROADCAST, POSTMASTER, fold
 from .parts import Part
 
 FIRST_HOPS = 3  # A→B→C→D is the longest chain of relays
@@ -77,6 +77,7 @@ class Message(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     metadata: dict[str, Any] = field(default_factory=dict)
     key: str | None = None  # idempotency key; None means the id is the key
     extra: dict[str, Any] = field(default_factory=dict)  # unknown fields of a source format
+    proven: bool = False  # its sender showed a token; set by the house, never taken from what a caller says
 
     @property
     def text(self) -> str:
@@ -93,12 +94,22 @@ class Message(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         """Was this written by the house? Such a letter never causes another automatic one."""
         return self.kind in AUTOMATIC
 
+    @property
+    def origin(self) -> str:
+        """Its sender, and whether that is known or only said."""
+        return f"{self.sender} ({origin_word(self.sender, proven=self.proven)})"
+
     def seen_by(self, mailbox: str | None) -> Message:
         """This letter as `mailbox` may see it: bcc is shown to the sender and to that recipient alone."""
         if mailbox == self.sender or "bcc" not in [recipient.kind for recipient in self.recipients]:
             return self
         shown = tuple(r for r in self.recipients if r.kind != "bcc" or r.address == mailbox)
         return replace(self, recipients=shown)
+
+
+def origin_word(sender: str, *, proven: bool) -> str:
+    """Nobody but the house can write in its name."""
+    return "verified" if proven or sender == POSTMASTER else "unverified"
 
 
 def is_broadcast(address: str) -> bool:

@@ -15,6 +15,7 @@ AGENT_RULE = "1 to 128 of A-Z a-z 0-9 . _ - starting with a letter or digit, opt
 ID_RULE = "1 to 200 of A-Z a-z 0-9 . _ : -"
 KIND_RULE = "1 to 64 of A-Z a-z 0-9 . _ : - starting with a letter"
 BROADCAST = "broadcast:"
+POSTMASTER = "postmaster"  # signs the notices of the house; nobody else may use the name
 ANY = "any:"  # and capabilities, with commas: whoever can do all of them
 
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,127})?")

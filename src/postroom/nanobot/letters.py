@@ -18,10 +18,9 @@ from ..errors import Invalid, Unreadable
 from ..model.codec import encode
 from ..model.delivery import open_delivery
 from ..model.message import Recipient
-from ..model.names import check_agent, check_id, check_kind, fold
+from ..model.names import POSTMASTER, check_agent, check_id, check_kind, fold
 from ..model.task import TASK_UPDATE
 from ..model.values import check_object
-from ..service.office import POSTMASTER
 from ..store.base import Post
 from ..store.files import letters as sheets
 from ..store.files.layouts.base import OWN, Where, text_of, time_or_none

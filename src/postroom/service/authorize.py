@@ -11,8 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ..errors import Invalid, NotAllowed
-from ..model.names import check_agent, fold
-from .office import POSTMASTER
+from ..model.names import POSTMASTER, check_agent, fold
 
 Rule = Literal["own", "operator", "anyone"]
 SCOPES = ("read", "send", "work", "manage")  # what a token may be good for; all of it, unless it says otherwise

@@ -20,12 +20,11 @@ from ..model.message import (
     is_any,
     is_broadcast,
 )
-from ..model.names import ANY, BROADCAST, check_agent, check_id, check_kind, check_scope, fold
+from ..model.names import ANY, BROADCAST, POSTMASTER, check_agent, check_id, check_kind, check_scope, fold
 from ..model.parts import Part, check_part, text
 from ..model.thread import general_scope
 from ..model.values import check_json, check_label, check_line, check_object, check_text, check_time
 from .given import listed, quoted
-from .office import POSTMASTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -19,7 +19,7 @@ from .. import service
 from ..errors import IdTaken, Invalid, LookAlike, Missing, NotAllowed, TooLarge
 from ..model.codec import to_plain
 from ..model.message import DEFAULT_SCOPE
-from ..model.names import check_agent, check_id, check_scope, fold
+from ..model.names import POSTMASTER, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
 from ..model.record import CONVERSATION, HAPPENED
 from ..model.talk import ENDS, THREAD, TYPES, Seat, Strand, Talk, seated, stepped
@@ -28,7 +28,6 @@ from ..model.values import check_label, check_line, check_object
 from .authorize import authorize
 from .compose import LONGEST_SUBJECT
 from .naming import resident
-from .office import POSTMASTER
 from .records import find_record, put_record
 from .talks import View, circle, founder, party, told_by, turn_in, unknown, view_of
 

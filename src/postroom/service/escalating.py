@@ -18,7 +18,7 @@ from ..model.delivery import UNSENT
 from ..model.escalation import ESCALATION, Escalation
 from ..model.hashing import blake2b
 from ..model.message import same_name
-from ..model.names import check_agent, check_id, check_kind, fold
+from ..model.names import POSTMASTER, check_agent, check_id, check_kind, fold
 from ..model.query import LetterQuery, Query
 from ..model.record import CLOSED_ESCALATION, OPEN_ESCALATION
 from ..policy.ladder import rungs_above, time_to_climb, urgency
@@ -26,7 +26,6 @@ from .authorize import authorize
 from .compose import Draft, pieces
 from .given import listed
 from .naming import names_of, resident
-from .office import POSTMASTER
 from .records import find_record, put_record
 from .sending import commit_posts, marked, prepare
 

@@ -14,10 +14,9 @@ from ..errors import Invalid, TooLarge
 from ..model.card import EVERYONE
 from ..model.guard import OPEN_DOOR, guard_from, guard_value
 from ..model.message import same_name
-from ..model.names import check_agent, fold
+from ..model.names import POSTMASTER, check_agent, fold
 from ..model.record import GUARD
 from .authorize import authorize
-from .office import POSTMASTER
 from .records import find_record, put_record
 
 if TYPE_CHECKING:

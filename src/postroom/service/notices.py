@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..model.delivery import open_delivery
 from ..model.message import Message, Recipient
+from ..model.names import POSTMASTER
 from ..model.parts import data, text
 from ..store.base import Post
 from .compose import LONGEST_SUBJECT
-from .office import POSTMASTER
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -13,8 +13,6 @@ from ..store.base import Store
 if TYPE_CHECKING:
     from ..model.query import Moment
 
-POSTMASTER = "postmaster"  # signs the notices of the house; nobody else may use the name
-
 
 class Office(Struct, frozen=True):
     store: Store

@@ -23,7 +23,7 @@ from ..model.names import ONE_MAILBOX, check_agent, check_id, fold
 from ..model.query import LetterQuery, Query
 from ..model.record import Record
 from ..model.values import check_time, read_json
-from ..store.base import Introduce, Post, Put
+from ..store.base import Introduce, Post, Put, vouched
 from .authorize import authorize
 from .compose import CHECKS, Draft, compose, seal
 from .given import check_count, told
@@ -213,9 +213,10 @@ def _post(office: Office, message: Message, deliveries: tuple[Delivery, ...]) ->
     """A letter that could have been sent here, with deliveries that could have come of it."""
     now = check_time(message.created_at, "created_at")
     message = _of_today(message)
-    on_its_way = {"thread_id": message.thread_id, "hops": message.hops, "trace": message.trace}
+    on_its_way = {name: getattr(message, name) for name in ("thread_id", "hops", "trace", "proven")}
     if replace(compose(office, _draft(message), now), **on_its_way) != message:
         raise Invalid("is not written as a letter is written here", field="letter")
+    message = vouched(office.store, message)
     for agent in message.trace:
         check_agent(agent, "trace")
     check_count(message.hops, "hops", least=0)

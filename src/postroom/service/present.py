@@ -128,7 +128,7 @@ def handoff_text(sender: str, handoff: Handoff) -> str:
 
 def _facts(message: Message) -> list[str]:
     facts = [
-        ("From", f"{message.sender} (unverified)"),
+        ("From", message.origin),
         ("Kind", message.kind),
         ("Priority", message.priority.name.lower()),
         ("Sent", message.created_at.strftime("%Y-%m-%d %H:%M UTC")),

@@ -12,7 +12,7 @@ from ..model.card import Card
 from ..model.codec import convert, to_plain
 from ..model.escalation import Escalation
 from ..model.guard import Guard, guard_value
-from ..model.names import check_agent, fold
+from ..model.names import POSTMASTER, check_agent, fold
 from ..model.record import (
     ACTIVE,
     BEAT,
@@ -35,7 +35,6 @@ from ..model.talk import Talk
 from ..model.task import Standing
 from ..store.base import Rename
 from .authorize import authorize
-from .office import POSTMASTER
 from .records import find_record, put_record
 
 if TYPE_CHECKING:

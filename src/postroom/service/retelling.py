@@ -11,11 +11,11 @@ from msgspec import Struct
 from ..model.card import INBOX_WORDS, Agent
 from ..model.content import content_type
 from ..model.message import Message
+from ..model.names import POSTMASTER
 from ..model.record import CARD
 from ..model.talk import Seat, Strand, note_of, thread_of
 from .directory import agent_of
 from .naming import names_of, resident
-from .office import POSTMASTER
 from .records import find_record
 from .talks import turn_in
 

@@ -20,7 +20,7 @@ from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
 from ..model.record import MEMBER, SPENT, spent_key
 from ..policy.admission import check_expiry, check_pace
-from ..store.base import FEW, Post
+from ..store.base import FEW, Post, vouched
 from .authorize import authorize
 from .compose import Draft, check_when, compose, pieces, seal
 from .given import listed
@@ -99,6 +99,8 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahea
     """A letter ready to be committed, or the reason why not. `ahead`: how many go before it, by thread."""
     authorize(caller, "send", check_agent(draft.sender, "sender"))
     message = compose(office, draft, now)
+    if caller.token is not None and caller.agent is not None:
+        message = vouched(office.store, replace(message, proven=True))
     if message.is_automatic:
         raise Invalid(f"only the house writes a {message.kind!r}", field="kind")
     way = None if message.key is None else _way_of_first(office, message.sender, message.key)

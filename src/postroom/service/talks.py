@@ -18,14 +18,13 @@ from msgspec import Struct
 from ..errors import Invalid, Missing
 from ..model.codec import convert
 from ..model.message import Message, is_any, is_broadcast
-from ..model.names import check_agent, check_id
+from ..model.names import POSTMASTER, check_agent, check_id
 from ..model.query import LetterQuery, Query
 from ..model.record import CONVERSATION, Record
 from ..model.talk import THREAD, Seat, Strand, Talk, thread_of
 from ..model.thread import fold_conversation
 from .authorize import authorize
 from .naming import resident, seen_by
-from .office import POSTMASTER
 from .records import find_record
 
 if TYPE_CHECKING:

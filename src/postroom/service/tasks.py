@@ -14,7 +14,7 @@ from ..model.codec import encode
 from ..model.delivery import State
 from ..model.hashing import blake2b
 from ..model.message import TaskNote
-from ..model.names import check_id
+from ..model.names import POSTMASTER, check_id
 from ..model.query import Query
 from ..model.record import SESSION, Record, session_key
 from ..model.task import TASK, TaskState, check_state, open_task
@@ -22,7 +22,6 @@ from ..model.values import check_label, check_object, check_text
 from ..store.base import Put
 from .authorize import authorize
 from .given import check_count, listed, quoted
-from .office import POSTMASTER
 from .taskbook import session_of, task_of, tasks_of, was_sent
 
 if TYPE_CHECKING:

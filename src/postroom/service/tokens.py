@@ -20,12 +20,11 @@ from msgspec.structs import replace
 from .. import service
 from ..errors import Invalid, Missing, NotAllowed
 from ..model.codec import convert, to_plain
-from ..model.names import check_agent, fold
+from ..model.names import POSTMASTER, check_agent, fold
 from ..model.record import EVERYONE, SEALED, TOKEN
 from ..model.values import check_line
 from .authorize import SCOPES, Principal, authorize
 from .given import listed
-from .office import POSTMASTER
 from .records import find_record, put_record
 
 if TYPE_CHECKING:

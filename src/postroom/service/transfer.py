@@ -26,7 +26,7 @@ from ..model.codec import digest
 from ..model.delivery import COPIED, State
 from ..model.query import LetterQuery, Query
 from ..model.record import COPIED_UP_TO, MOVED_HERE, Record, moved_key
-from ..store.base import Introduce, Move, Post, Put
+from ..store.base import Introduce, Move, Post, Put, vouched
 from .authorize import authorize
 from .given import told
 from .transfer_fence import HOLDER, Fence, deliveries_of
@@ -265,7 +265,7 @@ class _Passage:
         there = deliveries_of(self._target, letters)
         writes: list[Write] = []
         for letter in letters:
-            message, ours = letter.message, here[letter.message.id]
+            message, ours = vouched(self._target, letter.message), here[letter.message.id]
             if message.id in known:
                 if not _is_same(known[message.id].message, message):
                     raise IdTaken("another letter has this id over there", field="id")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..model.delivery import COPIED, DURABLE, Delivery, State
 from ..model.message import Message
@@ -126,6 +127,8 @@ class Watch(Protocol):
 
 class Store(Protocol):
     """A room's memory."""
+
+    vouches: bool  # are letters kept where nobody else writes? Only there can one say who proved what
 
     def fresh_id(self, sender: str) -> str | None:
         """An id for a new letter, where the store names letters in its own way."""
@@ -263,6 +266,11 @@ def must_last(write: Write) -> bool:
     if isinstance(write, Move):
         return write.action in DURABLE or write.action == COPIED
     return write.durable if isinstance(write, Put) else True
+
+
+def vouched(store: Store, message: Message) -> Message:
+    """The letter, claiming no more for its origin than this store can keep true."""
+    return replace(message, proven=False) if message.proven and not store.vouches else message
 
 
 def sends(writes: Sequence[Write]) -> bool:

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 class MemoryStore(Tables):
     """A room that lives as long as its process."""
 
+    vouches = True
+
     def __init__(self, name: str) -> None:
         super().__init__()
         self._room = name

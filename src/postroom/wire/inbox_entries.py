@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..model.codec import encode
 from ..model.content import content_of
+from ..model.names import POSTMASTER
 from ..model.thread import conversation_of
 from .inbox_records import stamp
 
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..model.message import Message
-
-POSTMASTER = "postmaster"
 
 
 def entry_of(message: Message, mailbox: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .layouts.base import Layout, Plain, Told
 
 DEEPEST = 64 + 8  # of JSON in a file: a letter's, and what our key adds
-_FIELDS = frozenset(Message.__struct_fields__)
+_FIELDS = frozenset(Message.__struct_fields__) - {"proven"}  # which anybody could write there
 _IDS = ("in_reply_to", "thread_id", "conversation_id")
 _LONGEST_ADDRESS = 400
 _NO = object()  # equal to nothing

@@ -48,6 +48,8 @@ INDEX = "index.db"
 class FileStore(SqliteStore):
     """A room in a folder that others may use too."""
 
+    vouches = False
+
     def __init__(
         self,
         root: ground.Place,

@@ -53,6 +53,8 @@ _ABANDONED: list[object] = []  # connections of a parent process: never touched,
 class SqliteStore:
     """A room in a file. Any number of threads and processes may hold one at once."""
 
+    vouches = True
+
     def __init__(self, path: ground.Place, *, boot: str, durable: bool = True, busy_timeout: float = 30.0) -> None:
         self.path = ground.prepare(path)
         self._boot = boot
