@@ -42,6 +42,11 @@ def test_the_variables_of_agent_inbox_are_honoured() -> None:
     assert ("theirs.sock", "theirs.db", 4711, "theirs", "theirs") == said(options(None, {}))
 
 
+def test_port_0_of_agent_inbox_is_no_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INBOX_HTTP_PORT", "0")
+    assert "" == options(None, {}).host
+
+
 def test_our_own_beat_them(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in OURS.items():
         monkeypatch.setenv(name, value)

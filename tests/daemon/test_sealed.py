@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import postroom
+from postroom import Invalid, LookAlike
 from postroom.service import tokens
 from postroom.service.authorize import OWNER
 from tests.daemons import Daemon, Line
@@ -91,3 +92,21 @@ def test_what_an_agent_emits_says_who_it_is(daemon: Daemon) -> None:
         heard = line.hear()["params"]["event"]
 
     assert ("build.done", "coder") == (heard["type"], heard["source"])
+
+
+def test_no_token_is_made_for_a_name_that_reads_like_another_or_is_the_house(daemon: Daemon) -> None:
+    daemon.ask(action="send", **{"from": "ann"}, to="bobby", payload="x")
+    for name, wrong in (("Bobby", LookAlike), ("postmaster", Invalid), ("Postmaster", Invalid)):
+        with pytest.raises(wrong):
+            sealed(daemon, name)
+    assert 1 == len(daemon.ask(action="check_inbox", agentId="bobby")["messages"])
+    sealed(daemon, "carl")  # whom nobody has heard of: from now on no other name reads like it
+    assert "LookAlike" == daemon.ask(action="send", **{"from": "ann"}, to="Carl", payload="x")["name"]
+
+
+def test_a_seal_is_broken_however_the_name_is_spelt(daemon: Daemon) -> None:
+    sealed(daemon, "coder")
+    with postroom.open(daemon.room) as room:
+        tokens.unseal(room._office, OWNER, "Coder")
+        assert [] == tokens.sealed(room._office)
+    assert daemon.ask(action="check_inbox", agentId="coder")["ok"]

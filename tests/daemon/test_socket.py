@@ -8,6 +8,7 @@ import signal
 import socket
 import stat
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -220,3 +221,22 @@ def test_nobody_there_is_told_by_the_client(tmp_path: Path) -> None:
     desk = SocketDesk(str(tmp_path / "s"), patience=0)
     with pytest.raises(PostroomError, match="no post room answers"):
         desk.ask("counts", {"agent_id": "x"})
+
+
+def test_a_room_behind_a_link_is_the_same_room(daemon: Daemon, tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(daemon.room)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(AssertionError, match="served already"):
+        Daemon(tmp_path / "other", "--http", "off", "--room", str(tmp_path / "link.db"))
+
+
+def test_a_burst_of_callers_finds_room_at_the_door(daemon: Daemon) -> None:
+    """While nobody opens: the daemon stands still, and the kernel keeps those who knock."""
+    daemon.process.send_signal(signal.SIGSTOP)
+    with ExitStack() as knocking:
+        for _ in range(300):
+            caller = knocking.enter_context(socket.socket(socket.AF_UNIX))
+            caller.setblocking(False)
+            caller.connect(str(daemon.socket))  # BlockingIOError: the door is too narrow
+    daemon.process.send_signal(signal.SIGCONT)
+    assert daemon.ask(action="ping")["ok"]

@@ -14,7 +14,7 @@ class Held:
 
     def __init__(self, store: str) -> None:
         place = place_of(store)
-        self._path = None if place is None else f"{place}.serving"
+        self._path = None if place is None else f"{os.path.realpath(place)}.serving"
         self._lock = -1
 
     def take(self) -> None:

@@ -113,7 +113,9 @@ def _is_of_agent_inbox(path: str) -> bool:
 
 def _inbox_http() -> str:
     port = variable("INBOX_HTTP_PORT")
-    return f"127.0.0.1:{port}" if port and port != "0" else ""
+    if port == "0":
+        return OFF
+    return f"127.0.0.1:{port}" if port else ""
 
 
 def unheeded() -> list[str]:

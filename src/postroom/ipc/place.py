@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 LONGEST = 107  # bytes of a socket's path that the kernel takes
-_BACKLOG = 512
+BACKLOG = 512
 
 
 class Place:
@@ -103,7 +103,7 @@ class Place:
             raise
         finally:
             os.umask(before)
-        listening.listen(_BACKLOG)
+        listening.listen(BACKLOG)
         listening.setblocking(False)
         return listening
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..callers import Caller
 from .connection import Connection
-from .place import Place
+from .place import BACKLOG, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,11 @@ class Server:
 
     async def start(self) -> None:
         listening = self.place.take()
-        self._listening = await self.loop.create_unix_server(lambda: Connection(self), sock=listening)
+        self._listening = await self.loop.create_unix_server(
+            lambda: Connection(self),
+            sock=listening,
+            backlog=BACKLOG,  # it listens again, with its own number
+        )
 
     async def stop(self) -> None:
         """Nobody new; what is under way is answered, for a moment; then everybody goes."""

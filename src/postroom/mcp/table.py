@@ -92,7 +92,7 @@ def understood(tool: Tool, said: Mapping[str, Any]) -> dict[str, Any]:
     """What was said, by names in snake_case, every value checked. Invalid says what is wrong, and with what."""
     params = tuple(Param(snake(arg.name), arg.kind, arg.about, arg.required) for arg in tool.args)
     row = Method(name=tool.name, about=tool.about, action="agents", run=_elsewhere, params=params, result="")
-    given = taken(row, said)
+    given = taken(row, said, [arg.name for arg in tool.args])
     for arg in tool.args:
         value = given.get(snake(arg.name))
         if arg.choices and value is not None and value not in arg.choices:

@@ -23,6 +23,7 @@ from ..model.codec import convert, to_plain
 from ..model.names import POSTMASTER, check_agent, fold
 from ..model.record import EVERYONE, SEALED, TOKEN
 from ..model.values import check_line
+from ..store.base import Introduce
 from .authorize import SCOPES, Principal, authorize
 from .given import listed
 from .records import find_record, put_record
@@ -62,7 +63,7 @@ def create(
     """A new token, and what is kept of it. The first is told once and never again."""
     authorize(caller, "tokens")
     chosen = _check_scopes(agent, scopes)
-    name = None if agent is None else service.naming.resident(office, check_agent(agent, "agent"))
+    name = None if agent is None else _resident(office, agent)
     id = os.urandom(6).hex()
     text = f"{PREFIX}_{id}_{os.urandom(32).hex()}"
     token = Token(
@@ -75,8 +76,10 @@ def create(
     )
 
     def plan() -> Sequence[Write]:
-        seal = [] if name is None else _sealing(office, {*sealed(office), name})
-        return [put_record(TOKEN, id, to_plain(token), None), *seal]
+        writes: list[Write] = [put_record(TOKEN, id, to_plain(token), None)]
+        if name is not None:  # from now on nobody else's name can read like it
+            writes += [Introduce(name, known=True), *_sealing(office, {*sealed(office), name})]
+        return writes
 
     office.store.commit(plan)
     return text, token
@@ -110,9 +113,8 @@ def revoke(office: Office, caller: Principal, id: str) -> Token:
 def unseal(office: Office, caller: Principal, agent: str) -> str:
     """Let callers without a token speak for this agent again, beside those with one; what it is called today."""
     authorize(caller, "tokens")
-    name = service.naming.resident(office, check_agent(agent, "agent"))
-
-    office.store.commit(lambda: _sealing(office, {*sealed(office)} - {name}))
+    name = _resident(office, agent)
+    office.store.commit(lambda: _sealing(office, {one for one in sealed(office) if fold(one) != fold(name)}))
     return name
 
 
@@ -151,6 +153,14 @@ def standing(office: Office, principal: Principal, named: str | None = None) -> 
         hint = "show it: the action `authenticate`, or a header"
         raise NotAllowed(f"{name!r} has a token, and nobody speaks for it without", field="agent_id", hint=hint)
     return Principal(principal.name, agent=name)
+
+
+def _resident(office: Office, agent: Any) -> str:
+    """What an agent is called today. Nobody speaks for the house."""
+    name = service.naming.resident(office, check_agent(agent, "agent"))
+    if fold(name) == POSTMASTER:
+        raise Invalid(f"{POSTMASTER!r} is the house's own name", field="agent", hint="choose another name")
+    return name
 
 
 def _known(office: Office, text: Any) -> Token | None:

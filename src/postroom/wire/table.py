@@ -12,7 +12,7 @@ from msgspec import Struct
 from ..errors import Invalid, Missing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 # What a value must be. `when` is a time in ISO 8601, or seconds from now; `texts` is one text or a list of them.
 # `time` is a time in ISO 8601, or milliseconds since 1970. `json` may also be null; elsewhere null says nothing.
@@ -100,15 +100,17 @@ class Method(Struct, frozen=True, kw_only=True):
         return self.of_session or self.is_slow(said) or self.patience(said) > 0
 
 
-def taken(method: Method, said: Mapping[str, Any]) -> dict[str, Any]:
-    """What was said, by the names of the table, every value of the right kind. Null says nothing."""
+def taken(method: Method, said: Mapping[str, Any], names: Iterable[str] = ()) -> dict[str, Any]:
+    """What was said, by the names of the table, every value of the right kind. Null says nothing. `names`: how
+    its parameters are called where callers know them by others.
+    """
     known = {param.name: param for param in method.params}
     given: dict[str, Any] = {}
     for name, value in said.items():
         plain = snake(name)
         if plain not in known:
             if method.strict:
-                hint = ", ".join(known) or "it takes none"
+                hint = ", ".join(names or known) or "it takes none"
                 raise Invalid("there is no such parameter", field=name, hint=hint)
             continue
         if value is not None or known[plain].kind == "json":
