@@ -33,7 +33,8 @@ log = logging.getLogger("postroom")
 class Caller:
     """One caller over time. `push` sends it what it did not ask for just now, or answers False: not taken, and
     `resume` is called when there is room. Without one it cannot subscribe. `expel` is called when a token that it
-    has shown is worth nothing any more. Who stays for one call needs none: each call looks itself.
+    has shown is worth nothing any more, or its agent is called otherwise. Who stays for one call needs none: each
+    call looks itself.
     """
 
     def __init__(
@@ -134,6 +135,9 @@ class Caller:
     # -- the session
 
     def authenticate(self, token: str) -> dict[str, Any]:
+        if self._push is None:
+            told = "a token is shown in the header of the request, and nowhere else"
+            raise Invalid(told, field="method", hint="Authorization: Bearer pr_...")
         principal = service.tokens.holder(self.room._office, token)
         self.room = self.room.acting_as(principal)
         self._stay()
@@ -173,7 +177,7 @@ class Caller:
 
     def _stay(self) -> None:
         if self._expel is not None and self.room.principal.token is not None:
-            self._hub.admit(self, self.room.principal.token, self._expel)
+            self._hub.admit(self, self.room.principal, self._expel)
 
 
 class Door:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
 from .errors import Invalid, Missing, Resync
 from .model.record import TOKEN
 from .service.reading import check_cursor
-from .service.tokens import is_live, standing
+from .service.tokens import live, standing
 from .store.bells import ROOM
 from .wire import events, rpc
 from .wire.event_filter import check_filter, wanted
@@ -106,6 +106,13 @@ class Subscription:
         return is_taken
 
 
+class Guest(NamedTuple):
+    """Somebody who stays with a token."""
+
+    agent: str | None  # whose it was when it was shown
+    expel: Callable[[], None]
+
+
 class Hub:
     """Made inside an event loop; used on its thread alone, except `publish`."""
 
@@ -114,7 +121,7 @@ class Hub:
         self._store = desk.room._office.store
         self._loop = asyncio.get_running_loop()
         self._of: dict[object, dict[str, Subscription]] = {}
-        self._guests: dict[str, dict[object, Callable[[], None]]] = {}  # who stays with a token, by its id
+        self._guests: dict[str, dict[object, Guest]] = {}  # who stays with a token, by its id
         desk.counters.subscribers = lambda: sum(map(len, self._of.values()))
         self._numbers = itertools.count(1)
         self._watch: Watch | None = None
@@ -131,7 +138,7 @@ class Hub:
             raise Invalid(f"{MOST} subscriptions are enough", field="filter", hint="map/unsubscribe from some")
         filter = check_filter(said.get("filter"))
         self._listen()
-        given = said.get("since") or said.get("replay_from")
+        given = said["since"] if said.get("since") is not None else said.get("replay_from")
         since = self._cursor if given is None else check_cursor(given)
         one = Subscription(f"sub-{next(self._numbers)}", caller.room, push, filter, since)
         own[one.id] = one
@@ -151,11 +158,14 @@ class Hub:
             if one.is_behind:
                 self._go_on_with(one)
 
-    def admit(self, caller: object, token: str, expel: Callable[[], None]) -> None:
-        """Somebody stays, with this token. As soon as it is revoked, wherever that is done, `expel` is called."""
-        self._listen()
-        self._guests.setdefault(token, {})[caller] = expel
-        self._look_at_tokens({token})  # it may have happened since it was shown
+    def admit(self, caller: object, who: Principal, expel: Callable[[], None]) -> None:
+        """Somebody stays, with a token. As soon as that is revoked or its agent renamed, wherever that is done,
+        `expel` is called: whoever comes again is known by the new name.
+        """
+        if who.token is not None:
+            self._listen()
+            self._guests.setdefault(who.token, {})[caller] = Guest(who.agent, expel)
+            self._look_at_tokens({who.token})  # it may have happened since it was shown
 
     def forget(self, caller: Any) -> None:
         self._drop(caller)
@@ -179,7 +189,8 @@ class Hub:
 
     def _publish(self, said: dict[str, Any], source: str) -> None:
         """An agent hears of the scopes it is in."""
-        event = events.emitted(said, self._cursor.number, self._now(), source)
+        office = self._desk.room._office
+        event = events.emitted(said, office.ids.token(), self._cursor.number, office.now().wall, source)
         members = {agent.card.id for agent in self._desk.room.agents(scope=event.scope, gone=True)}
         for one in self._everyone():
             who = standing(one.room._office, one.room.principal)
@@ -207,13 +218,19 @@ class Hub:
             self._loop.call_soon(self.look)
 
     def _look_at_tokens(self, ids: set[str]) -> None:
-        """Whoever holds one that is worth nothing any more hears nothing more, and goes."""
+        """Whoever holds one that is worth nothing any more, or is another's name, hears nothing more, and goes."""
         office = self._desk.room._office
         for id in ids & self._guests.keys():
-            if not is_live(office, id):
-                for caller, expel in self._guests.pop(id).items():
-                    self._drop(caller)
-                    self._loop.call_soon(expel)
+            token = live(office, id)
+            guests = self._guests.pop(id)
+            stay = {
+                caller: one for caller, one in guests.items() if token is not None and token.agent == one.agent
+            }
+            if stay:
+                self._guests[id] = stay
+            for caller in guests.keys() - stay.keys():
+                self._drop(caller)
+                self._loop.call_soon(guests[caller].expel)
 
     def _tell(self, changes: Sequence[Change], after: Cursor) -> None:
         """What may be heard is found out once for all who may hear the same. Most are not concerned."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -176,6 +177,34 @@ def test_whatever_goes_wrong_the_session_goes_on(
     assert (0, "") == (done.code, done.out)
     assert done.err.startswith("postroom: ") or variables.get("POSTROOM_STORE") == "/proc/x/room.db"
     assert done.err.count("\n") <= 1
+
+
+def run_into(desk: Desk, words: tuple[str, ...], output: str) -> int:
+    """Its exit, where a shell sends what it prints elsewhere."""
+    program = shlex.join([*PROGRAM, *words])
+    return subprocess.run(
+        ["/bin/sh", "-c", f"{program} {output}"],
+        env=desk.environment,
+        cwd=desk.home,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    ).returncode
+
+
+@pytest.mark.parametrize("output", [">&-", ">/dev/full", ">/dev/null", "1</dev/null", ">&- 2>&-"])
+@pytest.mark.parametrize("from_file", [False, True])
+def test_what_nobody_could_see_is_not_marked_and_the_session_goes_on(
+    bob: Desk, output: str, from_file: bool
+) -> None:
+    post(bob)
+    if from_file:
+        del bob.environment["POSTROOM_STORE"]
+        bob.environment["INBOX_DIR"] = str(bob.home / "inboxes")
+        folder = InboxFolder(bob.environment["INBOX_DIR"])
+        folder.prepare()
+        folder.append("bob", [json.dumps({"from": "ann", "content": "Which sort?"}).encode() + b"\n"])
+    assert [0, 0] == [run_into(bob, words, output) for words in (START, PROMPT)]
+    assert "Which sort?" in well(bob.run(*PROMPT))
 
 
 def test_a_daemon_that_is_gone_is_no_matter_where_the_room_is_named(bob: Desk) -> None:

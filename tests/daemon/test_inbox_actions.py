@@ -171,6 +171,34 @@ def test_emit_reaches_those_who_listen(shared: Daemon) -> None:
     assert [("x.y", 2), ("x.y", 1)] == [(event["type"], event["data"]["event"]["n"]) for event in heard]
 
 
+def test_what_is_emitted_between_two_changes_has_names_of_its_own(shared: Daemon) -> None:
+    with shared.line() as line:
+        line.ask({"jsonrpc": "2.0", "id": 1, "method": "map/subscribe", "params": {}})
+        for _ in range(3):
+            shared.ask(action="emit", event={"type": "same"})
+        told = [line.hear()["params"] for _ in range(3)]
+    assert 3 == len({one["eventId"] for one in told})
+    assert [one["eventId"] for one in told] == [one["event"]["id"] for one in told]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "\u200bmessage.created",
+        "\uff4dessage.created",
+        "m\u0435ssage.created",
+        " x",
+        "x y",
+        ".message",
+        "x\n",
+        "x" * 201,
+    ],
+)
+def test_a_word_that_looks_like_another_is_no_type(shared: Daemon, word: str) -> None:
+    told = shared.ask(action="emit", event={"type": word})
+    assert (False, "event.type") == (told["ok"], told["field"])
+
+
 def test_emit_is_answered(shared: Daemon) -> None:
     assert {"ok": True} == shared.ask(action="emit", event={"type": "x"}, meta={"a": 1})
 
@@ -235,6 +263,8 @@ def test_a_misspelt_action_is_told_what_was_meant(shared: Daemon) -> None:
     asked = {"jsonrpc": "2.0", "id": 1, "method": "check"}
     with shared.line() as line:
         assert "did you mean mail/check?" == line.ask(asked)["error"]["data"]["hint"]
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        assert "hint" not in line.ask(ping)["error"]["data"]
 
 
 def test_an_id_is_echoed(shared: Daemon) -> None:

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from postroom.daemon.inbox_files import DROPPED, MOMENT, InboxFolder, safe_form
+from postroom.daemon.inbox_doubts import MOMENT, SURE, TRIES
+from postroom.daemon.inbox_files import DROPPED, InboxFolder, safe_form
 from postroom.errors import BadStore
 from postroom.wire.inbox_entries import notice_of
+from tests.daemon.reading import skip_where_no_reading_is_told
 from tests.letters import NOW
 
 WRITER = """
@@ -112,6 +114,118 @@ def test_a_line_that_is_in_doubt_comes_with_the_next(folder: InboxFolder) -> Non
     path.write_bytes(b"")
     folder.append("bob", [b"2\n"])
     assert path.read_bytes() == b"1\n2\n"
+
+
+def was_read(path: Path, after: int) -> None:
+    """As the file system tells of a reading so many nanoseconds after the last write."""
+    written = path.stat().st_mtime_ns
+    os.utime(path, ns=(written + after, written))
+
+
+def empty_what_was_read(path: Path, after: int) -> None:
+    """A reading so many nanoseconds after the last write, and then an emptying."""
+    was_read(path, after)
+    read = path.stat().st_atime_ns
+    path.write_bytes(b"")
+    os.utime(path, ns=(read, max(read, path.stat().st_mtime_ns)))
+
+
+def test_a_line_that_was_read_before_it_was_emptied_away_is_not_written_again(folder: InboxFolder) -> None:
+    path = Path(folder.path) / "bob.inbox.jsonl"
+    folder.append("bob", [b"1\n"])
+    empty_what_was_read(path, SURE + 1)
+    assert not folder.check("bob")
+    assert path.read_bytes() == b""
+
+
+def test_where_a_reader_has_looked_again_meanwhile_a_line_is_written_again_once(folder: InboxFolder) -> None:
+    """The last reading was that of an empty file: whether there was one before it cannot be told any more."""
+    path = Path(folder.path) / "bob.inbox.jsonl"
+    folder.append("bob", [b"1\n"])
+    for left in (b"1\n", b""):
+        path.write_bytes(b"")
+        assert folder.is_emptied("bob")
+        was_read(path, SURE + 1)
+        folder.check("bob", is_over=False)
+        assert path.read_bytes() == left
+
+
+def test_a_line_that_may_have_been_read_is_written_again_once(folder: InboxFolder) -> None:
+    path = Path(folder.path) / "bob.inbox.jsonl"
+    folder.append("bob", [b"1\n"])
+    for _ in range(2):
+        empty_what_was_read(path, SURE // 2)
+        folder.append("bob", [b"next\n"])
+    assert 0 == path.read_bytes().count(b"1\n")
+
+
+def test_a_line_that_surely_was_not_read_is_written_again_and_again_but_not_for_ever(folder: InboxFolder) -> None:
+    path = Path(folder.path) / "bob.inbox.jsonl"
+    folder.append("bob", [b"1\n"])
+    for _ in range(TRIES):
+        empty_what_was_read(path, -SURE)
+        assert folder.check("bob")
+        assert path.read_bytes() == b"1\n"
+    empty_what_was_read(path, -SURE)
+    assert not folder.check("bob")
+    assert path.read_bytes() == b""
+
+
+def test_where_no_time_of_reading_is_kept_a_line_in_doubt_is_written_again_once(folder: InboxFolder) -> None:
+    path = Path(folder.path) / "bob.inbox.jsonl"
+    for n in range(5):
+        folder.append("bob", [b"%d\n" % n])
+        assert b"".join(b"%d\n" % one for one in range(max(n - 1, 0), n + 1)) == seen_from_afar(path)
+        path.write_bytes(b"")
+
+
+def seen_from_afar(path: Path) -> bytes:
+    """Read, and no trace of it."""
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_NOATIME", 0))
+    try:
+        return os.read(file, 1000)
+    finally:
+        os.close(file)
+
+
+def test_our_own_looks_at_a_file_are_no_reading_of_it(folder: InboxFolder) -> None:
+    path = Path(folder.path) / "bob.inbox.jsonl"
+    folder.append("bob", [b"1\n"])
+    os.utime(path, ns=(0, path.stat().st_mtime_ns))
+    assert b"1\n" == folder.peek("bob")
+    folder.append("bob", [b"2\n"])
+    assert 0 == path.stat().st_atime_ns
+
+
+def test_a_reader_that_empties_while_mail_keeps_coming_misses_nothing_and_sees_little_twice(
+    folder: InboxFolder,
+) -> None:
+    """It reads, takes its time, and empties."""
+    path, many, got = Path(folder.path) / "bob.inbox.jsonl", 300, []
+    folder.append("bob", [b"first\n"])
+    skip_where_no_reading_is_told(path)
+    is_over = threading.Event()
+
+    def read() -> None:
+        while not is_over.wait(0.02):
+            if some := path.read_bytes():
+                time.sleep(0.002)
+                path.write_bytes(b"")
+                got.extend(some.splitlines())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for n in range(many):
+        folder.append("bob", [b"%d\n" % n])
+        time.sleep(0.003)
+    time.sleep(MOMENT / 1e9)
+    while folder.check("bob"):
+        time.sleep(MOMENT / 1e9)
+    is_over.set()
+    reader.join()
+    got += path.read_bytes().splitlines()
+    assert {b"first", *(b"%d" % n for n in range(many))} == set(got)
+    assert len(got) < 2 * many
 
 
 def test_what_was_read_a_while_after_is_not_written_again(folder: InboxFolder) -> None:

@@ -69,6 +69,18 @@ def test_who_listened_before_anybody_was_sealed_hears_no_more(daemon: Daemon) ->
         assert {"ok"} <= line.ask({"action": "ping"}).keys()  # a reply, and no event before it
 
 
+def test_a_connection_of_an_agent_that_is_renamed_ends(daemon: Daemon) -> None:
+    text = sealed(daemon, "coder")
+    with daemon.line() as line:
+        line.ask({"action": "authenticate", "token": text})
+        with postroom.open(daemon.room) as room:
+            room.mailbox("ann").send("coder", "x")
+            room.rename("coder", "builder")
+        assert line.hear() is None
+    with daemon.line() as line:
+        assert "builder" == line.ask({"action": "authenticate", "token": text})["agent_id"]
+
+
 @pytest.mark.parametrize(
     "word", ["message.created", "mail.turn.added", "agent.registered", "resync", "MAIL.closed"]
 )

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx2 as httpx
@@ -17,6 +18,7 @@ from mcp import Client
 from postroom import service
 from postroom.callers import Door
 from postroom.hub import Hub
+from postroom.mcp import sessions
 from postroom.mcp.http import ROOM, asgi
 from postroom.service.authorize import Principal, agent_principal
 from tests.mcp.house import MODES, House, ask, house, refused, run
@@ -119,6 +121,75 @@ def test_a_session_belongs_to_whoever_opened_it() -> None:
             own = await http.post(url, json=ping, headers={**session, "x-agent": "ann"})
             other = await http.post(url, json=ping, headers={**session, "x-agent": "eve"})
             assert (200, 404) == (own.status_code, other.status_code)
+
+    run(story())
+
+
+def named(begun: httpx.Response) -> dict[str, str]:
+    """What a later request of the same session says."""
+    return {"mcp-session-id": begun.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+
+
+def test_whoever_opens_too_many_sessions_loses_its_idlest_and_nobody_else_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "MOST_OF_ONE", 2)
+
+    async def story() -> None:
+        async with house() as opened, serving(opened) as url, httpx.AsyncClient(headers=JSON) as http:
+
+            async def status(agent: str, session: dict[str, str]) -> int:
+                ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+                return (await http.post(url, json=ping, headers={**session, "x-agent": agent})).status_code
+
+            other = named(await http.post(url, json=HELLO, headers={"x-agent": "eve"}))
+            first, second = [named(await http.post(url, json=HELLO, headers={"x-agent": "ann"})) for _ in "12"]
+            assert 200 == await status("ann", first)  # so the second is the idlest
+            third = named(await http.post(url, json=HELLO, headers={"x-agent": "ann"}))
+            assert [200, 404, 200] == [await status("ann", one) for one in (first, second, third)]
+            assert 200 == await status("eve", other)
+            await http.delete(url, headers={**first, "x-agent": "ann"})
+            named(await http.post(url, json=HELLO, headers={"x-agent": "ann"}))
+            assert 200 == await status("ann", third)
+
+    run(story())
+
+
+def test_many_that_come_at_once_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST_OF_ONE", 3)
+
+    async def story() -> None:
+        async with house() as opened, serving(opened) as url, httpx.AsyncClient(headers=JSON) as http:
+            hello = partial(http.post, url, json=HELLO, headers={"x-agent": "ann"})
+            begun = await asyncio.gather(*(hello() for _ in range(12)))
+            assert {200, 429} >= {answer.status_code for answer in begun}
+            ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+            alive = [
+                await http.post(url, json=ping, headers={**named(answer), "x-agent": "ann"})
+                for answer in begun
+                if answer.status_code == 200
+            ]
+            assert 1 <= [answer.status_code for answer in alive].count(200) <= 3
+
+    run(story())
+
+
+def test_whoever_uses_all_of_its_sessions_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST_OF_ONE", 1)
+
+    async def story() -> None:
+        async with (
+            house() as opened,
+            serving(opened) as url,
+            httpx.AsyncClient(headers=JSON | {"x-agent": "ann"}) as http,
+        ):
+            own = named(await http.post(url, json=HELLO))
+            async with http.stream("GET", url, headers=own) as stream:
+                assert 200 == stream.status_code
+                refusal = await http.post(url, json=HELLO)
+                assert 429 == refusal.status_code and "DELETE" in refusal.text
+            async with calling(url, "ann") as later:  # the revision that has no sessions
+                assert [] == (await ask(later, "check_inbox"))["messages"]
 
     run(story())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import jsonschema
@@ -103,6 +104,10 @@ def test_whoever_looks_at_an_inbox_is_registered() -> None:
                 "location": "local",
             }.items() <= row.items()
             assert 0 == (await ask(anyone, "list_agents", scope="other"))["count"]
+            await ask(anyone, "send_message", to="newcomer", body="x", **{"from": "newcomer"})
+            (letter,) = (await ask(anyone, "check_inbox", agentId="newcomer"))["messages"]
+            for time in (row["lastActive"], letter["createdAt"]):  # as on the socket
+                assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", time)
 
     played(story)
 

@@ -199,6 +199,11 @@ def test_a_refusal_names_who_and_what() -> None:
         authorize(BOB, "read", "carol")
     with pytest.raises(NotAllowed, match="agent:bob may not export in the room"):
         authorize(BOB, "export")
+    with pytest.raises(NotAllowed, match="agent:bob may not look at conversations in the room"):
+        authorize(BOB, "talks")
+    sender = Principal("agent:bob", agent="bob", scopes=frozenset({"send"}))
+    with pytest.raises(NotAllowed, match="the token of agent:bob does not let it wait for mail"):
+        authorize(sender, "wait", "bob")
 
 
 def functions() -> dict[str, ast.FunctionDef]:

@@ -8,7 +8,7 @@ from time import perf_counter
 
 import pytest
 
-from tests.web.running import Client, send_many, status
+from tests.web.running import Client, Daemon, send_many, status
 
 Agent = Callable[..., Client]
 
@@ -51,6 +51,21 @@ def test_an_error_is_a_reply_like_any_other(operator: Client) -> None:
 def test_the_dialect_of_the_socket_is_not_spoken_here(operator: Client) -> None:
     said = operator.post({"action": "list_agents"})
     assert (200, -32600) == (said.status, said.json["error"]["code"])
+
+
+def test_a_batch_that_is_too_long_is_one_error(operator: Client) -> None:
+    said = operator.post([{"jsonrpc": "2.0", "id": n, "method": "mail/counts"} for n in range(101)])
+    assert (None, -32600) == (said.json["id"], said.json["error"]["code"])
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_token_in_a_body_is_refused(operator: Client, running: Daemon, many: bool) -> None:
+    call = {"jsonrpc": "2.0", "id": 1, "method": "authenticate", "params": {"token": running.token("zoe")}}
+    who = {"jsonrpc": "2.0", "id": 2, "method": "mail/counts", "params": {"agentId": "ann"}}
+    said = operator.post([call, who] if many else call).json
+    told, *rest = said if many else [said]
+    assert -32602 == told["error"]["code"] and "header" in told["error"]["message"]
+    assert all("result" in one for one in rest)  # still the operator
 
 
 def test_a_batch_is_answered_in_order_without_its_notifications(operator: Client) -> None:

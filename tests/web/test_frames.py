@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+import postroom
 from tests.web.running import PATIENCE, Client, Daemon, memory_of, send_many, until_end
 from tests.web.test_gate import UPGRADE
 
@@ -178,6 +179,30 @@ def test_a_revoked_token_ends_it_at_once(agent: Agent, running: Daemon) -> None:
         with pytest.raises(ConnectionClosed) as closed:
             talk.recv(timeout=PATIENCE)
         assert closed.value.rcvd is not None and 1008 == closed.value.rcvd.code
+
+
+def test_an_agent_that_is_renamed_comes_again_and_is_known_by_its_name(agent: Agent, running: Daemon) -> None:
+    client = agent("mia")
+    with talking(client) as talk:
+        talk.send(rpc("map/subscribe"))
+        hear(talk)
+        with postroom.open(running.room) as room:
+            room.mailbox("mia").send("mia", "before")
+            room.rename("mia", "mia-2")
+        with suppress(ConnectionClosed):
+            while True:  # what it heard of before
+                talk.recv(timeout=PATIENCE)
+        assert 1008 == talk.protocol.close_code
+    with talking(client) as talk:
+        talk.send(rpc("mail/counts"))
+        assert 1 == hear(talk)["result"]["total"]
+
+
+@pytest.mark.parametrize("name", ["since", "replayFrom"])
+def test_an_empty_cursor_is_none(agent: Agent, name: str) -> None:
+    with talking(agent("nia")) as talk:
+        talk.send(rpc("map/subscribe", **{name: ""}))
+        assert -32602 == hear(talk)["error"]["code"]
 
 
 def test_so_does_another_one_that_was_shown_on_the_way(agent: Agent, running: Daemon) -> None:

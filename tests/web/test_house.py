@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ import pytest
 from postroom.service.pulse import PULSE
 from postroom.web.health import Pulse
 from postroom.web.mounted import Mounted, NotHere
-from tests.web.running import Client, aside, make_token, open_house, port_of
+from tests.web.running import Client, Daemon, aside, make_token, open_house, port_of, until_end
 
 Agent = Callable[..., Client]
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+')
@@ -161,6 +162,36 @@ def test_mail_is_served_below_mcp(operator: Client) -> None:
     call = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
     said = operator.post(call, "/mcp", accept="application/json, text/event-stream")
     assert 200 == said.status and b"serverInfo" in said.body
+
+
+def test_a_revoked_token_ends_what_listens_below_mcp(agent: Agent, running: Daemon) -> None:
+    pytest.importorskip("mcp")
+    client = agent("lis")
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "x", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    wanted = {"notifications": {"resourceSubscriptions": ["inbox://lis"]}, "_meta": meta}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": wanted}
+    body = json.dumps(call).encode()
+    with client.raw() as stream:
+        more = (
+            "content-type: application/json",
+            "accept: application/json, text/event-stream",
+            "mcp-protocol-version: 2026-07-28",
+            "mcp-method: subscriptions/listen",
+            f"content-length: {len(body)}",
+        )
+        stream.sendall(client.head("POST /mcp HTTP/1.1", *more) + body)
+        heard = b""
+        while b"data:" not in heard:
+            piece = stream.recv(65536)
+            assert piece, heard
+            heard += piece
+        running.revoke(client.token)
+        stream.settimeout(10)  # less than lies between two of its signs of life
+        until_end(stream)
 
 
 @pytest.mark.parametrize("path", ["/mcp/other", "/mcpx"])

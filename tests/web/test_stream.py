@@ -52,7 +52,7 @@ def test_a_stream_begins_at_once(agent: Agent) -> None:
         assert b"access-control" not in head
 
 
-@pytest.mark.parametrize("query", ["?nonsense=1", "?since=nonsense", "?token=pr_1_2", "?since=%00"])
+@pytest.mark.parametrize("query", ["?nonsense=1", "?since=nonsense", "?since=", "?token=pr_1_2", "?since=%00"])
 def test_a_wish_that_is_not_understood_is_refused(agent: Agent, query: str) -> None:
     said = agent("bob").ask("GET", f"/subscribe{query}")
     assert (400, -32602) == (said.status, said.json["error"]["code"])
@@ -71,6 +71,11 @@ def test_the_header_beats_the_address() -> None:
     asked = wishes(b"since=a&eventTypes=x,y&scopes=s&conversation_id=c", [(b"last-event-id", b"b")])
     assert {"event_types": ["x", "y"], "scopes": ["s"], "mail": {"conversation_id": "c"}} == asked["filter"]
     assert "b" == asked["since"]
+
+
+def test_an_empty_header_says_nothing() -> None:
+    assert "a" == wishes(b"since=a", [(b"last-event-id", b"")])["since"]
+    assert wishes(b"", [(b"last-event-id", b" ")])["since"] is None
 
 
 def test_an_event_stays_within_its_lines() -> None:

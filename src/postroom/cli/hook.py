@@ -2,6 +2,7 @@
 
 Mail comes from a daemon, where a socket is named; else from a room; or from an inbox.jsonl file, where only the
 folder of those is named. What a prompt showed is marked as read after it was printed: better twice than never.
+Where nobody can see what is printed, nothing is marked.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ def run_hook_session_start(context: Context) -> Iterator[Answer]:
 
 
 def run_hook_prompt(context: Context) -> Iterator[Answer]:
+    if _is_unheard():
+        return
     try:
         source = _source(context)
         answer, count = _answer(context, source, LONGEST)
@@ -68,6 +71,11 @@ def run_hook_prompt(context: Context) -> Iterator[Answer]:
         if not isinstance(error, Exception):
             raise
         _tell(error)
+
+
+def _is_unheard() -> bool:
+    """Does what we print go nowhere? An output that was closed is the null device by now."""
+    return os.fstat(1).st_rdev == os.stat(os.devnull).st_rdev
 
 
 def _answer(context: Context, source: Source, longest: int) -> tuple[Answer, int]:

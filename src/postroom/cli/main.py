@@ -41,11 +41,11 @@ def main(words: Sequence[str]) -> int:
     try:
         return _run(words)
     except KeyboardInterrupt:
-        return _end("postroom: interrupted\n", 130)
+        return end("postroom: interrupted\n", 130)
     except BrokenPipeError:
-        return _end("", 141)
+        return end("", 141)
     except OSError as broken:  # the answer cannot be written
-        return _end(f"postroom: {broken.strerror or broken}\n", 74)
+        return end(f"postroom: {broken.strerror or broken}\n", 74)
 
 
 def _run(words: Sequence[str]) -> int:
@@ -74,7 +74,7 @@ def _run(words: Sequence[str]) -> int:
         return complain(error, words)
 
 
-def _end(text: str, code: int) -> int:
+def end(text: str, code: int) -> int:
     """A last word, if anybody is there to read it. What is still buffered has nobody to go to."""
     try:
         sys.stderr.write(text)

@@ -9,6 +9,7 @@ from .answers import Answer
 from .context import Context
 from .ids import complete_ids
 from .light import Uninterrupted, load_msgspec
+from .main import end
 from .table import FILE_OF
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
@@ -38,6 +39,10 @@ def run(call: Call) -> int:
         code = 0
         for answer in [answered] if isinstance(answered, Answer) else answered:
             code = _print(answer, context.screen)
+    except OSError as broken:  # the answer cannot be written
+        if not call.name.startswith("hook "):
+            raise
+        return end(f"postroom: {broken.strerror or broken}\n", 0)  # no session fails because of its mail
     except PostroomError as error:
         context.keep_draft(error)
         raise

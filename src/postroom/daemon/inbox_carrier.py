@@ -21,7 +21,9 @@ from ..model.delivery import State
 from ..model.query import Query
 from ..store.bells import ROOM
 from ..wire.inbox_entries import line_of, notice_of
-from .inbox_files import MOMENT, InboxFolder, read_whole, write_whole
+from .inbox_doubts import MOMENT
+from .inbox_eye import Eye
+from .inbox_files import InboxFolder, read_whole, write_whole
 
 if TYPE_CHECKING:
     from ..desk import Desk
@@ -50,6 +52,7 @@ class Carrier:
         self._number = -1  # told up to here; not known yet
         self._is_first = True  # may some of the next slice have been told already?
         self._unsure: dict[str, float] = {}  # whose file is to be looked at again, and when
+        self._emptied: set[str] = set()  # whose of these was emptied just now
 
     async def run(self) -> None:
         """For ever. What goes wrong is logged, and tried again."""
@@ -57,10 +60,13 @@ class Carrier:
         loop = asyncio.get_running_loop()
         if watch.fileno() >= 0:
             loop.add_reader(watch.fileno(), self._hear, watch)
+        eye = Eye(self.folder.path, self._see)
         try:
             while True:
+                eye.look()
                 await self._round(watch)
         finally:
+            eye.close()
             if watch.fileno() >= 0:
                 loop.remove_reader(watch.fileno())
             watch.close()
@@ -89,15 +95,26 @@ class Carrier:
         watch.rung()
         self._rang.set()
 
+    def _see(self) -> None:
+        """Something was written or emptied. Who read it before is told by the file until it is read again."""
+        self._emptied |= {name for name in list(self._unsure) if self.folder.is_emptied(name)}
+        if self._emptied:
+            self._rang.set()
+
     # -- on a thread of its own
 
     def carry(self) -> None:
         """Tell of everything that came since the last time."""
         self.folder.prepare()  # somebody may have cleared it away
+        while self._emptied:
+            name = self._emptied.pop()
+            if self.folder.check(name, is_over=False):
+                self._look_again_at(name)
         now = time.monotonic()
         for name in [name for name, due in self._unsure.items() if due <= now]:
             del self._unsure[name]
-            self.folder.check(name)
+            if self.folder.check(name):
+                self._look_again_at(name)
         self._tell_news()
 
     def _tell_news(self) -> None:
@@ -136,10 +153,13 @@ class Carrier:
         lines = [line_of(one.message, name) for one in news if _mark(one.message.id) not in told]
         gone = self.folder.append(name, lines) if lines else 0
         if lines:
-            self._unsure[name] = time.monotonic() + MOMENT / 1e9
+            self._look_again_at(name)
         if gone:
             words = "the inbox file of %s was full: its %d oldest lines were dropped; the letters are in the inbox"
             log.warning(words, name, gone)
+
+    def _look_again_at(self, name: str) -> None:
+        self._unsure[name] = time.monotonic() + MOMENT / 1e9
 
     # -- how far we are
 

@@ -10,8 +10,7 @@ The file is a hint, the inbox is the truth. Still no line may get lost on the wa
     trim     writes a new file and renames it into place, under the lock. Its first line says what was dropped.
 
 agent-inbox's own reader knows no lock: it reads the file and then empties it, and a line that comes in between is
-gone. The writer sees that a file has become shorter than it left it. Where that happened within a moment of a
-write, nobody can tell on which side of the reading the line was, and it is written again.
+gone. The writer sees that, and writes it again (`inbox_doubts.py`); so our own looks at a file leave no trace.
 
 Two agents whose names have the same safe form get two files: which one is whose stands in `.names`, and the first
 one keeps the plain name. It weighs next to nothing: a hook reads with it at every prompt.
@@ -23,6 +22,7 @@ import fcntl
 import os
 
 from ..errors import BadStore
+from .inbox_doubts import Last
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
@@ -32,55 +32,16 @@ if TYPE_CHECKING:
 END = ".inbox.jsonl"
 MOST = 1000  # lines of a file; as in agent-inbox it may grow by a tenth before it is trimmed
 MOST_BYTES = 5 * 2**20
-MOMENT = 250_000_000  # nanoseconds between a write and an emptying that make it doubtful
 DROPPED = b'{"dropped":'  # so begins the line that tells what was trimmed
 _TAKEN = ".taken."
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
+_UNSEEN = getattr(os, "O_NOATIME", 0)  # reading so is no reading
 
 
 def safe_form(name: str) -> str:
     """A name as agent-inbox writes it in the name of a file."""
     return "".join(letter if letter in _SAFE else "_" for letter in name)
-
-
-class Last:
-    """How a file was left by the last write. It is held open while a line is in doubt: so its inode is nobody
-    else's, and a new file of that name cannot be taken for it.
-    """
-
-    def __init__(self) -> None:
-        self.file = -1
-        self.inode = 0
-        self.size = 0
-        self.count = 0  # lines in it
-        self.changed = 0  # nanoseconds, by the file system's clock
-        self.doubtful: list[tuple[int, list[bytes]]] = []  # lines of the last moment, and when they were written
-
-    def hold(self, file: int) -> None:
-        self.let_go()
-        found = os.fstat(file)
-        self.file, self.inode, self.size, self.changed = file, found.st_ino, found.st_size, found.st_mtime_ns
-
-    def let_go(self) -> None:
-        if self.file >= 0:
-            os.close(self.file)
-            self.file = -1
-
-    def lost(self, found: os.stat_result) -> list[bytes]:
-        """Lines that may have been emptied away unread, and are not in doubt any more from here on."""
-        if found.st_ino == self.inode and found.st_size >= self.size:
-            return []
-        doubtful, self.doubtful = self.doubtful, []
-        if found.st_ino != self.inode:
-            return []
-        return [line for at, lines in doubtful if found.st_mtime_ns - at <= MOMENT for line in lines]
-
-    def doubt(self, lines: list[bytes]) -> None:
-        """These were written just now. What was written before that moment has stayed."""
-        self.doubtful = [(at, old) for at, old in self.doubtful if self.changed - at <= MOMENT]
-        if lines:
-            self.doubtful.append((self.changed, lines))
 
 
 class InboxFolder:
@@ -121,17 +82,29 @@ class InboxFolder:
             stem = self._claim(agent)
             return self._write(stem, agent, list(lines))
 
-    def check(self, agent: str) -> None:
-        """A moment after a write: is it still there? If in doubt, it is written again."""
+    def is_emptied(self, agent: str) -> bool:
+        """Is the file shorter than we left it? A look that locks nothing."""
+        stem = self._stems.get(agent, "")
+        last = self._last.get(stem)
+        return last is not None and _size(os.path.join(self.path, f"{stem}{END}")) < last.size
+
+    def check(self, agent: str, *, is_over: bool = True) -> bool:
+        """After a write: is it still there? If in doubt, it is written again, and to be checked again. What has
+        stayed is not in doubt any more, when the moment `is_over`.
+        """
         with _Locked(self.path):
             stem = self._claim(agent)
             last = self._last.get(stem)
             if last is None:
-                return
-            if last.doubtful and os.path.lexists(os.path.join(self.path, f"{stem}{END}")):
+                return False
+            before, last.doubtful = last.doubtful, []
+            if before and os.path.lexists(os.path.join(self.path, f"{stem}{END}")):
+                last.doubtful = before
                 self._write(stem, agent, [])
-            last.doubtful = []
-            last.let_go()
+                last.doubtful = [one for one in last.doubtful if not is_over or one not in before]
+            if not last.doubtful:
+                last.let_go()
+            return bool(last.doubtful)
 
     def content(self, agent: str) -> bytes:
         """All lines of an agent that are still here, taken by a reader or not."""
@@ -143,23 +116,32 @@ class InboxFolder:
     def _write(self, stem: str, agent: str, lines: list[bytes]) -> int:
         last = self._last.setdefault(stem, Last())
         path = os.path.join(self.path, f"{stem}{END}")
-        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600)
+        file = _open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
-            found = os.fstat(file)
-            again = last.lost(found)
-            if (found.st_ino, found.st_size) != (last.inode, last.size):
-                last.count = _read(path).count(b"\n")
-            new = [*again, *lines]
-            _write_lines(file, found.st_size, b"".join(new))
+            self._put(file, path, last, lines)
         except BaseException:
             os.close(file)
             raise
-        last.count += len(new)
         last.hold(file)
-        last.doubt(new)
         if last.count * 10 > self._most * 11 or last.size * 10 > self._most_bytes * 11:
             return self._trim(path, agent, last)
         return 0
+
+    def _put(self, file: int, path: str, last: Last, lines: list[bytes]) -> None:
+        """At the end, after what may be lost; and what may be lost by an emptying while this is done."""
+        found = os.fstat(file)
+        while True:
+            again = last.lost(found)
+            if (found.st_ino, found.st_size) != (last.inode, last.size):
+                last.count = _read(path).count(b"\n")
+            size = _write_lines(file, found.st_size, b"".join([*(one.line for one in again), *lines]))
+            last.count += len(again) + len(lines)
+            found = os.fstat(file)
+            last.leave(found, size)
+            last.doubt(again, lines)
+            if found.st_size >= size:
+                return
+            lines = []
 
     def _trim(self, path: str, agent: str, last: Last) -> int:
         """The newest lines, in a new file. How many went now."""
@@ -172,7 +154,10 @@ class InboxFolder:
             first -= 1
             size += len(lines[first])
         head = [self._notice(agent, before + first)] if self._notice else []
-        last.hold(_replace(path, b"".join([*head, *lines[first:]])))
+        file = _replace(path, b"".join([*head, *lines[first:]]))
+        found = os.fstat(file)
+        last.leave(found, found.st_size)
+        last.hold(file)
         last.count = len(head) + len(lines) - first
         return first
 
@@ -291,15 +276,26 @@ class _Locked:
         os.close(self._file)
 
 
-def _write_lines(file: int, size: int, data: bytes) -> None:
-    """At the end, whole or not at all. Where somebody died in the middle of a line, it is ended first."""
-    if data and size and os.pread(file, 1, size - 1) != b"\n":
+def _open(path: str, how: int) -> int:
+    """Looked at so, a file does not count as read; another user's does."""
+    try:
+        return os.open(path, how | _UNSEEN | _FLAGS, 0o600)
+    except PermissionError:
+        return os.open(path, how | _FLAGS, 0o600)
+
+
+def _write_lines(file: int, size: int, data: bytes) -> int:
+    """At the end, whole or not at all. Where somebody died in the middle of a line, it is ended first. What size
+    the file has now, unless somebody emptied it meanwhile.
+    """
+    if data and size and os.pread(file, 1, size - 1) not in {b"\n", b""}:
         data = b"\n" + data
     try:
         _write_all(file, data)
     except OSError:  # the disk is full
         os.ftruncate(file, size)
         raise
+    return size + len(data)
 
 
 def _write_all(file: int, data: bytes) -> None:
@@ -342,7 +338,7 @@ def read_whole(path: str) -> bytes:
 def _read(path: str) -> bytes:
     """Empty where there is no file."""
     try:
-        file = os.open(path, os.O_RDONLY | _FLAGS)
+        file = _open(path, os.O_RDONLY)
     except FileNotFoundError:
         return b""
     try:

@@ -16,5 +16,6 @@ SDK (`postroom[mcp]`) is loaded by the files that speak it, never by the tables.
 | `shelf.py`, `mail.py` | what a server may offer; mail, as the SDK wants it |
 | `server.py` | the server, made of shelves |
 | `stdio.py`, `http.py` | the two ways in |
+| `sessions.py` | how many sessions one caller may have |
 | `sdk.py` | is the SDK there, and new enough? |
 """

@@ -15,7 +15,9 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from . import sessions
 from .caller import Caller
 from .server import build
 
@@ -27,10 +29,12 @@ if TYPE_CHECKING:
 
     from ..room import Room
     from ..service.authorize import Principal
+    from .sessions import Sessions
     from .shelf import Shelf
 
 ROOM = "postroom.room"  # where the web rim leaves the caller's room
 GONE = "postroom.gone"  # set when a request is over, however it ends
+_SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 LOOPBACK_HOSTS = (*_LOOPBACK, *(f"{host}:*" for host in _LOOPBACK))
 LOOPBACK_ORIGINS = (*(f"http://{host}" for host in _LOOPBACK), *(f"http://{host}:*" for host in _LOOPBACK))
@@ -63,15 +67,18 @@ def asgi(
     manager = StreamableHTTPSessionManager(
         build(caller_of, version, *shelves),
         security_settings=TransportSecuritySettings(allowed_hosts=list(hosts), allowed_origins=list(origins)),
+        session_idle_timeout=sessions.IDLE,
+        max_sessions=sessions.MOST,
     )
-    return App(manager)
+    return App(manager, sessions.Sessions(sessions.MOST_OF_ONE))
 
 
 class App:
     """An ASGI app. A session belongs to whoever opened it: with another's token, it does not exist."""
 
-    def __init__(self, manager: StreamableHTTPSessionManager) -> None:
+    def __init__(self, manager: StreamableHTTPSessionManager, sessions: Sessions) -> None:
         self._manager = manager
+        self._sessions = sessions
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -81,16 +88,78 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         room: Room | None = scope.get(ROOM)
         if room is None:
-            await _refuse(send)
+            await _refuse(send, 401, b"who are you?")
             return
-        caller = room.principal
-        token = AccessToken(token="", client_id=f"{caller.name} {caller.token}", scopes=[])
+        caller = f"{room.principal.name} {room.principal.token}"
         gone = asyncio.Event()
-        told = {**scope, "user": AuthenticatedUser(token), GONE: gone}
+        user = AuthenticatedUser(AccessToken(token="", client_id=caller, scopes=[]))
+        told = {**scope, "user": user, GONE: gone}
         try:
-            await self._manager.handle_request(told, _watched(receive, gone), send)
+            await self._serve(caller, told, _watched(receive, gone), send)
         finally:
             gone.set()
+
+    async def _serve(self, caller: str, scope: Scope, receive: Receive, send: Send) -> None:
+        id = _header(scope, _SESSION)
+        if id is not None:
+            with self._sessions.using(caller, id):
+                await self._manager.handle_request(scope, receive, self._noting(caller, scope, send))
+        elif not _may_open(scope):
+            await self._manager.handle_request(scope, receive, send)
+        elif await self._has_room(caller, scope):
+            with self._sessions.opening(caller):
+                await self._manager.handle_request(scope, receive, self._noting(caller, scope, send))
+        else:
+            await _refuse(send, 429, b"too many sessions of this token are in use; end one with DELETE")
+
+    async def _has_room(self, caller: str, scope: Scope) -> bool:
+        """For one more session of this caller. The one that was not used for longest makes room, if it is idle."""
+        while self._sessions.is_full(caller):
+            id = self._sessions.idlest(caller)
+            if id is None:
+                return False
+            self._sessions.ended(caller, id)
+            kept = [(name, value) for name, value in scope["headers"] if name in {b"host", b"origin"}]
+            goodbye = {**scope, "method": "DELETE", "headers": [*kept, (_SESSION, id.encode("latin-1"))]}
+            await self._manager.handle_request(goodbye, _nothing, _unheard)
+        return True
+
+    def _noting(self, caller: str, scope: Scope, send: Send) -> Send:
+        """What an answer says of a session is noted."""
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._note(caller, scope, message)
+            await send(message)
+
+        return noted
+
+    def _note(self, caller: str, scope: Scope, answer: Message) -> None:
+        shown = _header(scope, _SESSION)
+        if shown is None:
+            begun = _header(answer, _SESSION)
+            if begun is not None and answer["status"] < 400:
+                self._sessions.began(caller, begun)
+        elif answer["status"] == 404 or (scope["method"] == "DELETE" and answer["status"] < 400):
+            self._sessions.ended(caller, shown)
+
+
+def _header(said: Scope | Message, name: bytes) -> str | None:
+    return next((value.decode("latin-1") for key, value in said["headers"] if key == name), None)
+
+
+def _may_open(scope: Scope) -> bool:
+    """Is this of the revision that has sessions?"""
+    version = _header(scope, _VERSION)
+    return scope["method"] == "POST" and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
+
+
+async def _nothing() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def _unheard(message: Message) -> None:
+    """Nobody waits for this answer."""
 
 
 def _watched(receive: Receive, gone: asyncio.Event) -> Receive:
@@ -105,6 +174,6 @@ def _watched(receive: Receive, gone: asyncio.Event) -> Receive:
     return some
 
 
-async def _refuse(send: Send) -> None:
-    await send({"type": "http.response.start", "status": 401, "headers": [(b"content-type", b"text/plain")]})
-    await send({"type": "http.response.body", "body": b"who are you?\n"})
+async def _refuse(send: Send, status: int, why: bytes) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
+    await send({"type": "http.response.body", "body": why + b"\n"})

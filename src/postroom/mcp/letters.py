@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..model.card import INBOX_WORDS, Warmth
 from ..model.content import content_of
 from ..model.parts import Part
+from ..wire.inbox_records import stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,7 +26,7 @@ def message(letter: Mapping[str, Any]) -> dict[str, Any]:
         "content": content(letter),
         "threadTag": letter["thread_tag"],
         "importance": letter["priority"],
-        "createdAt": letter["created_at"],
+        "createdAt": time(letter["created_at"]),
         "inReplyTo": letter["in_reply_to"],
         "thread": letter["thread"],
         "kind": letter["kind"],
@@ -55,6 +57,11 @@ def record(one: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value not in (None, "")}
 
 
+def time(text: str) -> str:
+    """As on the socket."""
+    return stamp(datetime.fromisoformat(text))
+
+
 def content(letter: Mapping[str, Any]) -> dict[str, Any]:
     """As agent-inbox has it: one part stands for itself."""
     return content_of([Part(**part) for part in letter["parts"]])
@@ -70,7 +77,7 @@ def agent(row: Mapping[str, Any]) -> dict[str, Any]:
         "program": card.get("program"),
         "description": card.get("description"),
         "capabilities": card.get("capabilities"),
-        "lastActive": presence.get("last_active_at"),
+        "lastActive": time(presence["last_active_at"]) if presence.get("last_active_at") else None,
         "location": "local",
     }
     return {name: value for name, value in told.items() if value not in (None, "", [], ())}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import Invalid
 from ..model.message import origin_word
 from ..service.present import fence
+from .letters import time
 from .table import Arg
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ async def _handoff(caller: Caller, said: Mapping[str, str]) -> str:
 def _fenced(letter: Mapping[str, Any], longest: int = LONGEST) -> str:
     """The words of a peer, its subject too; the facts above them were checked when the letter was accepted."""
     origin = f"{letter['sender']} ({origin_word(letter['sender'], proven=letter['proven'])})"
-    facts = f"- From: {origin}\n- Id: {letter['id']}\n- Sent: {letter['created_at']}"
+    facts = f"- From: {origin}\n- Id: {letter['id']}\n- Sent: {time(letter['created_at'])}"
     words = "\n\n".join(piece for piece in (letter["subject"], letter["text"]) if piece)
     return f"{facts}\n\n{fence(words, os.urandom(8).hex(), longest)}"
 

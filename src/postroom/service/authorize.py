@@ -84,6 +84,33 @@ NEEDS: dict[str, frozenset[str]] = {
 _NAMED_BY = {"send": "sender", "register": "id", "join": "agent_id"}
 
 
+# What an action is to do, where its own name does not say it.
+_WORDS = {
+    "count": "count letters",
+    "wait": "wait for mail",
+    "claim": "claim letters",
+    "settle": "settle letters",
+    "dead": "look at dead letters",
+    "threads": "look at threads",
+    "escalations": "handle escalations",
+    "block": "block senders",
+    "task": "handle tasks",
+    "heartbeat": "give signs of life",
+    "join": "join scopes",
+    "agents": "look at agents",
+    "talks": "look at conversations",
+    "converse": "change conversations",
+    "template": "use templates",
+    "templates": "change templates",
+    "room": "do operators' work",
+    "rename": "rename agents",
+    "tokens": "manage tokens",
+    "janitor": "tidy up",
+    "doctor": "look for damage",
+    "backup": "make backups",
+}
+
+
 class Principal(Struct, frozen=True):
     """Who is calling."""
 
@@ -114,6 +141,11 @@ def authorize(principal: Principal, action: str, mailbox: str | None = None) -> 
     if rule == "own" and mailbox is not None and mailbox == principal.agent:
         if principal.scopes is None or principal.scopes & NEEDS[action]:
             return
-        raise NotAllowed(f"the token of {principal.name} is not good for {action}")
+        raise NotAllowed(f"the token of {principal.name} does not let it {_said(action)}")
     target = "the room" if mailbox is None else f"the mailbox {mailbox!r}"
-    raise NotAllowed(f"{principal.name} may not {action} in {target}")
+    raise NotAllowed(f"{principal.name} may not {_said(action)} in {target}")
+
+
+def _said(action: str) -> str:
+    """As a sentence says it."""
+    return _WORDS.get(action, action)

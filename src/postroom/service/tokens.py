@@ -130,8 +130,14 @@ def holder(office: Office, text: Any) -> Principal:
 
 def is_live(office: Office, id: str) -> bool:
     """Is the token with this id still worth something?"""
+    return live(office, id) is not None
+
+
+def live(office: Office, id: str) -> Token | None:
+    """The token with this id, if it is still worth something."""
     held = _find(office, id)
-    return held is not None and convert(held.value, Token).is_live
+    token = None if held is None else convert(held.value, Token)
+    return token if token is not None and token.is_live else None
 
 
 def sealed(office: Office) -> list[str]:

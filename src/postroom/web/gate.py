@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .. import service
 from ..errors import NotAllowed
+from ..wire.problems import BAD_TOKEN, TOKEN_NEEDED
 from .replies import CHALLENGE, refused
 
 if TYPE_CHECKING:
@@ -54,11 +55,12 @@ class Gate:
                 401,
                 "a token is needed: the header Authorization: Bearer pr_...; postroom token create makes one",
                 CHALLENGE,
+                code=TOKEN_NEEDED,
             )
         try:
             return service.tokens.holder(self._office, shown)
         except NotAllowed as unknown:
-            return refused(401, str(unknown), CHALLENGE)
+            return refused(401, str(unknown), CHALLENGE, code=BAD_TOKEN)
 
     @staticmethod
     def shows_something(headers: Headers) -> bool:

@@ -17,6 +17,7 @@ from ..callers import Caller
 from ..errors import PostroomError
 from .calls import Gone, serve_call
 from .frames import serve_frames
+from .gate import every
 from .health import Pulse
 from .metrics import metrics
 from .protocol import ABORT
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .replies import Receive, Scope, Send
 
 HEALTH, METRICS, SUBSCRIBE, FRAMES, MCP = "/healthz", "/metrics", "/subscribe", "/ws", "/mcp"
+LISTEN = "subscriptions/listen"  # the stream of MCP's revision of 2026, by POST
 KEEP_ALIVE = 20.0  # seconds between two signs of life on a stream
 _LOOKS = ("GET", "HEAD")
 
@@ -91,8 +93,9 @@ class House:
     async def _visit(
         self, mcp: Mounted, caller: Principal, scope: Scope, receive: Receive, send: Send
     ) -> Reply | None:
-        """A GET there is a stream: it ends with its token."""
-        expel = scope["state"][ABORT] if scope["method"] == "GET" else None
+        """A stream there ends with its token. The method in the header is that in the body, or it is refused."""
+        is_stream = scope["method"] == "GET" or LISTEN in every(scope["headers"], b"mcp-method")
+        expel = scope["state"][ABORT] if is_stream else None
         guest = Caller(self.desk, self.hub, expel=expel, principal=caller)
         try:
             await mcp.serve(guest.room, scope, receive, send)

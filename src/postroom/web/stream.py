@@ -109,5 +109,5 @@ def wishes(query: bytes, headers: Headers) -> dict[str, Any]:
         else:
             hint = ", ".join((*_LISTS, *_OF_MAIL, "agent", "since"))
             raise Invalid("unknown query parameter", field=ascii(name)[1:-1][:100], hint=hint)
-    last = every(headers, b"last-event-id")
+    last = [one for one in every(headers, b"last-event-id") if one]  # an empty one says nothing
     return {"filter": filter | ({"mail": mail} if mail else {}), "since": last[0] if last else since}

@@ -110,7 +110,7 @@ def map_event(event: Event) -> dict[str, Any]:
     }
 
 
-def emitted(said: dict[str, Any], number: int, now: datetime, source: str) -> Event:
+def emitted(said: dict[str, Any], id: str, number: int, now: datetime, source: str) -> Event:
     """What somebody told those who listen; it is kept nowhere. `source` says who, and a word of the house's own
     becomes `emit.` and that word: nobody takes it for something that happened.
     """
@@ -118,7 +118,7 @@ def emitted(said: dict[str, Any], number: int, now: datetime, source: str) -> Ev
     kind = told.get("type") if isinstance(told, dict) else None
     word = kind if isinstance(kind, str) and kind else EMITTED
     return Event(
-        id=f"{number}-{EMITTED}",
+        id=f"{number}-{EMITTED}-{id}",  # many may be told between two changes
         type=f"{EMITTED}.{word}" if _family(word) in _OURS else word,
         number=number,
         timestamp=now,

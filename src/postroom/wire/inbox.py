@@ -186,14 +186,28 @@ def upsert(room: Room, name: str, told: dict[str, Any]) -> None:
 _CARD = ("display_name", "description", "capabilities", "program", "model", "scopes", "allow_from",
          "max_concurrent_tasks", "metadata")  # fmt: skip
 
+_LONGEST_WORD = 200
+_IN_A_WORD = frozenset(map(chr, range(33, 127)))
+
 
 def _ping(_room: Room, _said: dict[str, Any]) -> Any:
     return {"pid": os.getpid()}
 
 
-def _emit(_room: Room, _said: dict[str, Any]) -> Any:
+def _emit(_room: Room, said: dict[str, Any]) -> Any:
     """Whoever carries out calls publishes it to those who listen."""
+    told = said["event"]
+    kind = told.get("type") if isinstance(told, dict) else None
+    if isinstance(kind, str) and kind:
+        _check_word(kind)
     return {}
+
+
+def _check_word(kind: str) -> None:
+    """A type that looks like another, by letters of another script or by some that nobody sees, is none."""
+    if len(kind) > _LONGEST_WORD or not kind.isascii() or not kind[0].isalnum() or not set(kind) <= _IN_A_WORD:
+        hint = "letters, digits and signs of ASCII without spaces, such as build.done"
+        raise Invalid(f"{kind[:100]!a} is no plain word", field="event.type", hint=hint)
 
 
 def _row(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:

@@ -39,9 +39,7 @@ def for_action(name: str) -> Method:
     found = ACTIONS.get(name) or VERBS.get(name) or SESSION.get(name)
     if found is None:
         known = (*ACTIONS, *VERBS, *SESSION)
-        raise NoSuchMethod(
-            f"Unknown action: {name}", field="action", hint=_meant(name.removeprefix(PREFIX), known)
-        )
+        raise NoSuchMethod(f"Unknown action: {name}", field="action", hint=_meant(name, known))
     return found
 
 
@@ -51,17 +49,17 @@ def for_rpc(name: str) -> Method:
     found = MAIL.get(name) or SESSION.get(name) or (VERBS.get(bare) if bare != name else None)
     if found is None:
         known = (*MAIL, *SESSION, *(PREFIX + verb for verb in VERBS))
-        hint = _meant(name if "/" in name else PREFIX + name, known)
-        raise NoSuchMethod(f"Method not found: {name}", field="method", hint=hint)
+        raise NoSuchMethod(f"Method not found: {name}", field="method", hint=_meant(name, known))
     return found
 
 
 def _meant(name: str, known: tuple[str, ...]) -> str | None:
-    """What was probably meant."""
+    """What was probably meant. What all names begin with makes none alike."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
 
-    found = get_close_matches(name[:100], known, 1, 0.7)
-    return f"did you mean {found[0]}?" if found else None
+    verbs = {one.rpartition("/")[2]: one for one in reversed(known)}  # the first of a name counts
+    found = get_close_matches(name[:100].rpartition("/")[2], verbs, 1, 0.7)
+    return f"did you mean {verbs[found[0]]}?" if found else None
 
 
 def call(room: Room, name: str, said: Mapping[str, Any]) -> Any:

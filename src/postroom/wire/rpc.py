@@ -37,7 +37,7 @@ def is_rpc(value: Any) -> bool:
 
 
 def read_batch(value: list[Any]) -> list[Call | dict[str, Any]]:
-    """The calls of a batch; an error in place of each that is none. An empty batch is one error."""
+    """The calls of a batch; an error in place of each that is none. One that is empty or too long is one error."""
     if not value:
         return [failure(INVALID_REQUEST, "an empty batch asks nothing")]
     if len(value) > MOST:

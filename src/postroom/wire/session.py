@@ -86,7 +86,7 @@ def read_line(line: bytes | None, limits: Limits) -> Asked | dict[str, Any]:
 def read_value(value: Any) -> Asked:
     """What a value asks for."""
     if isinstance(value, list):
-        return Asked([understood(call) for call in rpc.read_batch(value)], is_batch=bool(value))
+        return Asked([understood(call) for call in rpc.read_batch(value)], is_batch=0 < len(value) <= rpc.MOST)
     if rpc.is_rpc(value):
         return Asked([understood(rpc.read_call(value))])
     return Asked([understood(_read_action(value))])
