@@ -45,10 +45,19 @@ UNLIKELY = (ValueError, TypeError, IndexError, OverflowError)  # what values tha
 _decode_history = msgspec.json.Decoder(tuple[Attempt, ...]).decode
 
 
+_last: tuple[datetime, int] = (_EPOCH, 0)  # who writes or asks names the same moment several times
+
+
 def micros(time: datetime) -> int:
     """Exact microseconds; floats would round, and dividing by a timedelta is slow."""
+    global _last  # noqa: PLW0603 - one moment and its number, replaced together
+    last, number = _last
+    if time is last:
+        return number
     since = time - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    number = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    _last = (time, number)
+    return number
 
 
 def time_of(microseconds: int) -> datetime:

@@ -50,6 +50,14 @@ UNION ALL SELECT m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHER
 _ABANDONED: list[object] = []  # connections of a parent process: never touched, so never closed, after a fork
 
 
+class _Local(_local):
+    """What each thread has for itself."""
+
+    # Found in the class, and not missed: a missing attribute is an error made and thrown away, at every commit.
+    connection: Connection | None = None
+    gathering: Gathering | None = None
+
+
 class SqliteStore:
     """A room in a file. Any number of threads and processes may hold one at once."""
 
@@ -59,7 +67,7 @@ class SqliteStore:
         self._durable = durable
         self._busy_timeout = busy_timeout
         self._bells = DoorBells(f"{self.path}.bells")
-        self._local = _local()
+        self._local = _Local()
         self._open: weakref.WeakSet[Connection] = weakref.WeakSet()  # one goes when its thread ends
         self._forks = forks.count
         self._lookout = Lookout()
@@ -84,16 +92,18 @@ class SqliteStore:
         except UnicodeDecodeError as error:
             raise self._damaged(error) from None
         bells = self._grasp(rung_by(done.writes, done.posted))
-        gathering: Gathering | None = getattr(self._local, "gathering", None)
+        gathering = self._local.gathering
         if gathering is not None:
             gathering.add(here, done, bells)
         else:
             try:
                 if done.must_sync or done.carried or here.beside:
                     make_safe(here, done)
-                self._bells.ring(bells)
+                if bells:
+                    self._bells.ring(bells)
             finally:
-                self._bells.let_go(bells)
+                if bells:
+                    self._bells.let_go(bells)
         posted = done.posted
         if posted and self._lookout.is_due(posted[-1].number, len(posted)):
             sqlite.searching.help_along(here.index, self._ask)
@@ -315,7 +325,7 @@ class SqliteStore:
         for connection in list(self._open):
             connection.close()
         self._open.clear()
-        self._local = _local()
+        self._local = _Local()
         self._bells.close()
 
     # -- connections
@@ -324,8 +334,8 @@ class SqliteStore:
         """This thread's connection, opened on first use."""
         if self._forks != forks.count:
             _ABANDONED.append([*self._open, self._local])
-            self._local, self._open, self._forks = _local(), weakref.WeakSet(), forks.count
-        connection: Connection | None = getattr(self._local, "connection", None)
+            self._local, self._open, self._forks = _Local(), weakref.WeakSet(), forks.count
+        connection = self._local.connection
         if connection is None:
             connection = self._connect()
             self._local.connection = connection
@@ -337,8 +347,8 @@ class SqliteStore:
 
     def _drop(self, here: Connection) -> None:
         """Forget this thread's connection; closed when nobody uses it any more."""
-        if getattr(self._local, "connection", None) is here:
-            del self._local.connection
+        if self._local.connection is here:
+            self._local.connection = None
 
     def _ask(self, sql: str, values: list[Any]) -> list[rows.Row]:
         """All rows at once: nothing holds a view of the room open while anyone thinks or waits."""
