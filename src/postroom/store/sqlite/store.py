@@ -140,21 +140,30 @@ class SqliteStore:
 
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
-            return self._find_by_priority(query)[: query.limit]
+            return self._with_seen(self._sound(rows.found_apart, sqlite.asking.find_apart(query)[0]), query)
         if query.after is None:
             return self._sound(rows.found, sqlite.asking.find(query))
         found = self._sound(rows.found, sqlite.asking.find(query), sqlite.asking.find_late(query))
         return sorted(found, key=lambda f: f.delivery.arrived or f.delivery.number)[: query.limit]
 
-    def _find_by_priority(self, query: Query) -> list[Found]:
+    def offered(self, query: Query, moment: Moment) -> list[Found] | None:
+        at = query.mailbox or ""
+        held = self._here().names.committed.get(at)
+        asked = None if held is None else sqlite.asking.find_offered(query, moment, held[0])
+        if asked is None:
+            return None if self.overdue(moment, (at,), 1) else self.find(query)
+        first = self._sound(rows.found_apart, asked)
+        is_late = first[0][2] if first else self.overdue(moment, (at,), 1)
+        return None if is_late else self._with_seen(first, query)
+
+    def _with_seen(self, first: list[tuple[Found, bool, bool]], query: Query) -> list[Found]:
         """The index holds read and unread mail apart: the top of each, merged, is far cheaper than one sort."""
-        unread, seen = sqlite.asking.find_apart(query)
-        first = self._sound(rows.found_apart, unread)
+        top = [found for found, _, _ in first]
         if first and not first[0][1]:
-            return [found for found, _ in first]
-        both = [*(found for found, _ in first), *self._sound(rows.found, seen)]
+            return top
+        both = [*top, *self._sound(rows.found, sqlite.asking.find_apart(query)[1])]
         apart = {found.delivery.number: found for found in both}  # what was read in between counts once
-        return sorted(apart.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))
+        return sorted(apart.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))[: query.limit]
 
     def count(self, query: Query) -> dict[Priority, int]:
         counted = {rows.priority_of(rank): number for rank, number in self._ask(*sqlite.asking.count(query))}
@@ -374,13 +383,13 @@ class SqliteStore:
         """The answers as values. A damaged letter is set aside, and the questions are asked again without it."""
         tried: set[int] = set()
         while True:
-            found = [row for sql, values in questions for row in self._ask(sql, values)]
             sound, damaged = [], []
-            for row in found:
-                try:
-                    sound.append(make(row))
-                except Unreadable as damage:
-                    damaged.append((row[0], damage))
+            for sql, values in questions:
+                for row in self._ask(sql, values):
+                    try:
+                        sound.append(make(row))
+                    except Unreadable as damage:
+                        damaged.append((row[0], damage))
             if not damaged:
                 return sound
             for number, why in damaged:
@@ -404,9 +413,13 @@ class SqliteStore:
             raise translate(error, self.path) from error
 
     def _numbers(self, mailboxes: Sequence[str]) -> list[int]:
-        here = self._here()
-        known = [held[0] for name in mailboxes if (held := here.names.committed.get(name))]
-        if len(known) == len(mailboxes):
+        committed, known = self._here().names.committed, []
+        for name in mailboxes:
+            held = committed.get(name)
+            if held is None:
+                break
+            known.append(held[0])
+        else:
             return known
         marks = ", ".join("?" * len(mailboxes))
         sql = f"SELECT id, name FROM mailboxes WHERE folded IN ({marks})"
