@@ -87,10 +87,10 @@ class Working:
             )
 
         found = service.waiting.wait_until(self._office, [self.name], timeout, take) or []
-        works = [Work(self._box, f) for f in found]
+        box = self._box
         if count is None:
-            return works[0] if works else None
-        return Batch(self._box, works)
+            return Work(box, found[0]) if found else None
+        return Batch(box, [Work(box, f) for f in found])
 
     def work(
         self,

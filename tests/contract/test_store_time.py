@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from msgspec.structs import replace
 
 from postroom.model import delivery as moves
+from postroom.model.delivery import State
+from postroom.model.message import Priority
+from postroom.model.query import Query
 from postroom.store.base import Store
 from tests.contract.conftest import Reboot
-from tests.letters import NOW, ack, after, attempt, claim, lease, letter, moment, move, post, send
+from tests.letters import NOW, ack, after, attempt, claim, held, lease, letter, moment, move, post, read, send
 
 
 def overdue(store: Store, seconds: float, *mailboxes: str, boot: str = "boot-1") -> list[str]:
@@ -53,6 +59,53 @@ def test_overdue_mail_is_that_of_the_mailboxes_asked_for(timed: Store) -> None:
     assert overdue(timed, 10, "nobody") == []
     assert timed.overdue(moment(99), [], 100) == []
     assert len(timed.overdue(moment(99), ["bob"], 2)) == 2
+
+
+def offered(store: Store, seconds: float, mailbox: str = "bob", **more: Any) -> list[str] | None:
+    """The ids of what can be claimed, the way whoever claims asks for it."""
+    now = moment(seconds)
+    query = Query(mailbox=mailbox, states=(State.UNREAD,), offered_at=now.wall, due_at=now.wall, order="priority")
+    found = store.offered(replace(query, **({"limit": 10} | more)), now)
+    return None if found is None else [f.message.id for f in found]
+
+
+def test_mail_is_offered_unless_something_there_is_overdue(timed: Store) -> None:
+    assert offered(timed, 9.999) == ["expiring", "plain"]
+    assert offered(timed, 9.999, limit=1) == ["expiring"]
+    assert offered(timed, 10) is None
+
+
+@pytest.mark.parametrize("cause", ["lease", "queued", "expiring"])
+@pytest.mark.parametrize("other", ["unread", "seen", "none"])
+def test_whatever_is_overdue_comes_before_what_is_offered(store: Store, cause: str, other: str) -> None:
+    if other != "none":
+        send(store, "other", priority=Priority.URGENT)
+    if other == "seen":
+        read(store, held(store, "other"))
+    if cause == "lease":
+        claim(store, send(store, "lease"), lease(10))
+    elif cause == "queued":
+        store.commit([post(letter("queued"), due_at=after(10))])
+    else:
+        send(store, "expiring", expires_at=after(10))
+    send(store, "cleo's", ["cleo"])
+
+    before = (["other"] if other != "none" else []) + (["expiring"] if cause == "expiring" else [])
+    assert offered(store, 9.999) == before
+    assert offered(store, 10) is None
+    assert offered(store, 10, "cleo") == ["cleo's"]
+
+
+def test_mail_that_was_looked_at_is_offered_by_its_priority_too(store: Store) -> None:
+    send(store, "low", priority=Priority.LOW)
+    send(store, "seen")
+    read(store, held(store, "seen"))
+    send(store, "high", priority=Priority.HIGH)
+
+    assert offered(store, 0) == ["high", "seen", "low"]
+    assert offered(store, 0, limit=2) == ["high", "seen"]
+    assert offered(store, 0, sender="nobody") == []
+    assert offered(store, 0, "nobody") == []
 
 
 def test_an_overdue_delivery_comes_as_it_is(timed: Store) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -12,6 +12,9 @@ from ..errors import Unreadable
 from .hashing import blake2b
 from .message import Message, TaskNote
 from .parts import Part, part_from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 T = TypeVar("T")
 _DEFAULTS = {
@@ -40,14 +43,9 @@ def _from_builtin(wanted: type, value: Any) -> Any:
     raise ValueError(f"not a {wanted.__name__}")
 
 
-_encode = msgspec.json.Encoder(enc_hook=_to_builtin).encode
+encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_to_builtin).encode  # any value of the model
 _encode_sorted = msgspec.json.Encoder(enc_hook=_to_builtin, order="deterministic").encode
 _decode_message = msgspec.json.Decoder(Message, dec_hook=_from_builtin).decode
-
-
-def encode(value: Any) -> bytes:
-    """Any value of the model as JSON."""
-    return _encode(value)
 
 
 def decode_message(raw: bytes) -> Message:

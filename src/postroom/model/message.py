@@ -101,10 +101,13 @@ class Message(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     def seen_by(self, mailbox: str | None) -> Message:
         """This letter as `mailbox` may see it: bcc is shown to the sender and to that recipient alone."""
-        if mailbox == self.sender or "bcc" not in [recipient.kind for recipient in self.recipients]:
+        if mailbox == self.sender:
             return self
-        shown = tuple(r for r in self.recipients if r.kind != "bcc" or r.address == mailbox)
-        return replace(self, recipients=shown)
+        for recipient in self.recipients:
+            if recipient.kind == "bcc":
+                shown = tuple([r for r in self.recipients if r.kind != "bcc" or r.address == mailbox])
+                return replace(self, recipients=shown)
+        return self
 
 
 def origin_word(sender: str, *, proven: bool) -> str:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from .. import model, service
 from ..errors import Invalid, TooLarge
@@ -62,7 +63,7 @@ class Draft:
         self.sender = sender  # filled in by the mailbox it is sent from
         self.exclude = exclude  # of a broadcast
         self.relays = relays  # it passes on the letter it answers
-        self.fields = fields  # those of FIELDS that were named; nobody pays for the others
+        self.fields: Mapping[str, Any] = fields  # those of FIELDS that were named; nobody pays for the others
 
     def but(self, *, sender: Any = None, **fields: Any) -> Draft:
         """A copy that says this instead."""
@@ -73,7 +74,7 @@ class Draft:
             sender=sender,
             exclude=self.exclude,
             relays=self.relays,
-            **(self.fields | fields),
+            **{**self.fields, **fields},
         )
 
 
@@ -87,25 +88,30 @@ def check_fields(fields: Mapping[str, Any]) -> None:
 
 def compose(office: Office, draft: Draft, now: datetime) -> Message:
     """A sound letter, or an error that names the field. Its sender is checked already."""
-    said: dict[str, Any] = {}
-    depth = office.limits.max_depth
-    for field, value in draft.fields.items():
-        check = CHECKS.get(field)
-        if check is not None:
-            said[field] = check(value, field, depth)
-    if draft.fields.get("expires") is not None:
-        said["expires_at"] = check_when(draft.fields["expires"], "expires", now)
-    if said.get("id") is None:
-        said["id"] = office.new_id(draft.sender)
-    return Message(
+    said = _said(office, draft.fields, now) if draft.fields else {}  # most letters say nothing more
+    message = Message(
+        id=said.pop("id", None) or office.new_id(draft.sender),
         sender=draft.sender,
         recipients=check_recipients(draft, office.limits),
         created_at=now,
         parts=_parts(office, draft),
         hops=office.limits.hops,
         trace=(draft.sender,),
-        **said,
     )
+    return replace(message, **said) if said else message
+
+
+def _said(office: Office, fields: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """What a caller said of a letter by name, checked."""
+    said: dict[str, Any] = {}
+    depth = office.limits.max_depth
+    for field, value in fields.items():
+        check = CHECKS.get(field)
+        if check is not None:
+            said[field] = check(value, field, depth)
+    if fields.get("expires") is not None:
+        said["expires_at"] = check_when(fields["expires"], "expires", now)
+    return said
 
 
 def seal(message: Message, limits: Limits) -> bytes:

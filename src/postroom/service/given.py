@@ -30,8 +30,8 @@ def check_limit(value: Any) -> int | None:
 
 def check_seconds(value: Any, field: str, *, above: float = -math.ulp(0), most: float = math.inf) -> float:
     """A span of time, zero or longer; more than `above` and at most `most`."""
-    if (type(value) is float or type(value) is int) and above < value <= most:  # most of them
-        return float(min(value, FOR_EVER))
+    if (type(value) is float or type(value) is int) and above < value <= most and value < FOR_EVER:  # most of them
+        return float(value)
     if isinstance(value, (int, float)) and value > most:
         raise Invalid("is too long", field=field, hint=f"up to {most:g} seconds")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not above < value <= most:

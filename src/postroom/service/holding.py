@@ -61,8 +61,8 @@ def claim(
     )
     query = narrow(office, query, filter)
     taken = _lease(office, moment, mailbox, lease, holder)
-    service.moving.let_time_pass(office, moment, (mailbox,))
-    found = service.moving.move_found(office, query, "claim", lambda delivery: moves.claim(delivery, taken))
+    first = service.moving.offered(office, query, moment, mailbox)
+    found = service.moving.move_found(office, query, "claim", lambda delivery: moves.claim(delivery, taken), first)
     if not found:
         check_spelling(office, mailbox)
     return found

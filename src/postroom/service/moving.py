@@ -22,16 +22,36 @@ Step = Callable[[Delivery], Delivery]
 SLICE = 200  # deliveries moved in one commit when time has caught up with many
 
 
-def move_found(office: Office, query: Query, action: str, step: Step) -> list[Found]:
-    """Find deliveries and move each by `step`, in one commit. Returns them as they are afterwards."""
+def offered(office: Office, query: Query, moment: Moment, mailbox: str) -> list[Found]:
+    """What can be had at this mailbox now, after what time did to it."""
+    found = office.store.offered(query, moment)
+    if found is None:
+        let_time_pass(office, moment, (mailbox,))
+        found = office.store.find(query)
+    return found
+
+
+def move_found(
+    office: Office, query: Query, action: str, step: Step, first: Sequence[Found] | None = None
+) -> list[Found]:
+    """Find deliveries and move each by `step`, in one commit. Returns them as they are afterwards. `first`: what
+    was found just now.
+    """
     after: list[Found] = []
 
-    def plan() -> Sequence[Write]:
-        found = office.store.find(query)
-        after[:] = [Found(f.message, step(f.delivery)) for f in found]
-        return [Move(was.delivery, now.delivery, action) for was, now in zip(found, after, strict=True)]
+    def steps(all_found: Sequence[Found]) -> Sequence[Write]:
+        after.clear()
+        writes: list[Write] = []
+        for found in all_found:
+            moved = step(found.delivery)
+            after.append(Found(found.message, moved))
+            writes.append(Move(found.delivery, moved, action))
+        return writes
 
-    moves = plan()
+    def plan() -> Sequence[Write]:
+        return steps(office.store.find(query))
+
+    moves = plan() if first is None else steps(first)
     if not moves:
         return []
     try:

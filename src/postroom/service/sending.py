@@ -87,8 +87,10 @@ def commit_posts(
         if error.temporary:
             error.keys = tuple(post.message.key or post.message.id for post in posts)
         raise
-    others = len(posted) - len(posts)  # before ours may stand bounces
-    return [_receipt(office, post, posted[others + place]) for place, post in enumerate(posts)]
+    receipts = []
+    for place, post in enumerate(posts, len(posted) - len(posts)):  # before ours may stand bounces
+        receipts.append(_receipt(office, post, posted[place]))
+    return receipts
 
 
 def _entered(office: Office, writes: Sequence[Write] | Plan, step: Step | None) -> Sequence[Write]:
@@ -106,27 +108,33 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahea
     way = None if message.key is None else _way_of_first(office, message.sender, message.key)
     if way is not None:
         return _repeat(office, message, way)
-    check_expiry(message.expires_at, now)
+    if message.expires_at is not None:
+        check_expiry(message.expires_at, now)
     first, others = _mailboxes(office, message, draft)
     if message.in_reply_to is not None:
         names = [name for name, _ in first] + others
         message = _follow(office, message, names, relays=draft.relays)
         _check_pace(office, message, ahead.get(message.thread, 0))
-    due_at = check_when(draft.fields.get("at"), "at", now)
-    due_at = None if due_at is None or due_at <= now else due_at
+    at = draft.fields.get("at")
+    due_at = None if at is None else check_when(at, "at", now)
+    if due_at is not None and due_at <= now:
+        due_at = None
     if due_at is not None and message.expires_at is not None and message.expires_at <= due_at:
         hint = "let it expire later, or deliver it earlier"
         raise Invalid("is not after the time of its delivery (at)", field="expires", hint=hint)
-    deliveries = tuple([open_delivery(message, name, kind, now, due_at) for name, kind in first])
+    deliveries, routes = [], False
+    for name, kind in first:
+        deliveries.append(open_delivery(message, name, kind, now, due_at))
+        routes = routes or is_any(name)
     return Post(
         message=message,
         encoded=seal(message, office.limits),
-        deliveries=deliveries,
+        deliveries=tuple(deliveries),
         copies=tuple(others),
         quota=office.limits.inbox_quota,
         known_only=office.limits.unknown == "refuse",
         admit=partial(_admitted, office),
-        routes=any(is_any(name) for name, _ in first),
+        routes=routes,
     )
 
 

@@ -194,6 +194,10 @@ class Store(Protocol):
         """Deliveries that time has caught up with: leases run out, mail now due, mail expired."""
         ...
 
+    def offered(self, query: Query, moment: Moment) -> list[Found] | None:
+        """What `find` finds at the query's mailbox, or None if anything there is overdue: that comes first."""
+        ...
+
     def next_timer(self, moment: Moment, mailboxes: Sequence[str]) -> float | None:
         """Seconds until the next delivery of these becomes overdue or due for another try."""
         ...

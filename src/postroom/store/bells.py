@@ -37,6 +37,7 @@ class DoorBells:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = os.fspath(folder)
+        self._is_hung = False  # did anybody ever wait in this room?
         self._paths: dict[str, str] = {}
         self._ears: list[int] = []
         self._pid = os.getpid()
@@ -45,6 +46,10 @@ class DoorBells:
         """The bells that hang there, ready to be rung. Call it once the mail can be seen: whoever hangs a bell
         later looks for mail after that, and finds it.
         """
+        if not self._is_hung:
+            self._is_hung = os.access(self._folder, os.X_OK)
+            if not self._is_hung:
+                return []
         grasped = []
         for mailbox in mailboxes:
             path = self._paths.get(mailbox) or self._paths.setdefault(mailbox, self.path(mailbox))

@@ -148,6 +148,10 @@ class MemoryStore(Tables):
                 if (mailboxes is None or d.mailbox in mailboxes) and seconds_left(d, moment) <= 0
             ][:limit]
 
+    def offered(self, query: Query, moment: Moment) -> list[Found] | None:
+        at = None if query.mailbox is None else (query.mailbox,)
+        return None if self.overdue(moment, at, 1) else self.find(query)
+
     def next_timer(self, moment: Moment, mailboxes: Sequence[str]) -> float | None:
         with self._lock:
             waits = [seconds_left(d, moment) for d in self._deliveries.values() if d.mailbox in mailboxes]

@@ -2,6 +2,7 @@
 
     ground      may this file be used at all: owner, modes, kind of file system
     identity    which file stands at a path
+    folder      whether any file beside the room came, went or was replaced
     lock        the queue in which writers stand: flock, fair and bounded
     futex       words on which processes sleep until another wakes them
     turns       a tap on the shoulder for whoever is next in that line

@@ -50,11 +50,9 @@ def find_apart(query: Query) -> tuple[Statement, Statement]:
     """Unread mail, and mail that was looked at: the index holds them apart. The first of both says of each letter
     whether the second is worth asking.
     """
-    at, offered, due = query.mailbox, query.offered_at, query.due_at
-    if at is not None and offered is not None and due is not None and query == _claiming(query):
+    values = _claim_values(query)
+    if values is not None:
         unread, seen = _claims()
-        now = micros(offered)
-        values = [fold(at), at, now, now if due is offered else micros(due), query.limit]
     else:
         where, values = _conditions(query)
         limit, more = _limit(query.limit)
@@ -63,9 +61,20 @@ def find_apart(query: Query) -> tuple[Statement, Statement]:
     return (unread, values), (seen, values)
 
 
+def find_offered(query: Query, moment: Moment, mailbox: int) -> Statement | None:
+    """The first of `find_apart`, which says of each letter also whether anything at this mailbox is overdue: both
+    questions in one take a twentieth less of a claim. None if it is not what everybody asks.
+    """
+    values = _claim_values(query)
+    if values is None:
+        return None
+    now = micros(moment.wall)
+    return _offers(), [moment.steady, mailbox, now, mailbox, now, mailbox, *values]
+
+
 def _apart(where: str, tail: str) -> tuple[str, str]:
     worth_it = "EXISTS (SELECT 1 FROM deliveries s WHERE s.mailbox = d.mailbox AND s.state = 1 AND s.seen = 1)"
-    unread = f"SELECT {DELIVERY}, l.sum, l.body, {worth_it} {_FROM}{where} AND d.seen = 0{tail}"
+    unread = f"SELECT {DELIVERY}, l.sum, l.body, {worth_it}, 0 {_FROM}{where} AND d.seen = 0{tail}"
     return unread, f"{_LETTERS_AT}{where} AND d.seen = 1{tail}"
 
 
@@ -81,11 +90,26 @@ def _claiming(query: Query) -> Query:
     )
 
 
+def _claim_values(query: Query) -> list[Any] | None:
+    """What is bound in that question; None in any other."""
+    at, offered, due = query.mailbox, query.offered_at, query.due_at
+    if at is None or offered is None or due is None or query != _claiming(query):
+        return None
+    now = micros(offered)
+    return [fold(at), at, now, now if due is offered else micros(due), query.limit]
+
+
 @cache
 def _claims() -> tuple[str, str]:
     any_time = time_of(0)
     query = _claiming(Query(mailbox="", offered_at=any_time, due_at=any_time, limit=1))
     return _apart(_conditions(query)[0], f" ORDER BY {_ORDER[query.order]} LIMIT ?")
+
+
+@cache
+def _offers() -> str:
+    overdue = " OR ".join(f"EXISTS ({piece})" for piece in _overdue_pieces(1))
+    return _claims()[0].replace(", 0 FROM", f", {overdue} FROM", 1)
 
 
 def find_late(query: Query) -> Statement:
@@ -168,14 +192,17 @@ def overdue(moment: Moment, mailboxes: Sequence[int] | None, limit: int) -> Stat
 
 @cache
 def _overdue_at(mailboxes: int | None) -> str:
+    return f"{' UNION ALL '.join(_overdue_pieces(mailboxes))} LIMIT ?"
+
+
+def _overdue_pieces(mailboxes: int | None) -> list[str]:
     at = "" if mailboxes is None else f" AND mailbox IN ({', '.join('?' * mailboxes)})"
     pieces = (
         "state = 2 AND lease_until <= ?",  # leases of an earlier boot end at 0
         "state = 0 AND due_at <= ?",
         "state < 2 AND expires_at IS NOT NULL AND expires_at <= ?",
     )
-    keys = " UNION ALL ".join(f"SELECT number, mailbox FROM deliveries WHERE {piece}{at}" for piece in pieces)
-    return f"{keys} LIMIT ?"
+    return [f"SELECT number, mailbox FROM deliveries WHERE {piece}{at}" for piece in pieces]
 
 
 ONE = f"{_LETTERS_AT} WHERE d.number = ? AND d.mailbox = ?"

@@ -6,26 +6,26 @@ carried, or whose carrier was killed, is posted by its own writer, who hears why
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from ...errors import PostroomError
 from .. import sqlite
-from ..base import must_last, sends
+from ..base import Posted, Write, must_last, sends
 from .writing import Writing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..base import Plan, Posted, Write
+    from ..base import Plan
     from .connection import Connection
     from .laid import Laid
     from .parcels import Parcel
 
 
-class Committed(NamedTuple):
+class Committed(msgspec.Struct, frozen=True):
     """What became of it. It is in the room; `make_safe` before anybody is told."""
 
     writes: Sequence[Write]
@@ -49,7 +49,7 @@ def commit(here: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -
         here.mend()
         done = _write(here, writes, durable=durable)
         here.commits += 1
-        return done if laid is None else done._replace(posted=laid.corrected(done.posted))
+        return done if laid is None else replace(done, posted=laid.corrected(done.posted))
     finally:
         if inside:
             here.lock.leave()

@@ -15,6 +15,7 @@ import apsw
 from ...errors import BadStore, Damaged, StoreBusy, StoreFailing
 from .. import sqlite
 from . import ground
+from .folder import Folder
 from .lock import WriterLock
 from .names import Names
 from .rows import SALVAGE
@@ -77,6 +78,7 @@ class Connection:
         check_library(apsw.sqlitelibversion())
         self._path = path
         self._busy_timeout = busy_timeout
+        self._folder = Folder(os.path.dirname(path))
         with translated(path):
             self.lock = WriterLock(f"{path}.lock", busy_timeout)
         try:
@@ -137,7 +139,8 @@ class Connection:
         """Under the lock, before anything is written: it is the same room still, nothing is left of an
         interrupted commit, and after a failed sync the log is made whole.
         """
-        self._check_same()
+        if not self._folder.is_untouched():
+            self._check_same()
         if self.database.in_transaction:
             self.database.execute("ROLLBACK")
         if self.lock.warned:
@@ -146,11 +149,13 @@ class Connection:
     def _check_same(self) -> None:
         try:
             same = os.stat(self._path).st_ino == self._inode
-            self.log.check()
+            both = self.log.check()
         except OSError:
-            same = False
+            same = both = False
         if not same:
             raise StoreFailing("the room's file was replaced or deleted", hint=REPLACED)
+        if both:
+            self._folder.trust()
 
     def __del__(self) -> None:
         self.close()

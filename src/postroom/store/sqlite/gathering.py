@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from .committing import make_safe, turn_back
 
 if TYPE_CHECKING:
@@ -39,14 +41,14 @@ class Gathering:
         try:
             last = {here: done for here, done, _ in self._kept if done.must_sync}
             for here, done in last.items():
-                make_safe(here, done._replace(carried=()))
+                make_safe(here, replace(done, carried=()))
         except BaseException:
             for here, done, _ in self._kept:
                 turn_back(here, done.carried)
             raise
         else:
             for here, done, bells in self._kept:
-                make_safe(here, done._replace(must_sync=False))
+                make_safe(here, replace(done, must_sync=False))
                 self._bells.ring(bells)
         finally:
             for _, _, bells in self._kept:

@@ -33,6 +33,7 @@ LAID_AT = 22  # 1 if anybody laid something out since somebody last looked
 WAITING_AT = 23  # 1 if anybody waits for its turn
 TURN_AT = 24  # then a word: whose turn it is
 TRAY_AT = 64  # then the tray
+_NOBODY = bytes(2)  # has laid anything out, nor waits
 
 
 _LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
@@ -131,7 +132,7 @@ class WriterLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             raise
         signs = os.pread(self._descriptor, 2, LAID_AT)  # not before: who comes later finds it free
-        if any(signs):
+        if signs != _NOBODY and any(signs):
             self._wake(*signs)
 
     def _wake(self, is_laid: int, is_waiting: int = 0) -> None:

@@ -26,18 +26,16 @@ class Names:
         self.committed: dict[str, tuple[int, bool]] = {}
         self.as_of = 0  # while this is the next number, nobody else has written since, and all of it holds
         self.is_bare: bool | None = None  # as of then. Once it is not, every letter asks for itself
-        self._seal = _UNKNOWN
+        self.seal = _UNKNOWN
 
     def note(self, number: int, *, is_bare: bool, alone: bool) -> None:
         """Committed; this is the next number. `alone`: nothing else was written in that transaction."""
         self.as_of = number
         self.is_bare = is_bare
-        self._seal = self._sealed() if alone else _UNKNOWN
+        self.seal = self.sealed() if alone else _UNKNOWN
 
-    def still_hold(self) -> bool:
-        """In a transaction: is the number that was noted still the next one?"""
-        return self._seal == self._sealed()
-
-    def _sealed(self) -> tuple[int, int]:
-        """Another one after every write: of others, says SQLite's version; of ours, its count of changes."""
+    def sealed(self) -> tuple[int, int]:
+        """In a transaction: while it is the same as the seal, the number that was noted is still the next one. It
+        is another one after every write: of others, says SQLite's version; of ours, its count of changes.
+        """
         return self._database.data_version(), self._database.total_changes()

@@ -39,16 +39,26 @@ DELIVERY = (
     " d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,"
     " d.lease_boot, d.reason, d.history, d.arrived"
 )
+_SUM_AT = 21  # in a row: behind these columns
 SALVAGE = "postroom doctor --repair saves what can be read; or restore a backup"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNLIKELY = (ValueError, TypeError, IndexError, OverflowError)  # what values that nobody wrote lead to
 _decode_history = msgspec.json.Decoder(tuple[Attempt, ...]).decode
 
 
+_last: tuple[datetime, int] = (_EPOCH, 0)  # who writes or asks names the same moment several times
+
+
 def micros(time: datetime) -> int:
     """Exact microseconds; floats would round, and dividing by a timedelta is slow."""
+    global _last  # noqa: PLW0603 - one moment and its number, replaced together
+    last, number = _last
+    if time is last:
+        return number
     since = time - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    number = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    _last = (time, number)
+    return number
 
 
 def time_of(microseconds: int) -> datetime:
@@ -122,17 +132,19 @@ def _lease(lease: Lease | None) -> Row:
 
 
 def found(row: Row) -> Found:
-    """From `DELIVERY` columns and a letter's sum and body."""
-    message = sound(row[-2], row[-1])
+    """From `DELIVERY` columns and a letter's sum and body; whatever else is behind them."""
+    message = sound(row[_SUM_AT], row[_SUM_AT + 1])
     try:
-        return Found(message, delivery(message, row[:-2]))
+        return Found(message, delivery(message, row))
     except UNLIKELY as broken:
         raise Unreadable(f"a stored delivery cannot be read: {broken}") from None
 
 
-def found_apart(row: Row) -> tuple[Found, bool]:
-    """From a row of `asking.find_apart`: the letter, and whether there is mail that was looked at."""
-    return found(row[:-1]), row[-1] == 1
+def found_apart(row: Row) -> tuple[Found, bool, bool]:
+    """From a row of `asking.find_apart` or `find_offered`: the letter, whether there is mail that was looked at,
+    and whether anything is overdue.
+    """
+    return found(row), row[-2] == 1, row[-1] == 1
 
 
 def sound(sum: int, body: bytes) -> Message:
@@ -143,12 +155,12 @@ def sound(sum: int, body: bytes) -> Message:
 
 
 def delivery(message: Message, row: Row) -> Delivery:
-    (number, mailbox, kind, state, rank, revision, attempts, delivered, read, acked, dead, due, archived) = row[
-        :13
-    ]
+    """From `DELIVERY` columns, whatever is behind them."""
+    number, mailbox, kind, state, rank, revision, attempts, *later = row
     if mailbox is None:
         raise Damaged("the name of a mailbox is damaged", hint=SALVAGE)
-    (expires, token, holder, until, boot, reason, history, arrived) = row[13:]
+    delivered, read, acked, dead, due, archived, expires, token, holder, until, boot, *last = later
+    reason, history, arrived = last[:3]
     return Delivery(
         message_id=message.id,
         mailbox=mailbox,

@@ -50,6 +50,14 @@ UNION ALL SELECT m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHER
 _ABANDONED: list[object] = []  # connections of a parent process: never touched, so never closed, after a fork
 
 
+class _Local(_local):
+    """What each thread has for itself."""
+
+    # Found in the class, and not missed: a missing attribute is an error made and thrown away, at every commit.
+    connection: Connection | None = None
+    gathering: Gathering | None = None
+
+
 class SqliteStore:
     """A room in a file. Any number of threads and processes may hold one at once."""
 
@@ -61,7 +69,7 @@ class SqliteStore:
         self._durable = durable
         self._busy_timeout = busy_timeout
         self._bells = DoorBells(f"{self.path}.bells")
-        self._local = _local()
+        self._local = _Local()
         self._open: weakref.WeakSet[Connection] = weakref.WeakSet()  # one goes when its thread ends
         self._forks = forks.count
         self._lookout = Lookout()
@@ -86,16 +94,18 @@ class SqliteStore:
         except UnicodeDecodeError as error:
             raise self._damaged(error) from None
         bells = self._grasp(rung_by(done.writes, done.posted))
-        gathering: Gathering | None = getattr(self._local, "gathering", None)
+        gathering = self._local.gathering
         if gathering is not None:
             gathering.add(here, done, bells)
         else:
             try:
                 if done.must_sync or done.carried or here.beside:
                     make_safe(here, done)
-                self._bells.ring(bells)
+                if bells:
+                    self._bells.ring(bells)
             finally:
-                self._bells.let_go(bells)
+                if bells:
+                    self._bells.let_go(bells)
         posted = done.posted
         if posted and self._lookout.is_due(posted[-1].number, len(posted)):
             sqlite.searching.help_along(here.index, self._ask)
@@ -132,21 +142,30 @@ class SqliteStore:
 
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
-            return self._find_by_priority(query)[: query.limit]
+            return self._with_seen(self._sound(rows.found_apart, sqlite.asking.find_apart(query)[0]), query)
         if query.after is None:
             return self._sound(rows.found, sqlite.asking.find(query))
         found = self._sound(rows.found, sqlite.asking.find(query), sqlite.asking.find_late(query))
         return sorted(found, key=lambda f: f.delivery.arrived or f.delivery.number)[: query.limit]
 
-    def _find_by_priority(self, query: Query) -> list[Found]:
+    def offered(self, query: Query, moment: Moment) -> list[Found] | None:
+        at = query.mailbox or ""
+        held = self._here().names.committed.get(at)
+        asked = None if held is None else sqlite.asking.find_offered(query, moment, held[0])
+        if asked is None:
+            return None if self.overdue(moment, (at,), 1) else self.find(query)
+        first = self._sound(rows.found_apart, asked)
+        is_late = first[0][2] if first else self.overdue(moment, (at,), 1)
+        return None if is_late else self._with_seen(first, query)
+
+    def _with_seen(self, first: list[tuple[Found, bool, bool]], query: Query) -> list[Found]:
         """The index holds read and unread mail apart: the top of each, merged, is far cheaper than one sort."""
-        unread, seen = sqlite.asking.find_apart(query)
-        first = self._sound(rows.found_apart, unread)
+        top = [found for found, _, _ in first]
         if first and not first[0][1]:
-            return [found for found, _ in first]
-        both = [*(found for found, _ in first), *self._sound(rows.found, seen)]
+            return top
+        both = [*top, *self._sound(rows.found, sqlite.asking.find_apart(query)[1])]
         apart = {found.delivery.number: found for found in both}  # what was read in between counts once
-        return sorted(apart.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))
+        return sorted(apart.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))[: query.limit]
 
     def count(self, query: Query) -> dict[Priority, int]:
         counted = {rows.priority_of(rank): number for rank, number in self._ask(*sqlite.asking.count(query))}
@@ -317,7 +336,7 @@ class SqliteStore:
         for connection in list(self._open):
             connection.close()
         self._open.clear()
-        self._local = _local()
+        self._local = _Local()
         self._bells.close()
 
     # -- connections
@@ -326,8 +345,8 @@ class SqliteStore:
         """This thread's connection, opened on first use."""
         if self._forks != forks.count:
             _ABANDONED.append([*self._open, self._local])
-            self._local, self._open, self._forks = _local(), weakref.WeakSet(), forks.count
-        connection: Connection | None = getattr(self._local, "connection", None)
+            self._local, self._open, self._forks = _Local(), weakref.WeakSet(), forks.count
+        connection = self._local.connection
         if connection is None:
             connection = self._connect()
             self._local.connection = connection
@@ -339,8 +358,8 @@ class SqliteStore:
 
     def _drop(self, here: Connection) -> None:
         """Forget this thread's connection; closed when nobody uses it any more."""
-        if getattr(self._local, "connection", None) is here:
-            del self._local.connection
+        if self._local.connection is here:
+            self._local.connection = None
 
     def _ask(self, sql: str, values: list[Any]) -> list[rows.Row]:
         """All rows at once: nothing holds a view of the room open while anyone thinks or waits."""
@@ -366,13 +385,13 @@ class SqliteStore:
         """The answers as values. A damaged letter is set aside, and the questions are asked again without it."""
         tried: set[int] = set()
         while True:
-            found = [row for sql, values in questions for row in self._ask(sql, values)]
             sound, damaged = [], []
-            for row in found:
-                try:
-                    sound.append(make(row))
-                except Unreadable as damage:
-                    damaged.append((row[0], damage))
+            for sql, values in questions:
+                for row in self._ask(sql, values):
+                    try:
+                        sound.append(make(row))
+                    except Unreadable as damage:
+                        damaged.append((row[0], damage))
             if not damaged:
                 return sound
             for number, why in damaged:
@@ -396,9 +415,13 @@ class SqliteStore:
             raise translate(error, self.path) from error
 
     def _numbers(self, mailboxes: Sequence[str]) -> list[int]:
-        here = self._here()
-        known = [held[0] for name in mailboxes if (held := here.names.committed.get(name))]
-        if len(known) == len(mailboxes):
+        committed, known = self._here().names.committed, []
+        for name in mailboxes:
+            held = committed.get(name)
+            if held is None:
+                break
+            known.append(held[0])
+        else:
             return known
         marks = ", ".join("?" * len(mailboxes))
         sql = f"SELECT id, name FROM mailboxes WHERE folded IN ({marks})"

@@ -49,15 +49,18 @@ class Log:
         self.pages = pages
         return apsw.SQLITE_OK
 
-    def check(self) -> None:
-        """Under the lock, before anything is written: is the log still the file that SQLite writes to?"""
+    def check(self) -> bool:
+        """Under the lock, before anything is written: is the log still the file that SQLite writes to? False
+        while there is nothing to compare.
+        """
         if self._descriptor < 0:
-            return
+            return False
         at = self._at or self._look()
         if self._inode < 0:
             self._inode = sqlite.identity.inode_of(self._descriptor)
         if at.inode() != self._inode:
             raise StoreFailing(f"{self._path} was replaced by another file", hint=REPLACED)
+        return True
 
     def tend(self, lock: WriterLock) -> None:
         """After a commit, under the lock: fill ahead; checkpoint when it is full."""

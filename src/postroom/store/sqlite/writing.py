@@ -50,8 +50,13 @@ WHERE m.folded = ?1 AND m.name = ?2 AND l.key = ?3
 UNION ALL
 SELECT l.number, l.sum, l.body FROM letters l JOIN mailboxes m ON m.id = l.sender
 WHERE l.id = ?3 AND l.key IS NULL AND m.name = ?2"""
-INSERT_LETTER = "INSERT INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_LETTER = f"INSERT INTO letters VALUES ({', '.join('?' * 13)})"
 INSERT_DELIVERY = f"INSERT INTO deliveries VALUES ({', '.join('?' * len(COLUMNS))})"
+# Most letters leave the same columns empty, and so do most deliveries at first. Not to bind all these NULLs saves
+# a fiftieth of a send.
+_NONE_OF_7, _NONE_OF_13 = (None,) * 7, (None,) * 13
+_PLAIN_LETTER = f"INSERT INTO letters VALUES({'?,' * 4}{'NULL,' * 7}?,?)"
+_FRESH_DELIVERY = f"INSERT INTO deliveries VALUES({'?,' * 9}{','.join(['NULL'] * 13)})"
 # Like the first one. Its values are bound and not read: to read a table that is written to takes a copy of it.
 COPY_DELIVERY = f"""
 INSERT INTO deliveries SELECT ?1, j.value{"".join(f", ?{place}" for place in range(3, len(COLUMNS) + 1))}
@@ -143,7 +148,7 @@ class Writing:
         if post.admit is not None and (self._guarded or post.routes):
             post = post.admit(post)
         deliveries = post.deliveries
-        names = [delivery.mailbox for delivery in deliveries]
+        names = [deliveries[0].mailbox] if len(deliveries) == 1 else [delivery.mailbox for delivery in deliveries]
         names += post.copies
         sender, _ = self.mailbox(message.sender, "sender", known=True)
         places, unknown = self._places(names)
@@ -153,10 +158,18 @@ class Writing:
         if post.quota is not None and self._number > post.quota:
             self._check_quota(names, places, post.quota)
         number = self._number
-        self._execute(INSERT_LETTER, letter_row(message, number, sender, post.encoded or encode(message)))
+        row = letter_row(message, number, sender, post.encoded or encode(message))
+        if row[4:11] == _NONE_OF_7:
+            self._execute(_PLAIN_LETTER, row[:4] + row[11:])
+        else:
+            self._execute(INSERT_LETTER, row)
         self._number = number + 1
         for delivery, place in zip(deliveries, places):  # noqa: B905 - asking how many there are costs more
-            self._execute(INSERT_DELIVERY, delivery_row(delivery, number, place))
+            row = delivery_row(delivery, number, place)
+            if row[9:] == _NONE_OF_13:
+                self._execute(_FRESH_DELIVERY, row[:9])
+            else:
+                self._execute(INSERT_DELIVERY, row)
         if post.copies:
             _, _, *like_first = delivery_row(deliveries[0], number, 0)
             further = sorted(places[len(deliveries) :])  # in the order of the tables: fewer pages are split
@@ -339,7 +352,7 @@ class Writing:
     def _look(self) -> None:
         """The next number, and whether the room is bare: known, or asked for."""
         names = self._names
-        if names.still_hold():
+        if names.seal == names.sealed():
             self._number, self._is_bare = names.as_of, names.is_bare is True
             return
         found: tuple[Any, ...] = self._execute(LOOK).fetchall()[0]
