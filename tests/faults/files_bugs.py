@@ -138,12 +138,11 @@ class _CarelessLog(wal.Log):
 
 
 class _Copying(steps.Shift, tag="Shift"):
-    def do(self, *, durable: bool) -> paper.Stamp:
+    def do(self, *, durable: bool) -> None:
         former = Path(self.former, self.name)
         paper.make_folder(self.folder)
-        stamp = paper.write_new(self.folder, self.name, former.read_bytes(), durable=durable)
+        paper.write_new(self.folder, self.name, former.read_bytes(), durable=durable)
         former.unlink()
-        return stamp
 
 
 # -- damage

@@ -45,6 +45,7 @@ _KEEP = f"INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, max(?, {_LAS
 _RELOCATE = """
 UPDATE OR REPLACE files SET folder = ?3, name = ?4, inode = ?5, size = ?6, written = ?7
 WHERE number = ?1 AND mailbox = ?2"""
+_MOVE = "UPDATE OR REPLACE files SET folder = ?3 WHERE number = ?1 AND mailbox = ?2"
 _SEATS = f"""
 SELECT d.mailbox, iif(lower(m.name) = m.folded, m.name, NULL), {_LAST_PLACE},
        (SELECT folder FROM homes h WHERE h.mailbox = d.mailbox LIMIT 1)
@@ -92,14 +93,14 @@ class Ledger:
     """Inside a transaction, or to ask."""
 
     def __init__(self, database: apsw.Connection, layout: Layout) -> None:
-        self._database = database
+        self._execute = database.cursor().execute  # one for all: each answer is read before the next question
         self._layout = layout
 
     def _ask(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        return self._database.execute(sql, values).fetchall()
+        return self._execute(sql, values).fetchall()
 
     def _write(self, sql: str, values: tuple[Any, ...] = ()) -> None:
-        self._database.execute(sql, values)
+        self._execute(sql, values)
 
     # -- files
 
@@ -124,6 +125,10 @@ class Ledger:
     def relocate(self, number: int, mailbox: int, folder: str, name: str, stamp: Stamp) -> None:
         """A file that is known lies elsewhere, or is another."""
         self._write(_RELOCATE, (number, mailbox, folder, name, *stamp))
+
+    def move(self, number: int, mailbox: int, folder: str) -> None:
+        """The same file lies elsewhere. Should it not be the same, its stamp tells."""
+        self._write(_MOVE, (number, mailbox, folder))
 
     def drop(self, number: int, mailbox: int) -> None:
         self._write("DELETE FROM files WHERE number = ? AND mailbox = ?", (number, mailbox))

@@ -111,6 +111,11 @@ def _write(path: str, flags: int, content: bytes, *, durable: bool) -> Stamp:
         os.close(descriptor)
 
 
+def is_there(path: str) -> bool:
+    """As `os.path.lexists`, in half the time: nothing is told of the file, and nothing raised."""
+    return os.access(path, os.F_OK, follow_symlinks=False)
+
+
 def is_text(name: str) -> bool:
     """Can this name of a file be written down? A system allows any bytes."""
     return name.isascii() or name.encode("utf-8", "replace").decode() == name

@@ -47,6 +47,8 @@ class Paperwork:
         self._here = here
         self._places, self._layout, self._ledger = here.places, here.places.layout, here.ledger
         self._durable = durable
+        self._known: dict[str, Seat] = {}  # mailboxes by name, as they are while nobody else writes
+        self._place = 0  # in time, of the last letter of the room; as long as any of these is known
         self._clear()
 
     def _clear(self) -> None:
@@ -61,7 +63,9 @@ class Paperwork:
     # -- inside the transaction
 
     def prepare(self, writes: Sequence[Write]) -> None:
-        """Before the index changes: the numbers of letters that will be gone from it."""
+        """Before the index changes: the numbers of letters that will be gone from it, and what is still known."""
+        if self._known and not self._here.names.still_hold():
+            self._known.clear()
         forgotten = [self._here.number_of(write.message_id) for write in writes if isinstance(write, Forget)]
         self._forgotten = [number for number in forgotten if number is not None]
 
@@ -109,10 +113,11 @@ class Paperwork:
         except OSError:
             return  # the warning stands: the next one in looks at everything
         finally:
-            self._clear()
+            self.doubt()
 
     def doubt(self) -> None:
         """Whether the index has it is not known: the warning stands, and the next one in looks at everything."""
+        self._known.clear()
         self._clear()
 
     def settle(self) -> None:
@@ -141,7 +146,7 @@ class Paperwork:
         for step, at, must in self._steps if len(self._steps) == 1 else sorted(self._steps, key=_is_last):
             stamp = self._rewrite(step) if isinstance(step, Rewrite) else step.do(durable=self._durable and must)
             self._done.append(step)
-            if at is not None and stamp is not None:
+            if at is not None:
                 self._enter(step, at, stamp)
             if self._durable and (must or len(step.folders) > 1):
                 self._must_sync(step)
@@ -149,13 +154,16 @@ class Paperwork:
             self._sync_folders()
             self._here.journal.append(DONE, durable=self._durable)
 
-    def _enter(self, step: Step, at: At, stamp: Stamp) -> None:
+    def _enter(self, step: Step, at: At, stamp: Stamp | None) -> None:
         """Into the ledger."""
         number, mailbox, place = at
-        if isinstance(step, Create):
-            self._ledger.keep(number, mailbox, self._below_home(step.folder), step.name, stamp, place)
-        elif isinstance(step, (Rewrite, Shift)):
-            self._ledger.relocate(number, mailbox, self._below_home(step.folder), step.name, stamp)
+        folder = self._below_home(step.folder)
+        if isinstance(step, Shift):
+            self._ledger.move(number, mailbox, folder)
+        elif isinstance(step, Create) and stamp is not None:
+            self._ledger.keep(number, mailbox, folder, step.name, stamp, place)
+        elif isinstance(step, Rewrite) and stamp is not None:
+            self._ledger.relocate(number, mailbox, folder, step.name, stamp)
 
     def _rewrite(self, step: Rewrite) -> Stamp:
         """It takes the place of the only copy: that must last, even if the news in it need not."""
@@ -197,17 +205,32 @@ class Paperwork:
             self._make_sure(outcome.message_id)
             return
         post, number = outcome.written or write, outcome.number
-        seats = self._ledger.seats(number)
+        seats = self._seats(post, number)
         if not seats:
             return
         self._latest = max(self._latest, seats[0].latest) + 1
         self._latest = order = max(self._latest, letters.microseconds(post.message.created_at))
         if len(seats) == 1:
             self._create(post.message, number, seats[0], post.deliveries[0], order)
+            self._learn(post.deliveries[0].mailbox, seats[0], order)
             return
+        self._known.clear()
         dealt = {mailbox: delivery for mailbox, _, delivery in self._here.deliveries(post.message, number)}
         for seat in seats:
             self._create(post.message, number, seat, dealt[seat.mailbox], order)
+
+    def _seats(self, post: Post, number: int) -> list[Seat]:
+        """Where it goes. While nobody else writes, the mailbox of a letter before need not be asked for again."""
+        if len(post.deliveries) == 1 and not post.copies:
+            known = self._known.get(post.deliveries[0].mailbox)
+            if known is not None:
+                return [known._replace(latest=self._place)]
+        return self._ledger.seats(number)
+
+    def _learn(self, name: str, seat: Seat, place: int) -> None:
+        self._place = place
+        if seat.home is not None:
+            self._known[name] = seat
 
     def _make_sure(self, id: str) -> None:
         """Whoever sent it first may have been killed, or had no luck, before its name was safe."""
@@ -220,7 +243,7 @@ class Paperwork:
         home = seat.home or self._ledger.home(seat.mailbox, seat.owner)
         path = self._places.path(self._places.folder(home, self._layout.place(delivery)))
         name = self._layout.file_name(message, order)
-        if os.path.lexists(f"{path}/{name}"):  # a stranger's, or of another letter
+        if paper.is_there(f"{path}/{name}"):  # a stranger's, or of another letter
             stem = name.removesuffix(self._layout.ending)
             name = f"{stem}-{os.urandom(4).hex()}{self._layout.ending}"
         fields = letters.fields_of(self._layout, message, seat.owner, name=name, order=order)
@@ -298,6 +321,7 @@ class Paperwork:
             self._ledger.drop(number, mailbox)
 
     def _resettle(self, write: Rename) -> None:
+        self._known.clear()
         mailbox, name = self._here.mailbox(write.new)
         former, folder = self._ledger.home(mailbox, write.old), self._layout.folder(name)
         if former == folder:

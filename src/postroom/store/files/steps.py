@@ -14,10 +14,11 @@ from msgspec import Struct
 
 from ...model.codec import to_plain
 from . import paper
-from .paper import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from .paper import Stamp
 
 
 class Create(Struct, tag=True, kw_only=True):
@@ -84,7 +85,7 @@ class Shift(Struct, tag=True, kw_only=True):
     def folders(self) -> tuple[str, ...]:
         return (self.folder, self.former)
 
-    def do(self, *, durable: bool) -> Stamp:  # noqa: ARG002 - there is no content to sync
+    def do(self, *, durable: bool) -> None:  # noqa: ARG002 - there is no content to sync
         source, target = f"{self.former}/{self.name}", f"{self.folder}/{self.name}"
         try:
             paper.check_folder(self.folder)
@@ -93,7 +94,6 @@ class Shift(Struct, tag=True, kw_only=True):
             if not os.path.lexists(target):
                 paper.make_folder(self.folder)
                 paper.rename_new(source, target)
-        return Stamp.of(os.lstat(target))
 
     def undo(self) -> None:
         with suppress(OSError):

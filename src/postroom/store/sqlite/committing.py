@@ -122,7 +122,7 @@ def _transact(
         if not is_full or callable(planned) or sends(planned):
             raise
     else:
-        writing.remember(alone=beside is None)
+        writing.remember(alone=True)  # files have no numbers
         if beside is not None:
             beside.settle()
         must_sync = (durable and any(map(must_last, planned))) or (bool(parcels) and _any_durable(parcels))

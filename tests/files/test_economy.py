@@ -1,0 +1,159 @@
+"""What is remembered saves work, and is never believed when somebody else may know better."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.errors import StoreFailing
+from postroom.model.query import LetterQuery, Query
+from postroom.nanobot import MailboxManager
+from postroom.store.base import Rename
+from postroom.store.files.layouts import layout_named
+from postroom.store.files.layouts.base import Layout
+from postroom.store.files.store import FileStore
+from tests.files.folders import inbox, opened
+from tests.letters import ack, after, claim, ids, letter, names, note, post, send
+
+LONG_AGO = 1_700_000_000_000_000_000  # nanoseconds
+
+
+def statements(store: FileStore, id: str) -> list[str]:
+    """What is said to the index for one letter, by its first word."""
+    said: list[str] = []
+
+    def hear(_cursor: object, sql: str, _values: object) -> bool:
+        said.append(sql.split(maxsplit=1)[0])
+        return True
+
+    database = store.connection().database
+    database.exec_trace = hear
+    send_quietly(store, id)
+    database.exec_trace = None
+    return said
+
+
+def send_quietly(store: FileStore, id: str, **fields: Any) -> None:
+    store.commit([post(letter(id, **fields))])
+
+
+def send_in_a_quiet_folder(store: FileStore, root: Path) -> None:
+    """In whose own folder nothing came or went for long."""
+    for number in range(3):
+        send_quietly(store, f"m{number}")
+        os.utime(root / ".postroom", ns=(LONG_AGO, LONG_AGO))
+
+
+def steps(manager: MailboxManager, agent: str) -> int:
+    """Of SQLite's machine, for one sign of life."""
+    count = 0
+
+    def step() -> bool:
+        nonlocal count
+        count += 1
+        return False
+
+    store = manager._office.store
+    assert isinstance(store, FileStore)
+    database = store.connection().database
+    database.set_progress_handler(step, 1)
+    manager.heartbeat(agent)
+    database.set_progress_handler(None)
+    return count
+
+
+# -- what is saved
+
+
+def test_the_next_letter_to_a_mailbox_asks_the_index_nothing(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as store:
+        send_quietly(store, "m1")
+        send_quietly(store, "m2")
+        assert ["BEGIN", "INSERT", "INSERT", "INSERT", "COMMIT"] == statements(store, "m3")
+
+
+def test_a_sign_of_life_takes_as_many_steps_among_many_agents_as_among_few(tmp_path: Path) -> None:
+    taken = []
+    for agents in (5, 100):
+        with MailboxManager(tmp_path / str(agents)) as manager:
+            for number in range(agents):
+                manager.register(f"agent-{number}", {})
+            steps(manager, "agent-1")
+            taken.append(min(steps(manager, "agent-1") for _ in range(3)))
+    few, many = taken
+    assert many < 1.2 * few
+
+
+# -- what is not believed
+
+
+def test_a_mailbox_that_another_renamed_meanwhile_is_found_at_its_new_place(
+    layout: Layout, tmp_path: Path
+) -> None:
+    with opened(tmp_path, layout) as ours, opened(tmp_path, layout) as theirs:
+        send_quietly(ours, "m1")
+        send_quietly(ours, "m2")
+        theirs.commit([Rename("bob", "bert")])
+        send_quietly(ours, "m3")
+        assert 3 == len([path for path in inbox(tmp_path, layout, "bert").iterdir() if path.is_file()])
+        assert not inbox(tmp_path, layout, "bob").exists()
+        assert ["m1", "m2", "m3"] == ids(theirs, Query(mailbox="bert"))
+
+
+def test_a_mailbox_that_we_renamed_is_found_at_its_new_place(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as store:
+        send_quietly(store, "m1")
+        send_quietly(store, "m2")
+        store.commit([Rename("bob", "bert"), note("something that takes a number")])
+        send_quietly(store, "m3")
+        assert not inbox(tmp_path, layout, "bob").exists()
+        assert ["m1", "m2", "m3"] == ids(store, Query(mailbox="bert"))
+
+
+def test_a_letter_comes_after_those_of_others_though_our_clock_is_behind(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as ours, opened(tmp_path, layout) as theirs:
+        for number in range(0, 6, 2):
+            send_quietly(ours, f"m{number}", created_at=after(-3600))
+            send_quietly(theirs, f"m{number + 1}", created_at=after(number))
+    for path in (tmp_path / ".postroom").iterdir():
+        if path.is_file():
+            path.unlink()
+    with opened(tmp_path, layout) as store:
+        assert [f"m{number}" for number in range(6)] == names(store.letters(LetterQuery()))
+
+
+def test_an_index_that_is_deleted_is_noticed_though_its_folder_was_quiet_for_long(
+    layout: Layout, tmp_path: Path
+) -> None:
+    with opened(tmp_path, layout) as store:
+        send_in_a_quiet_folder(store, tmp_path)
+        for end in ("", "-wal", "-shm"):
+            (tmp_path / ".postroom" / f"index.db{end}").unlink()
+        send_quietly(store, "m3")
+        assert ["m0", "m1", "m2", "m3"] == names(store.letters(LetterQuery()))
+
+
+def test_a_log_that_is_deleted_is_noticed_though_its_folder_was_quiet_for_long(
+    layout: Layout, tmp_path: Path
+) -> None:
+    with opened(tmp_path, layout) as store:
+        send_in_a_quiet_folder(store, tmp_path)
+        (tmp_path / ".postroom" / "index.db-wal").unlink()
+        with pytest.raises(StoreFailing, match="replaced or deleted"):
+            send_quietly(store, "m3")
+
+
+def test_a_file_that_was_changed_just_before_its_ack_is_looked_at(tmp_path: Path) -> None:
+    layout = layout_named("nanobot")
+    with opened(tmp_path, layout) as store:
+        claimed = claim(store, send(store, "m1", subject="what was accepted"))
+        store.find(Query())
+        (file,) = inbox(tmp_path, layout).iterdir()
+        file.write_bytes(file.read_bytes().replace(b"was accepted", b"was excepted"))
+        ack(store, claimed)
+        assert "what was accepted" == store.get(["m1"])["m1"].message.subject
+        (aside,) = store.quarantined()
+        assert b"was excepted" in (tmp_path / aside).read_bytes()
