@@ -23,6 +23,7 @@ from .hangup import Hangup
 
 if TYPE_CHECKING:
     from ..callers import Caller
+    from ..outcome import Outcome
     from ..wire.session import Asked
     from .server import Server
 
@@ -121,7 +122,7 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.resume_reading()
 
-    def _carry_out(self, asked: Asked) -> asyncio.Future[Any]:
+    def _carry_out(self, asked: Asked) -> Outcome:
         assert self.caller is not None  # noqa: S101 - who is nobody is not read from
         return self.caller.carry_out(asked)
 

@@ -34,6 +34,11 @@ class Names:
         self.is_bare = is_bare
         self._seal = self._sealed() if alone else _UNKNOWN
 
+    def forget(self) -> None:
+        """What was noted was not committed after all."""
+        self.committed.clear()
+        self.as_of, self.is_bare, self._seal = 0, None, _UNKNOWN
+
     def still_hold(self) -> bool:
         """In a transaction: is the number that was noted still the next one?"""
         return self._seal == self._sealed()

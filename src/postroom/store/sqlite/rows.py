@@ -143,12 +143,10 @@ def sound(sum: int, body: bytes) -> Message:
 
 
 def delivery(message: Message, row: Row) -> Delivery:
-    (number, mailbox, kind, state, rank, revision, attempts, delivered, read, acked, dead, due, archived) = row[
-        :13
-    ]
+    (number, mailbox, kind, state, rank, revision, attempts, delivered, read, acked, dead, due, archived,
+     expires, token, holder, until, boot, reason, history, arrived) = row  # fmt: skip
     if mailbox is None:
         raise Damaged("the name of a mailbox is damaged", hint=SALVAGE)
-    (expires, token, holder, until, boot, reason, history, arrived) = row[13:]
     return Delivery(
         message_id=message.id,
         mailbox=mailbox,
