@@ -13,12 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .aio_ears import SharedEars
 from .counters import Counters
@@ -26,12 +25,13 @@ from .errors import PostroomError, StoreBusy, StoreFailing
 from .outcome import Outcome
 from .service.waiting import seconds_to_sleep
 from .store.base import Undone
+from .tickets import FEW, Queue, Ticket
 from .wire.methods import let_in, named
 from .wire.saying import box_of
 from .wire.table import taken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from .room import Room
     from .service.authorize import Principal
@@ -44,71 +44,8 @@ GRACE = 0.3  # seconds for what is under way when the desk closes
 BEAT = 20.0  # seconds between two signs of life of one agent that are written down
 MOST_SEEN = 10_000
 MOST_AT_ONCE = 256  # calls made safe by one sync; more would keep the first of them waiting
-FEW = 16  # calls that are done on the loop's own thread
 PROMPT = 0.005  # seconds that they may have taken last time
 _LATER: Any = object()  # in place of an answer
-
-
-class Ticket(NamedTuple):
-    """One call that waits for its turn."""
-
-    run: Callable[[], Any]
-    done: Outcome
-    caller: object
-    looks: bool = False  # does it change nothing?
-    is_wait: bool = False  # is it for nobody, once its caller is gone?
-
-
-class Queue:
-    """Who waits for its turn: each caller's calls in their order, and callers in turn. One caller with much to say
-    does not keep the others waiting.
-    """
-
-    def __init__(self) -> None:
-        self._lines: dict[object, deque[Ticket]] = {}
-        self._seen = 0  # callers who stood here at the last look
-
-    def __bool__(self) -> bool:
-        return bool(self._lines)
-
-    def has_grown(self) -> bool:
-        """Have more callers come since the last look? For one alone nobody waits."""
-        before, self._seen = self._seen, len(self._lines)
-        return self._seen > max(before, 1)
-
-    def add(self, ticket: Ticket) -> None:
-        self._lines.setdefault(ticket.caller, deque()).append(ticket)
-
-    def put_back(self, tickets: Sequence[Ticket]) -> None:
-        """Those that were taken and not begun: they come first again."""
-        lines: dict[object, deque[Ticket]] = {}
-        for ticket in tickets:
-            lines.setdefault(ticket.caller, deque()).append(ticket)
-        for caller, line in self._lines.items():
-            lines.setdefault(caller, deque()).extend(line)
-        self._lines = lines
-
-    def take(self, most: int) -> list[Ticket]:
-        taken: list[Ticket] = []
-        self._seen = 0
-        while self._lines and len(taken) < most:
-            caller = next(iter(self._lines))
-            line = self._lines.pop(caller)
-            taken.append(line.popleft())
-            if line:
-                self._lines[caller] = line  # behind the others
-        return taken
-
-    def take_looks(self, busy: set[object]) -> list[Ticket]:
-        """What changes nothing and overtakes nothing of its own caller. Those who are `busy` have something under
-        way.
-        """
-        free = [caller for caller, line in self._lines.items() if caller not in busy and line[0].looks]
-        taken = [self._lines[caller].popleft() for caller in free]
-        for caller in free:
-            if not self._lines[caller]:
-                del self._lines[caller]
-        return taken
 
 
 class Desk:
@@ -303,7 +240,7 @@ class Desk:
         try:
             answers = self._gathered(batch, carry_out, joined=len(batch) > 1)
         except Undone:
-            answers = [self._gathered([ticket], carry_out)[0] for ticket in batch]
+            answers = self._one_by_one(batch, carry_out)
         self._is_prompt = perf_counter() < began + PROMPT
         return answers
 
@@ -329,6 +266,16 @@ class Desk:
             if not isinstance(unsafe, PostroomError):
                 log.exception("what was written could not be made safe, by a fault of ours")
             return [_unsafe(answer, unsafe) for answer in answers]
+        return answers
+
+    def _one_by_one(self, batch: list[Ticket], carry_out: Callable[[Ticket], Any]) -> list[Any]:
+        """Each by itself, as far as that goes."""
+        answers: list[Any] = []
+        for ticket in batch:
+            answer = self._gathered([ticket], carry_out)
+            if not answer:
+                break
+            answers += answer
         return answers
 
     def _hurried(self, ticket: Ticket) -> Any:

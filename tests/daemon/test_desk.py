@@ -19,7 +19,7 @@ from postroom import hub as hub_module
 from postroom.callers import Caller
 from postroom.daemon import chores
 from postroom.daemon.logs import JsonLines
-from postroom.desk import FEW, Desk, Queue, Ticket
+from postroom.desk import Desk
 from postroom.errors import PostroomError, StoreBusy
 from postroom.hub import Hub
 from postroom.outcome import Outcome
@@ -28,6 +28,7 @@ from postroom.store.base import Undone
 from postroom.store.sqlite.gathering import Gathering
 from postroom.store.sqlite.joining import Joint
 from postroom.store.sqlite.lock import WriterLock
+from postroom.tickets import FEW, Queue, Ticket
 from postroom.wire import events
 from postroom.wire.methods import named
 
