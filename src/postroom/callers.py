@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import service
 from .errors import Invalid, NotAllowed, PostroomError
+from .outcome import Outcome
 from .service.authorize import SOCKET, authorize
 from .wire.methods import let_in, named, speaker_in
 from .wire.session import Step
@@ -51,19 +52,19 @@ class Caller:
         self._push = push
         self._expel = expel
         self.room: Room = desk.room.acting_as(principal)
-        self._waits: set[asyncio.Future[Any]] = set()  # for mail
+        self._waits: set[Outcome] = set()  # for mail
         self._is_fresh = False  # has it subscribed, and not been told that yet?
         self._is_gone = False
         self._stay()
 
     # -- calls
 
-    def carry_out(self, asked: Asked) -> asyncio.Future[Any]:
+    def carry_out(self, asked: Asked) -> Outcome:
         """The reply, when it is there; None when nobody waits for one."""
         if asked.is_batch:
-            return asyncio.ensure_future(self._all(asked))
+            return Outcome.of(asyncio.ensure_future(self._all(asked)))
         step = asked.steps[0]
-        owed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        owed = Outcome()
         if isinstance(step, Step):
             done = self._begin(step)
             done.add_done_callback(lambda done: _settle(owed, _reply(step, done)))
@@ -78,17 +79,13 @@ class Caller:
         for step in asked.steps:
             if isinstance(step, Step):
                 done = self._begin(step)
-                try:
-                    await asyncio.wait([done])
-                except asyncio.CancelledError:
-                    done.cancel()  # nobody waits
-                    raise
+                await done.wait()
                 replies.append(_reply(step, done))
             else:
                 replies.append(step)
         return [reply for reply in replies if reply] or None
 
-    def _begin(self, step: Step) -> asyncio.Future[Any]:
+    def _begin(self, step: Step) -> Outcome:
         method, said = step.method, step.said
         if method.of_session:  # at once, on this thread: nothing of this caller is under way
             return _done(partial(method.run, self, said))
@@ -191,9 +188,9 @@ class Door:
         return await Caller(self._desk, self._hub, principal=principal).call(name, said)
 
 
-def _done(run: Callable[[], Any]) -> asyncio.Future[Any]:
+def _done(run: Callable[[], Any]) -> Outcome:
     """Something that is done already."""
-    done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    done = Outcome()
     try:
         done.set_result(run())
     except PostroomError as refused:
@@ -201,19 +198,19 @@ def _done(run: Callable[[], Any]) -> asyncio.Future[Any]:
     return done
 
 
-def _never() -> asyncio.Future[Any]:
+def _never() -> Outcome:
     """Something that nobody waits for."""
-    done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    done = Outcome()
     done.cancel()
     return done
 
 
-def _settle(owed: asyncio.Future[Any], reply: Any) -> None:
+def _settle(owed: Outcome, reply: Any) -> None:
     if not owed.done():  # nobody gave up on it
         owed.set_result(reply)
 
 
-def _reply(step: Step, done: asyncio.Future[Any]) -> Any:
+def _reply(step: Step, done: Outcome) -> Any:
     """What is told of a call that is over."""
     if done.cancelled():
         return None

@@ -9,9 +9,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
-    from typing import Any
+
+    from .outcome import Outcome
 
 OK = "ok"
 GONE = "gone"  # nobody waited for the answer any more
@@ -29,7 +29,7 @@ class Counters:
         self.connections: dict[str, Callable[[], int]] = {}  # open now, by rim
         self.subscribers: Callable[[], int] = int  # none, until somebody can tell
 
-    def called(self, method: str, began: float, done: asyncio.Future[Any]) -> None:
+    def called(self, method: str, began: float, done: Outcome) -> None:
         """A call is over."""
         error = None if done.cancelled() else done.exception()
         outcome = GONE if done.cancelled() else OK if error is None else type(error).__name__

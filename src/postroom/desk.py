@@ -13,23 +13,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .aio_ears import SharedEars
 from .counters import Counters
 from .errors import PostroomError, StoreBusy, StoreFailing
+from .outcome import Outcome
 from .service.waiting import seconds_to_sleep
+from .store.base import Undone
+from .tickets import FEW, Queue, Ticket
 from .wire.methods import let_in, named
 from .wire.saying import box_of
 from .wire.table import taken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from .room import Room
     from .service.authorize import Principal
@@ -42,61 +44,8 @@ GRACE = 0.3  # seconds for what is under way when the desk closes
 BEAT = 20.0  # seconds between two signs of life of one agent that are written down
 MOST_SEEN = 10_000
 MOST_AT_ONCE = 256  # calls made safe by one sync; more would keep the first of them waiting
-
-
-class Ticket(NamedTuple):
-    """One call that waits for its turn."""
-
-    run: Callable[[], Any]
-    done: asyncio.Future[Any]
-    caller: object
-    looks: bool = False  # does it change nothing?
-    is_wait: bool = False  # is it for nobody, once its caller is gone?
-
-
-class Queue:
-    """Who waits for its turn: each caller's calls in their order, and callers in turn. One caller with much to say
-    does not keep the others waiting.
-    """
-
-    def __init__(self) -> None:
-        self._lines: dict[object, deque[Ticket]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._lines)
-
-    def add(self, ticket: Ticket) -> None:
-        self._lines.setdefault(ticket.caller, deque()).append(ticket)
-
-    def put_back(self, tickets: Sequence[Ticket]) -> None:
-        """Those that were taken and not begun: they come first again."""
-        lines: dict[object, deque[Ticket]] = {}
-        for ticket in tickets:
-            lines.setdefault(ticket.caller, deque()).append(ticket)
-        for caller, line in self._lines.items():
-            lines.setdefault(caller, deque()).extend(line)
-        self._lines = lines
-
-    def take(self, most: int) -> list[Ticket]:
-        taken: list[Ticket] = []
-        while self._lines and len(taken) < most:
-            caller = next(iter(self._lines))
-            line = self._lines.pop(caller)
-            taken.append(line.popleft())
-            if line:
-                self._lines[caller] = line  # behind the others
-        return taken
-
-    def take_looks(self, busy: set[object]) -> list[Ticket]:
-        """What changes nothing and overtakes nothing of its own caller. Those who are `busy` have something under
-        way.
-        """
-        free = [caller for caller, line in self._lines.items() if caller not in busy and line[0].looks]
-        taken = [self._lines[caller].popleft() for caller in free]
-        for caller in free:
-            if not self._lines[caller]:
-                del self._lines[caller]
-        return taken
+PROMPT = 0.005  # seconds that they may have taken last time
+_LATER: Any = object()  # in place of an answer
 
 
 class Desk:
@@ -114,6 +63,7 @@ class Desk:
         self._away: set[object] = set()  # whose calls are being carried out on the thread beside
         self._under_way: set[asyncio.Future[Any]] = set()  # on any thread
         self._is_closed = False
+        self._is_prompt = True  # did what was done together last take a moment only?
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="postroom-desk")
         self._reading = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="postroom-reading")
         self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="postroom-slow")
@@ -127,7 +77,7 @@ class Desk:
 
     def carry_out(
         self, room: Room, method: Method, said: dict[str, Any], run: Run | None = None, caller: object = None
-    ) -> asyncio.Future[Any]:
+    ) -> Outcome:
         """Carry out a method whose parameters were checked. What is quick is done in the order of these calls, as
         far as they are of one caller. `run` stands in for the method's own, to look at the caller first.
         """
@@ -137,22 +87,22 @@ class Desk:
 
     def _begin(
         self, room: Room, method: Method, said: dict[str, Any], call: Callable[[], Any], caller: object
-    ) -> asyncio.Future[Any]:
+    ) -> Outcome:
         if seconds := method.patience(said):
             look = partial(self._submit, call, caller, is_wait=True)
-            return asyncio.ensure_future(self._wait(room, method, said, look, seconds))
+            return Outcome.of(asyncio.ensure_future(self._wait(room, method, said, look, seconds)))
         if method.is_slow(said):
-            return self._slowly(self._slow if method.slow else self._reading, call)
+            return Outcome.of(self._slowly(self._slow if method.slow else self._reading, call))
         return self._submit(call, caller, looks=not method.writes)
 
-    def submit(self, run: Callable[[], Any]) -> asyncio.Future[Any]:
+    def submit(self, run: Callable[[], Any]) -> Outcome:
         """Something quick, in its turn."""
         return self._submit(run, None)
 
     def _submit(
         self, run: Callable[[], Any], caller: object, *, looks: bool = False, is_wait: bool = False
-    ) -> asyncio.Future[Any]:
-        ticket = Ticket(run, self._loop.create_future(), caller, looks, is_wait)
+    ) -> Outcome:
+        ticket = Ticket(run, Outcome(), caller, looks, is_wait)
         if self._is_closed:
             _refuse(ticket)
             return ticket.done
@@ -215,33 +165,38 @@ class Desk:
             self._loop.call_soon(self._serve)
 
     def _serve(self) -> None:
-        """Those whose turn it is. One alone is done here, unless it would have to wait for somebody."""
+        """Those whose turn it is. A few are done here, unless they would have to wait for somebody."""
         self._is_called = False
         if self._is_closed:
             return
         if self._away:
             self._serve_looks()
             return
+        if self._queue.has_grown():
+            self._call()  # several come at once: those who come with them are made safe by the same sync
+            return
         batch = self._queue.take(MOST_AT_ONCE)
         if not batch:
             return
         self.counters.batches += 1
         self.counters.batched += len(batch)
-        if len(batch) == 1 and self._serve_at_once(batch):
+        if len(batch) <= FEW and self._is_prompt:
+            batch = batch[self._serve_at_once(batch) :]
+        if batch:
+            self._serve_beside(batch)
+        else:
             self._call_if_needed()
-            return
-        self._away = {ticket.caller for ticket in batch}
-        away = self._slowly(self._beside, partial(self._together, batch))
-        away.add_done_callback(partial(self._back, batch))
 
-    def _serve_at_once(self, batch: list[Ticket]) -> bool:
-        """False: somebody is in the room, and nothing was done."""
-        with self._store.hurried() as has_committed:
-            answers = self._together(batch)
-            if isinstance(answers[0], StoreBusy) and not has_committed():
-                return False
+    def _serve_at_once(self, batch: list[Ticket]) -> int:
+        """How many of them. Those after it would have to wait for somebody who is in the room."""
+        answers = self._together(batch, self._hurried)
         _tell(batch, answers)
-        return True
+        return len(answers)
+
+    def _serve_beside(self, batch: list[Ticket]) -> None:
+        self._away = {ticket.caller for ticket in batch}
+        away = self._slowly(self._beside, partial(self._together, batch, _outcome))
+        away.add_done_callback(partial(self._back, batch))
 
     def _serve_looks(self) -> None:
         """While a batch is away, perhaps to wait for somebody: who only looks need not wait with it."""
@@ -249,7 +204,7 @@ class Desk:
         if not looks:
             return
         with self._store.hurried():
-            answers = self._together(looks)
+            answers = self._together(looks, _outcome)
         _tell(looks, answers)
         self._queue.put_back(looks[len(answers) :])
         self._call()
@@ -277,18 +232,34 @@ class Desk:
         if self._queue:
             self._call()
 
-    def _together(self, batch: list[Ticket]) -> list[Any]:
+    def _together(self, batch: list[Ticket], carry_out: Callable[[Ticket], Any]) -> list[Any]:
         """Carry out a batch; the answers, or an error in place of one. They are told when all of it is safe. When
         it takes long, there are answers to its beginning only: those who came first wait for no more.
         """
+        began = perf_counter()
+        try:
+            answers = self._gathered(batch, carry_out, joined=len(batch) > 1)
+        except Undone:
+            answers = self._one_by_one(batch, carry_out)
+        self._is_prompt = perf_counter() < began + PROMPT
+        return answers
+
+    def _gathered(
+        self, batch: list[Ticket], carry_out: Callable[[Ticket], Any], *, joined: bool = False
+    ) -> list[Any]:
         answers: list[Any] = []
         end = perf_counter() + BUDGET
         try:
-            with self._store.gathered():
+            with self._store.gathered(joined=joined):
                 for ticket in batch:
-                    answers.append(_outcome(ticket))
+                    answer = carry_out(ticket)
+                    if answer is _LATER:
+                        break
+                    answers.append(answer)
                     if perf_counter() > end:
                         break
+        except Undone:
+            raise
         except BaseException as unsafe:
             if not isinstance(unsafe, Exception):
                 raise
@@ -297,6 +268,22 @@ class Desk:
             return [_unsafe(answer, unsafe) for answer in answers]
         return answers
 
+    def _one_by_one(self, batch: list[Ticket], carry_out: Callable[[Ticket], Any]) -> list[Any]:
+        """Each by itself, as far as that goes."""
+        answers: list[Any] = []
+        for ticket in batch:
+            answer = self._gathered([ticket], carry_out)
+            if not answer:
+                break
+            answers += answer
+        return answers
+
+    def _hurried(self, ticket: Ticket) -> Any:
+        """What came of it; _LATER: somebody is in the room, and nothing was done."""
+        with self._store.hurried() as has_committed:
+            answer = _outcome(ticket)
+            return _LATER if isinstance(answer, StoreBusy) and not has_committed() else answer
+
     # -- waiting
 
     async def _wait(
@@ -304,7 +291,7 @@ class Desk:
         room: Room,
         method: Method,
         said: dict[str, Any],
-        look: Callable[[], asyncio.Future[Any]],
+        look: Callable[[], Outcome],
         seconds: float,
     ) -> Any:
         is_empty = method.empty or bool

@@ -8,10 +8,10 @@ It refuses to know how replies travel. Above it stand the rims, below it `wire`.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from .outcome import Outcome
 from .wire.session import Asked
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ ROOM = 1024 * 1024  # bytes of replies that may be owed; one reply more at most
 class Owing:
     """One caller's. `carry_out` begins something; `settled` is called when the next reply may be there."""
 
-    def __init__(self, carry_out: Callable[[Asked], asyncio.Future[Any]], settled: Callable[[], object]) -> None:
+    def __init__(self, carry_out: Callable[[Asked], Outcome], settled: Callable[[], object]) -> None:
         self._carry_out = carry_out
         self._settled = settled
-        self._replies: deque[asyncio.Future[Any]] = deque()
+        self._replies: deque[Outcome] = deque()
         self._is_alone = False  # is something carried out that nothing may overtake?
         self._most = FIRST
 
@@ -48,7 +48,7 @@ class Owing:
             self._is_alone = asked.is_long
             owed = self._carry_out(asked)
         else:
-            owed = asyncio.get_running_loop().create_future()
+            owed = Outcome()
             owed.set_result(asked)
         self._replies.append(owed)
         if owed.done():

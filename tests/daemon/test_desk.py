@@ -19,12 +19,16 @@ from postroom import hub as hub_module
 from postroom.callers import Caller
 from postroom.daemon import chores
 from postroom.daemon.logs import JsonLines
-from postroom.desk import Desk, Queue, Ticket
+from postroom.desk import Desk
 from postroom.errors import PostroomError, StoreBusy
 from postroom.hub import Hub
+from postroom.outcome import Outcome
 from postroom.service.authorize import agent_principal
+from postroom.store.base import Undone
 from postroom.store.sqlite.gathering import Gathering
+from postroom.store.sqlite.joining import Joint
 from postroom.store.sqlite.lock import WriterLock
+from postroom.tickets import FEW, Queue, Ticket
 from postroom.wire import events
 from postroom.wire.methods import named
 
@@ -49,9 +53,9 @@ async def opened(folder: Path) -> AsyncIterator[Desk]:
 
 def test_callers_take_turns_and_each_keeps_its_order() -> None:
     async def story() -> None:
-        queue, loop = Queue(), asyncio.get_running_loop()
+        queue = Queue()
         for caller, number in [*(("much", n) for n in range(5)), ("little", 0)]:
-            queue.add(Ticket(lambda n=number: n, loop.create_future(), caller))  # type: ignore[misc]
+            queue.add(Ticket(lambda n=number: n, Outcome(), caller))  # type: ignore[misc]
         batch = queue.take(4)
         queue.put_back(batch[2:])
         order = [(t.caller, t.run()) for t in [*batch[:2], *queue.take(99)]]
@@ -106,9 +110,56 @@ def test_a_fault_while_making_safe_is_told_to_everybody(
     assert "a bug" in caplog.text
 
 
+def test_a_few_are_done_on_the_thread_of_the_loop_while_that_is_quick(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            here = threading.get_ident()
+            assert {here} == set(await asyncio.gather(*[desk.submit(threading.get_ident) for _ in range(3)]))
+            await desk.submit(lambda: time.sleep(0.01))
+            assert here != await desk.submit(threading.get_ident)
+            assert here == await desk.submit(threading.get_ident)
+            many = [desk.submit(threading.get_ident) for _ in range(FEW + 1)]
+            assert here not in await asyncio.gather(*many)
+
+    run(story())
+
+
+def test_those_who_come_together_are_served_together(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            hub, said = Hub(desk), {"agent_id": "a", "to": "b", "body": "x"}
+            callers = [Caller(desk, hub) for _ in range(3)]
+            calls = [asyncio.ensure_future(caller.call("send", said)) for caller in callers[:2]]
+            await asyncio.sleep(0)  # the next one comes while the desk looks
+            calls += [asyncio.ensure_future(callers[2].call("send", said))]
+            await asyncio.gather(*calls)
+            assert (1, 3) == (desk.counters.batches, desk.counters.batched)
+
+    run(story())
+
+
+def test_what_cannot_be_written_together_is_written_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(joint: Joint) -> None:
+        joint._here.database.execute("ROLLBACK")
+        raise Undone
+
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            monkeypatch.setattr(Joint, "_commit", full)
+            said = {"agent_id": "a", "to": "b", "body": "x"}
+            calls = [desk.call(desk.room.principal, "send", said) for _ in range(3)]
+            told = await asyncio.gather(*calls)
+            assert 3 == desk.room.mailbox("b").counts()["total"] == len({one["id"] for one in told})
+
+    run(story())
+
+
 def test_a_wait_that_was_given_up_never_looks_again(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as desk:
+            await desk.submit(lambda: time.sleep(0.01))  # what follows such a one is done beside the loop
             blocked = [desk.submit(lambda: time.sleep(0.1)), desk.submit(int)]
             await asyncio.sleep(0)
             wait = asyncio.ensure_future(

@@ -23,8 +23,7 @@ _REPLY = re.compile(r'\\"messageId\\":\\"([0-9A-Z]{26})')
 HASTY = """
 from postroom.store.sqlite.gathering import Gathering
 def make_safe(self):
-    for _, _, bells in self._kept:
-        self._bells.let_go(bells)
+    self._bells.let_go(self._grasped)
 Gathering._make_safe = make_safe
 """
 START = """

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
+import subprocess
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -240,3 +242,18 @@ def test_a_burst_of_callers_finds_room_at_the_door(daemon: Daemon) -> None:
             caller.connect(str(daemon.socket))  # BlockingIOError: the door is too narrow
     daemon.process.send_signal(signal.SIGCONT)
     assert daemon.ask(action="ping")["ok"]
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+def test_replies_to_what_was_said_together_are_written_together(tmp_path: Path) -> None:
+    trace, pings = tmp_path / "trace", 8
+    with Daemon(tmp_path) as daemon, daemon.line() as line:
+        words = ["strace", "-f", "-qq", "-e", "trace=sendto", "-o", str(trace), "-p", str(daemon.process.pid)]
+        with subprocess.Popen(words) as watching:
+            while f"TracerPid:\t{watching.pid}" not in Path(f"/proc/{daemon.process.pid}/status").read_text():
+                time.sleep(0.01)
+            line.say(*[{"action": "ping"}] * pings)
+            assert all(line.hear()["ok"] for _ in range(pings))
+            watching.send_signal(signal.SIGINT)
+
+    assert trace.read_text().count("sendto(") <= pings // 2  # one, unless the machine is busy

@@ -23,6 +23,7 @@ from .hangup import Hangup
 
 if TYPE_CHECKING:
     from ..callers import Caller
+    from ..outcome import Outcome
     from ..wire.session import Asked
     from .server import Server
 
@@ -38,6 +39,7 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[bytes | None] = deque()  # lines that came, and were not looked at
         self._next: Asked | dict[str, Any] | None = None  # what was looked at, and not begun
         self._owing = Owing(self._carry_out, self._settle)
+        self._unsent: list[bytes] = []  # replies that were not written yet
         self._transport: asyncio.Transport | None = None
         self._is_full = False  # does the caller not read its replies?
         self._is_ended = False  # will it say no more?
@@ -52,6 +54,7 @@ class Connection(asyncio.Protocol):
         self._server.enter(self)
         if not _is_ours(transport.get_extra_info("socket")):
             self._write(socket_error(NotAllowed("this socket serves the user who runs the post room")))
+            self._flush()
             transport.close()
             return
         self.caller = self._server.open_caller(self._push, self.cut)
@@ -121,7 +124,7 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.resume_reading()
 
-    def _carry_out(self, asked: Asked) -> asyncio.Future[Any]:
+    def _carry_out(self, asked: Asked) -> Outcome:
         assert self.caller is not None  # noqa: S101 - who is nobody is not read from
         return self.caller.carry_out(asked)
 
@@ -129,6 +132,10 @@ class Connection(asyncio.Protocol):
         """Write the replies that are there, as far as they are in order."""
         for reply in self._owing.take():
             self._write(reply)
+        if self._owing:  # more may follow in this very moment
+            self._server.loop.call_soon(self._flush)
+        else:
+            self._flush()
         if self.caller is not None:
             self.caller.told()
         if self._waiting or self._next is not None:
@@ -140,21 +147,28 @@ class Connection(asyncio.Protocol):
     # -- replying
 
     def _write(self, reply: Any) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            line = encode(reply) + b"\n"
-            self._owing.told(len(line))
-            self._transport.write(line)
+        """With the next flush: what is told together takes one call of the system."""
+        line = encode(reply) + b"\n"
+        self._owing.told(len(line))
+        self._unsent.append(line)
+
+    def _flush(self) -> None:
+        lines, self._unsent = self._unsent, []
+        if lines and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(lines))
 
     def _push(self, notice: dict[str, Any]) -> bool:
         """Something nobody asked for just now. False: the caller does not read; try again when it does."""
         if self._is_full or self._transport is None or self._transport.is_closing():
             return False
         self._write(notice)
+        self._flush()
         return True  # it is taken, and may be the last for now
 
     def _end_if_done(self) -> None:
         is_done = not self._waiting and self._next is None and not self._owing
         if self._is_ended and is_done and self._transport is not None:
+            self._flush()
             self._transport.close()
 
     def end(self) -> None:

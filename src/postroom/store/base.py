@@ -106,6 +106,10 @@ class Letter(Struct, frozen=True, gc=False):
     message: Message
 
 
+class Undone(Exception):
+    """What was gathered is not in the room, nothing of it. It can be done again, each by itself."""
+
+
 class Watch(Protocol):
     """An ear at some mailboxes. Push is a hint: it may ring early, late, or for nothing."""
 
@@ -138,8 +142,10 @@ class Store(Protocol):
         """Write all or nothing, durably. One Posted per Post."""
         ...
 
-    def gathered(self) -> AbstractContextManager[None]:
-        """What this thread commits inside is made safe together, at the end. Nobody may be told before that."""
+    def gathered(self, *, joined: bool = False) -> AbstractContextManager[None]:
+        """What this thread commits inside is made safe together, at the end. Nobody may be told before that.
+        `joined`: it may all be one transaction; if that fails, Undone at the end.
+        """
         ...
 
     def hurried(self) -> AbstractContextManager[Callable[[], bool]]:

@@ -75,7 +75,7 @@ class MemoryStore(Tables):
         self._bells.ring(rung_by(writes, posted) | {ROOM})
         return posted
 
-    def gathered(self) -> AbstractContextManager[None]:
+    def gathered(self, *, joined: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002 - nothing is kept
         return nullcontext()
 
     def hurried(self) -> AbstractContextManager[Callable[[], bool]]:

@@ -16,6 +16,7 @@ from .gate import every
 from .replies import Reply, refused, told
 
 if TYPE_CHECKING:
+    from ..outcome import Outcome
     from ..policy.limits import Limits
     from ..service.authorize import Principal
     from .house import House
@@ -83,11 +84,11 @@ async def _carry_out(house: House, principal: Principal, asked: Asked, receive: 
     return Reply(204) if reply is None else told(200, reply)
 
 
-async def _unless_gone(house: House, owed: asyncio.Future[Any], receive: Receive) -> None:
+async def _unless_gone(house: House, owed: Outcome, receive: Receive) -> None:
     """Whoever hangs up waits no more: a letter is not handed to nobody. Nor does anybody when the house closes."""
     gone = asyncio.ensure_future(receive())
     with house.ended_by(owed.cancel):
-        await asyncio.wait([owed, gone], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([asyncio.ensure_future(owed.wait()), gone], return_when=asyncio.FIRST_COMPLETED)
     if not owed.done():
         owed.cancel()
         raise Gone

@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
+
 from ..model.card import INBOX_WORDS
 from ..model.content import content_of, payload_to_parts
 from ..model.message import DEFAULT_SCOPE, is_any, is_broadcast, same_name
@@ -58,8 +60,9 @@ def recipient_records(
         named = [r for r in message.recipients if not (is_broadcast(r.address) or is_any(r.address))]
         rows = [(r.address, r.kind, None) for r in named]
         return [_recipient(*row) for row in rows if _is_shown(message, row[0], row[1], reader)]
-    order = {r.address: place for place, r in enumerate(message.recipients)}
-    got.sort(key=lambda delivery: order.get(delivery.mailbox, len(order)))
+    if len(got) > 1:
+        order = {r.address: place for place, r in enumerate(message.recipients)}
+        got.sort(key=lambda delivery: order.get(delivery.mailbox, len(order)))
     return [_recipient(d.mailbox, d.kind, d) for d in got if _is_shown(message, d.mailbox, d.kind, reader)]
 
 
@@ -81,7 +84,8 @@ def stamp(time: datetime) -> str:
     """`2026-01-31T12:00:00.000Z`."""
     if time.tzinfo is not UTC:
         time = time.astimezone(UTC)
-    return time.isoformat(timespec="milliseconds")[:-6] + "Z"  # in place of +00:00
+    text: str = to_builtins(time)  # several times as fast as isoformat
+    return f"{text[:23]}Z" if "." in text else f"{text[:-1]}.000Z"
 
 
 def milliseconds(time: datetime) -> int:

@@ -15,6 +15,8 @@ class Lines:
 
     def feed(self, packet: bytes) -> list[bytes | None]:
         """The lines that are whole now; None stands for one that was too long."""
+        if not self._rest and not self._skipping and packet.find(b"\n") == len(packet) - 1 <= self._longest:
+            return [packet[:-1]] if packet.strip() else []  # one line and nothing else, as mostly
         found: list[bytes | None] = []
         *whole, rest = packet.split(b"\n")
         for piece in whole:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
@@ -67,7 +68,7 @@ class Param(Struct, frozen=True):
     required: bool = False
 
 
-class Method(Struct, frozen=True, kw_only=True):
+class Method(Struct, frozen=True, kw_only=True, dict=True):
     """A row of the table."""
 
     name: str
@@ -86,9 +87,21 @@ class Method(Struct, frozen=True, kw_only=True):
     of_session: bool = False  # is it about the caller's connection? Then `run` takes that in place of a room
     writes: bool = True  # does it change anything?
 
+    @cached_property
+    def known(self) -> dict[str, Param]:
+        """What may be said, by its name."""
+        return {param.name: param for param in self.params}
+
+    @cached_property
+    def required(self) -> tuple[Param, ...]:
+        """What must be said."""
+        return tuple(param for param in self.params if param.required)
+
     def patience(self, said: Mapping[str, Any]) -> float:
         """How long this call waits when there is nothing."""
-        seconds: float = said.get("timeout", self.waits) if self.empty is not None else 0.0
+        if self.empty is None:
+            return 0.0
+        seconds: float = said.get("timeout", self.waits)
         return max(0.0, min(seconds, LONGEST_WAIT))
 
     def is_slow(self, said: Mapping[str, Any]) -> bool:
@@ -104,10 +117,10 @@ def taken(method: Method, said: Mapping[str, Any], names: Iterable[str] = ()) ->
     """What was said, by the names of the table, every value of the right kind. Null says nothing. `names`: how
     its parameters are called where callers know them by others.
     """
-    known = {param.name: param for param in method.params}
+    known = method.known
     given: dict[str, Any] = {}
     for name, value in said.items():
-        plain = snake(name)
+        plain = name if name in known else snake(name)
         if plain not in known:
             if method.strict:
                 hint = ", ".join(names or known) or "it takes none"
@@ -115,8 +128,8 @@ def taken(method: Method, said: Mapping[str, Any], names: Iterable[str] = ()) ->
             continue
         if value is not None or known[plain].kind == "json":
             given[plain] = _checked(known[plain], value, name)
-    for param in method.params:
-        if param.required and param.name not in given:
+    for param in method.required:
+        if param.name not in given:
             raise Invalid("is missing", field=param.name, hint=param.about)
     return given
 

@@ -17,7 +17,6 @@ from ...model.record import Record
 from .. import files
 from ..sqlite import rows
 from ..sqlite.connection import Connection
-from .eyes import is_settled
 from .handles import keep_spare_file
 from .journal import Journal
 from .ledger import NAMES, TABLES, Ledger
@@ -60,12 +59,11 @@ class FileConnection(Connection):
         self.places = places
         self.eyes = eyes
         self.boot = boot
-        self._folder = f"{places.root}/.postroom"
-        self._unchanged: tuple[int, int] | None = None  # the folder, while index and log are as they were
-        self.journal = Journal(self._folder)
+        own = f"{places.root}/.postroom"
+        self.journal = Journal(own)
         self._durable = durable
         super().__init__(path, boot=boot, busy_timeout=busy_timeout)
-        keep_spare_file(f"{self._folder}/spare")
+        keep_spare_file(f"{own}/spare")
         self.beside = Paperwork(self, durable=durable)
 
     def _enter(self, boot: str) -> None:
@@ -89,13 +87,6 @@ class FileConnection(Connection):
                 self.database.execute("ROLLBACK")
             files.recovering.recover(self)
         super().mend()
-
-    def _check_same(self) -> None:
-        """Where nothing came or went since we last looked, index and log are what they were."""
-        now = _standing(self._folder)
-        if now is None or now != self._unchanged:
-            super()._check_same()
-            self._unchanged = now if now is not None and is_settled(now[1]) else None
 
     @property
     def inode(self) -> int:
@@ -164,12 +155,3 @@ class FileConnection(Connection):
         """With the revision it has now."""
         revision = self.database.execute(_RECORD, (put.record.kind, put.record.key)).get
         return replace(put.record, revision=revision or 0)
-
-
-def _standing(folder: str) -> tuple[int, int] | None:
-    """Which folder stands there, and when something last came or went in it."""
-    try:
-        found = os.stat(folder)
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns

@@ -64,7 +64,8 @@ class Paperwork:
 
     def prepare(self, writes: Sequence[Write]) -> None:
         """Before the index changes: the numbers of letters that will be gone from it, and what is still known."""
-        if self._known and not self._here.names.still_hold():
+        names = self._here.names
+        if self._known and names.seal != names.sealed():
             self._known.clear()
         forgotten = [self._here.number_of(write.message_id) for write in writes if isinstance(write, Forget)]
         self._forgotten = [number for number in forgotten if number is not None]

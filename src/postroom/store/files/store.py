@@ -215,7 +215,7 @@ class FileStore(SqliteStore):
 
     # -- waiting
 
-    def gathered(self) -> AbstractContextManager[None]:
+    def gathered(self, *, joined: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002 - nothing is joined
         return nullcontext()  # each letter is a file of its own, synced by itself
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:

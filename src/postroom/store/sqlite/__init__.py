@@ -16,6 +16,7 @@
     rows        rows ⇄ model
     writing     what each write does, inside a transaction
     committing  one commit, from the line to the answer
+    joining     several commits in one transaction
     gathering   several commits, made safe by one sync
     asking      what each question reads
     index       the index of words, in a file of its own

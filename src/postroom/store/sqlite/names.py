@@ -34,6 +34,11 @@ class Names:
         self.is_bare = is_bare
         self.seal = self.sealed() if alone else _UNKNOWN
 
+    def forget(self) -> None:
+        """What was noted was not committed after all."""
+        self.committed.clear()
+        self.as_of, self.is_bare, self.seal = 0, None, _UNKNOWN
+
     def sealed(self) -> tuple[int, int]:
         """In a transaction: while it is the same as the seal, the number that was noted is still the next one. It
         is another one after every write: of others, says SQLite's version; of ours, its count of changes.

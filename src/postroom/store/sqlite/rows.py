@@ -156,11 +156,10 @@ def sound(sum: int, body: bytes) -> Message:
 
 def delivery(message: Message, row: Row) -> Delivery:
     """From `DELIVERY` columns, whatever is behind them."""
-    number, mailbox, kind, state, rank, revision, attempts, *later = row
+    (number, mailbox, kind, state, rank, revision, attempts, delivered, read, acked, dead, due, archived,
+     expires, token, holder, until, boot, reason, history, arrived) = row[:_SUM_AT]  # fmt: skip
     if mailbox is None:
         raise Damaged("the name of a mailbox is damaged", hint=SALVAGE)
-    delivered, read, acked, dead, due, archived, expires, token, holder, until, boot, *last = later
-    reason, history, arrived = last[:3]
     return Delivery(
         message_id=message.id,
         mailbox=mailbox,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ...model.stats import Tally, Traffic
     from ..base import Letter, Plan, Posted, Watch, Write
     from .asking import Statement
+    from .committing import Committed
     from .gathering import Gathering
 
 T = TypeVar("T")
@@ -84,8 +85,12 @@ class SqliteStore:
         if not writes:
             return ()
         here = self._here()
+        gathering = self._local.gathering
         try:
-            done = commit(here, writes, durable=self._durable)
+            if gathering is not None:
+                done = gathering.commit(here, writes, durable=self._durable)
+            else:
+                done = commit(here, writes, durable=self._durable)
         except StoreFailing:
             self._drop(here)  # the next try finds the room anew
             raise
@@ -93,31 +98,41 @@ class SqliteStore:
             raise translate(error, self.path) from error
         except UnicodeDecodeError as error:
             raise self._damaged(error) from None
-        bells = self._grasp(rung_by(done.writes, done.posted))
-        gathering = self._local.gathering
-        if gathering is not None:
-            gathering.add(here, done, bells)
-        else:
-            try:
-                if done.must_sync or done.carried or here.beside:
-                    make_safe(here, done)
-                if bells:
-                    self._bells.ring(bells)
-            finally:
-                if bells:
-                    self._bells.let_go(bells)
+        if gathering is None:
+            self._make_safe(here, done)
         posted = done.posted
         if posted and self._lookout.is_due(posted[-1].number, len(posted)):
+            self._settle()
             sqlite.searching.help_along(here.index, self._ask)
         return posted
 
-    def gathered(self) -> AbstractContextManager[None]:
-        return sqlite.gathering.Gathering(self._bells, self._local)
+    def _make_safe(self, here: Connection, done: Committed) -> None:
+        bells = self._grasp(rung_by(done.writes, done.posted))
+        try:
+            if done.must_sync or done.carried or here.beside:
+                make_safe(here, done)
+            if bells:
+                self._bells.ring(bells)
+        finally:
+            if bells:
+                self._bells.let_go(bells)
+
+    def _settle(self) -> None:
+        """What this thread gathers is in the room from here on: for whoever looks at it by another way, or needs
+        the writers' lock.
+        """
+        gathering = self._local.gathering
+        if gathering is not None:
+            gathering.end_transaction()
+
+    def gathered(self, *, joined: bool = False) -> AbstractContextManager[None]:
+        return sqlite.gathering.Gathering(self._bells, self._local, self._grasp, joined=joined)
 
     def hurried(self) -> AbstractContextManager[Callable[[], bool]]:
         return self._here().hurried()
 
     def sync(self) -> None:
+        self._settle()
         here = self._here()
         if self._durable:
             with here.lock:
@@ -182,6 +197,7 @@ class SqliteStore:
         return [id for (id,) in self._ask(*sqlite.asking.ids(beginning, party, limit))]
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
+        self._settle()  # the index looks by itself
         party = None if reader is None else self._numbers((reader,))
         if party == []:
             return []
@@ -189,6 +205,7 @@ class SqliteStore:
         return search.find(self._here().index, self._ask, self._sound, limit)
 
     def keep_index(self) -> int:
+        self._settle()
         return sqlite.searching.catch_up(self._here().index, self._ask)
 
     def threads(self, party: str | None, limit: int) -> list[str]:
@@ -258,12 +275,14 @@ class SqliteStore:
     # -- care
 
     def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
+        self._settle()
         here = self._here()
         return sqlite.examining.examine_room(
             here, self.path, durable=self._durable, repair=repair, full=full, progress=progress
         )
 
     def backup(self, path: Path, *, overwrite: bool, progress: Progress) -> int:
+        self._settle()
         source = self._connect()
         try:
             with translated(self.path):
@@ -299,6 +318,7 @@ class SqliteStore:
         return model.change.Cursor(name, epoch, following - 1)
 
     def renew_epoch(self) -> None:
+        self._settle()
         here = self._here()
         try:
             with here.lock:
@@ -310,6 +330,7 @@ class SqliteStore:
         here.log.sync(here.lock)
 
     def trim_changes(self, keep: int) -> int:
+        self._settle()
         here = self._here()
         try:
             with here.lock:

@@ -1,0 +1,78 @@
+"""Who waits at the desk for its turn.
+
+It refuses to know what is called. Above it stands `desk`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .outcome import Outcome
+
+FEW = 16  # calls that are done on the loop's own thread
+
+
+class Ticket(NamedTuple):
+    """One call that waits for its turn."""
+
+    run: Callable[[], Any]
+    done: Outcome
+    caller: object
+    looks: bool = False  # does it change nothing?
+    is_wait: bool = False  # is it for nobody, once its caller is gone?
+
+
+class Queue:
+    """Who waits for its turn: each caller's calls in their order, and callers in turn. One caller with much to say
+    does not keep the others waiting.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[object, deque[Ticket]] = {}
+        self._seen = 0  # callers who stood here at the last look
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    def has_grown(self) -> bool:
+        """Have more callers come since the last look, and not many yet? For one alone nobody is waited for."""
+        before, self._seen = self._seen, len(self._lines)
+        return max(before, 1) < self._seen < FEW
+
+    def add(self, ticket: Ticket) -> None:
+        self._lines.setdefault(ticket.caller, deque()).append(ticket)
+
+    def put_back(self, tickets: Sequence[Ticket]) -> None:
+        """Those that were taken and not begun: they come first again."""
+        lines: dict[object, deque[Ticket]] = {}
+        for ticket in tickets:
+            lines.setdefault(ticket.caller, deque()).append(ticket)
+        for caller, line in self._lines.items():
+            lines.setdefault(caller, deque()).extend(line)
+        self._lines = lines
+
+    def take(self, most: int) -> list[Ticket]:
+        taken: list[Ticket] = []
+        self._seen = 0
+        while self._lines and len(taken) < most:
+            caller = next(iter(self._lines))
+            line = self._lines.pop(caller)
+            taken.append(line.popleft())
+            if line:
+                self._lines[caller] = line  # behind the others
+        return taken
+
+    def take_looks(self, busy: set[object]) -> list[Ticket]:
+        """What changes nothing and overtakes nothing of its own caller. Those who are `busy` have something under
+        way.
+        """
+        free = [caller for caller, line in self._lines.items() if caller not in busy and line[0].looks]
+        taken = [self._lines[caller].popleft() for caller in free]
+        for caller in free:
+            if not self._lines[caller]:
+                del self._lines[caller]
+        return taken
