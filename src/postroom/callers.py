@@ -10,8 +10,11 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Raw
+
 from . import service
-from .errors import Invalid, NotAllowed, PostroomError
+from .errors import Invalid, NotAllowed, PostroomError, TooLarge
+from .model.codec import encode
 from .outcome import Outcome
 from .service.authorize import SOCKET, authorize
 from .wire.methods import let_in, named, speaker_in
@@ -26,9 +29,11 @@ if TYPE_CHECKING:
     from .room import Room
     from .service.authorize import Principal
     from .wire.session import Asked
-    from .wire.table import Method
+    from .wire.table import Method, Run
 
 log = logging.getLogger("postroom")
+MOST_TOLD = 16 * 1024 * 1024  # bytes of replies to one batch, and one reply more
+_TOO_MUCH = TooLarge("the replies to this batch are too large; this call was not carried out", hint="ask it alone")
 
 
 class Caller:
@@ -74,15 +79,19 @@ class Caller:
         return owed
 
     async def _all(self, asked: Asked) -> Any:
-        """The replies of a batch; its calls are carried out one after the other."""
-        replies = []
+        """The replies of a batch; its calls are carried out one after the other, as long as there is room for
+        what they tell.
+        """
+        replies, size = list[Any](), 0
         for step in asked.steps:
-            if isinstance(step, Step):
-                done = self._begin(step)
-                await done.wait()
-                replies.append(_reply(step, done))
-            else:
+            if not isinstance(step, Step):
                 replies.append(step)
+                continue
+            done = self._begin(step) if size < MOST_TOLD else _refused(_TOO_MUCH)
+            await done.wait()
+            reply = _reply(step, done)
+            size += memoryview(reply).nbytes if isinstance(reply, Raw) else 0
+            replies.append(reply)
         return [reply for reply in replies if reply] or None
 
     def _begin(self, step: Step) -> Outcome:
@@ -92,7 +101,10 @@ class Caller:
         is_wait = method.patience(said) > 0
         if is_wait and self._is_gone:  # a letter is not handed to nobody
             return _never()
-        done = self._desk.carry_out(self.room, method, said, partial(self._checked, method), self)
+        run = partial(self._checked, method)
+        if method.is_slow(said) and not is_wait:
+            run = partial(_told_there, step, run)
+        done = self._desk.carry_out(self.room, method, said, run, self)
         if is_wait:
             self._waits.add(done)
             done.add_done_callback(self._waits.discard)
@@ -198,6 +210,18 @@ def _done(run: Callable[[], Any]) -> Outcome:
     return done
 
 
+def _refused(error: PostroomError) -> Outcome:
+    """Something that is not begun."""
+    done = Outcome()
+    done.set_exception(error)
+    return done
+
+
+def _told_there(step: Step, run: Run, room: Room, said: dict[str, Any]) -> Raw:
+    """What may tell of many things is put into words on the thread that found them: the loop's serves others."""
+    return Raw(encode(step.answer(run(room, said))))
+
+
 def _never() -> Outcome:
     """Something that nobody waits for."""
     done = Outcome()
@@ -218,7 +242,8 @@ def _reply(step: Step, done: Outcome) -> Any:
     if step.call.is_notification:
         return None
     if error is None:
-        return step.answer(done.result())
+        result = done.result()
+        return result if isinstance(result, Raw) else step.answer(result)
     if isinstance(error, PostroomError):
         return step.refuse(error)
     log.error("%s failed by a fault of ours", step.method.name, exc_info=error)

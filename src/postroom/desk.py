@@ -28,7 +28,7 @@ from .store.base import Undone
 from .tickets import FEW, Queue, Ticket
 from .wire.methods import let_in, named
 from .wire.saying import box_of
-from .wire.table import taken
+from .wire.table import is_heavy, taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,16 +93,14 @@ class Desk:
             return Outcome.of(asyncio.ensure_future(self._wait(room, method, said, look, seconds)))
         if method.is_slow(said):
             return Outcome.of(self._slowly(self._slow if method.slow else self._reading, call))
-        return self._submit(call, caller, looks=not method.writes)
+        return self._submit(call, caller, looks=not method.writes, is_heavy=is_heavy(said))
 
     def submit(self, run: Callable[[], Any]) -> Outcome:
         """Something quick, in its turn."""
         return self._submit(run, None)
 
-    def _submit(
-        self, run: Callable[[], Any], caller: object, *, looks: bool = False, is_wait: bool = False
-    ) -> Outcome:
-        ticket = Ticket(run, Outcome(), caller, looks, is_wait)
+    def _submit(self, run: Callable[[], Any], caller: object, *, looks: bool = False, **more: bool) -> Outcome:
+        ticket = Ticket(run, Outcome(), caller, looks, **more)
         if self._is_closed:
             _refuse(ticket)
             return ticket.done
@@ -144,6 +142,10 @@ class Desk:
         """Something that may take long, on a thread of its own."""
         return await self._slowly(self._slow, run)
 
+    @property
+    def is_idle(self) -> bool:
+        return not self._under_way
+
     async def close(self) -> None:
         """Finish what was begun, for a moment; drop what was not. Then let go of threads and ears. The room is its
         owner's.
@@ -180,10 +182,12 @@ class Desk:
             return
         self.counters.batches += 1
         self.counters.batched += len(batch)
-        if len(batch) <= FEW and self._is_prompt:
+        if len(batch) <= FEW and self._is_prompt and not any(ticket.is_heavy for ticket in batch):
             batch = batch[self._serve_at_once(batch) :]
         if batch:
-            self._serve_beside(batch)
+            self._queue.put_back(batch)
+            self._serve_looks()  # they need not wait with the others
+            self._serve_beside(self._queue.take(MOST_AT_ONCE))
         else:
             self._call_if_needed()
 
@@ -194,6 +198,8 @@ class Desk:
         return len(answers)
 
     def _serve_beside(self, batch: list[Ticket]) -> None:
+        if not batch:
+            return
         self._away = {ticket.caller for ticket in batch}
         away = self._slowly(self._beside, partial(self._together, batch, _outcome))
         away.add_done_callback(partial(self._back, batch))
@@ -241,7 +247,8 @@ class Desk:
             answers = self._gathered(batch, carry_out, joined=len(batch) > 1)
         except Undone:
             answers = self._one_by_one(batch, carry_out)
-        self._is_prompt = perf_counter() < began + PROMPT
+        if not all(ticket.looks for ticket in batch):
+            self._is_prompt = perf_counter() < began + PROMPT
         return answers
 
     def _gathered(

@@ -24,6 +24,7 @@ class Ticket(NamedTuple):
     caller: object
     looks: bool = False  # does it change nothing?
     is_wait: bool = False  # is it for nobody, once its caller is gone?
+    is_heavy: bool = False  # does it name so many that it keeps others waiting?
 
 
 class Queue:

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,50 @@ def test_one_who_asks_for_much_keeps_nobody_waiting_and_takes_bounded_memory(cro
         greedy.say(*[CHECK] * 64)  # and never reads
         assert slowest_ping(crowded, 2) < 0.6
         assert memory_of(crowded.process.pid) - before < 200 * 2**20
+
+
+def test_many_who_never_read_take_bounded_memory_and_keep_nobody_for_ever(crowded: Daemon) -> None:
+    before = memory_of(crowded.process.pid)
+    with ExitStack() as lines:
+        for _ in range(30):  # each is owed 8 MB
+            lines.enter_context(crowded.line()).say(CHECK)
+        assert slowest_ping(crowded, 2) < 0.6
+        assert memory_of(crowded.process.pid) - before < 250 * 2**20
+        assert MANY == len(crowded.ask(**CHECK)["messages"])
+    assert "reads none of its replies" in crowded.log()
+
+
+def test_a_batch_that_asks_for_too_much_is_answered_in_part(crowded: Daemon) -> None:
+    call = {"jsonrpc": "2.0", "method": "mail/check", "params": {"agent_id": "full", "peek": True, "limit": MANY}}
+    send = {"jsonrpc": "2.0", "method": "mail/send", "params": {"agent_id": "a", "to": "part", "body": "x"}}
+    with crowded.line() as line:
+        told = line.ask([*(call | {"id": n} for n in range(20)), send | {"id": 20}])
+    assert list(range(21)) == [reply["id"] for reply in told]
+    refused = [reply["error"]["data"]["name"] for reply in told if "error" in reply]
+    assert set(refused) == {"TooLarge"} and 15 < len(refused) < 20
+    assert 0 == crowded.desk.ask("counts", {"agent_id": "part"})["total"]  # it says that it was not carried out
+
+
+def test_a_letter_to_very_many_keeps_nobody_waiting(tmp_path: Path) -> None:
+    everybody = [f"agent-{n}" for n in range(8_000)]
+    with Daemon(tmp_path) as daemon, daemon.line() as line:
+        line.say({"action": "send", "from": "a", "to": everybody, "payload": "x"})
+        assert slowest_ping(daemon, 1) < 0.3
+        assert line.hear()["ok"]
+
+
+def test_a_stranger_that_holds_the_file_does_not_keep_a_daemon_from_stopping(daemon: Daemon) -> None:
+    stranger = sqlite3.connect(daemon.room, isolation_level=None)
+    stranger.execute("BEGIN IMMEDIATE")
+    with daemon.line() as line:
+        line.say({"action": "send", "from": "a", "to": "b", "payload": "never told"})
+        assert daemon.ask(action="ping")["ok"]
+        began = time.monotonic()
+        assert 0 == daemon.stop()
+        assert time.monotonic() - began < 2
+    stranger.execute("ROLLBACK")
+    stranger.close()
+    assert not daemon.socket.exists()
 
 
 def test_it_stops_in_time_whatever_waits(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ are told apart. A conversation that somebody may not see is Missing for them, wh
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -21,6 +22,7 @@ from postroom.hub import Hub
 from postroom.mcp.caller import Caller as ToolCaller
 from postroom.mcp.rows import ROWS
 from postroom.mcp.table import understood
+from postroom.model.codec import encode
 from postroom.model.query import Query
 from postroom.model.record import CONVERSATION
 from postroom.service import conversing, tokens
@@ -129,7 +131,7 @@ def carried_out(room: Room, principal: Principal, method: Method, said: dict[str
             hub.close()
             await desk.close()
 
-    reply: dict[str, Any] = asyncio.run(call())
+    reply: dict[str, Any] = json.loads(encode(asyncio.run(call())))
     return reply
 
 

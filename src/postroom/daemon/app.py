@@ -8,6 +8,7 @@ import logging
 import os
 import resource
 import signal
+import threading
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("postroom")
 HANDLES = 8192
+LONGEST_END = 1.7  # seconds from the signal; then we go, whatever holds us
 OFTEN = 20_000  # new objects, after which the collector looks; a thousand letters are about as many
 
 
@@ -47,16 +49,27 @@ async def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> Non
     for name in unheeded():
         log.warning("is not heeded: there is no link to a MAP server yet", extra={"variable": name})
     async with AsyncExitStack() as stack:
-        where = await _open(options, stack)
+        desk, where = await _open(options, stack)
         _keep_what_is_loaded()
         log.info("the post room is open", extra=where)
         told(where)
         await stop.wait()
         log.info("closing")
+        end = threading.Timer(LONGEST_END, _leave)
+        end.daemon = True
+        end.start()
+    if desk.is_idle:  # else a thread waits for somebody else's lock, and we do not wait with it
+        end.cancel()
     log.info("closed")
 
 
-async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
+def _leave() -> None:
+    """What is still under way was promised to nobody."""
+    log.warning("left with something under way that was not answered")
+    os._exit(0)
+
+
+async def _open(options: Options, stack: AsyncExitStack) -> tuple[Desk, dict[str, Any]]:
     """Start the parts, each with its end on the stack."""
     settings = options.settings
     _take_handles()
@@ -86,7 +99,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
         carrier = Carrier(desk, options.inboxes)
         stack.push_async_callback(_end, asyncio.ensure_future(carrier.run()))
     held.sign(f"process {os.getpid()} at {options.sockets[0]}")
-    return {
+    return desk, {
         "pid": os.getpid(),
         "room": settings.store,
         "system": system,

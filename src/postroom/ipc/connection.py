@@ -18,13 +18,12 @@ from ..model.codec import encode
 from ..owing import Owing
 from ..wire.lines import Lines
 from ..wire.problems import socket_error
-from ..wire.session import ROOM_FOR_MORE, read_line
+from ..wire.session import ROOM_FOR_MORE, Asked, read_line
 from .hangup import Hangup
 
 if TYPE_CHECKING:
     from ..callers import Caller
     from ..outcome import Outcome
-    from ..wire.session import Asked
     from .server import Server
 
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
@@ -62,13 +61,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.caller is not None:
             self._waiting += self._lines.feed(data)
-            self._go_on()
+            self.go_on()
 
     def eof_received(self) -> bool:
         """The caller may have half closed; what it said last is still answered."""
         self._is_ended = True
         self._waiting += self._lines.last()
-        self._go_on()
+        self.go_on()
         self._end_if_done()
         self._listen_for_hangup()
         return True
@@ -84,35 +83,51 @@ class Connection(asyncio.Protocol):
         if self._hangup is not None:
             self._hangup.close()
         self._server.go(self)
+        self._server.unread.emptied(self)
         if self.caller is not None:
             self.caller.close()
         self._is_full = False
-        self._go_on()  # what it said is carried out all the same
+        self.go_on()  # what it said is carried out all the same
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of replies that wait for the caller to read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def pause_writing(self) -> None:
         self._is_full = True
+        self._server.unread.filled(self)
         self._breathe()
 
     def resume_writing(self) -> None:
         self._is_full = False
+        self._server.unread.emptied(self)
         if self.caller is not None:
             self.caller.resume()
-        self._go_on()
+        self.go_on()
 
     # -- carrying out
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Begin what can be begun, in order."""
         while not self._is_full and (self._waiting or self._next is not None):
             asked = self._next
             if asked is None:
                 asked = read_line(self._waiting.popleft(), self._server.limits)
-            if not self._owing.has_room(asked):
+            if not self._owing.has_room(asked) or self._must_wait(asked):
                 self._next = asked
                 break
             self._next = None
             self._owing.begin(asked)
         self._breathe()
+
+    def _must_wait(self, asked: Asked | dict[str, Any]) -> bool:
+        """Is so much owed to those who do not read that nothing large may be begun for anybody who is here?"""
+        unread = self._server.unread
+        if self._transport is None or unread.has_room or not (isinstance(asked, Asked) and asked.is_large):
+            return False
+        unread.wait(self)
+        return True
 
     def _breathe(self) -> None:
         """Read on only while there is room."""
@@ -126,7 +141,10 @@ class Connection(asyncio.Protocol):
 
     def _carry_out(self, asked: Asked) -> Outcome:
         assert self.caller is not None  # noqa: S101 - who is nobody is not read from
-        return self.caller.carry_out(asked)
+        owed = self.caller.carry_out(asked)
+        if asked.is_large and not owed.done():
+            self._server.unread.begin(owed)
+        return owed
 
     def _settle(self) -> None:
         """Write the replies that are there, as far as they are in order."""
@@ -139,7 +157,7 @@ class Connection(asyncio.Protocol):
         if self.caller is not None:
             self.caller.told()
         if self._waiting or self._next is not None:
-            self._server.loop.call_soon(self._go_on)
+            self._server.loop.call_soon(self.go_on)
         else:
             self._breathe()
         self._end_if_done()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..callers import Caller
 from .connection import Connection
 from .place import BACKLOG, Place
+from .unread import Unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +33,7 @@ class Server:
         self._hub = hub
         self._listening: asyncio.Server | None = None
         self._gone = asyncio.Event()  # nobody is here any more
+        self.unread = Unread(self.loop)
 
     async def start(self) -> None:
         listening = self.place.take()

@@ -68,6 +68,13 @@ class Asked(Struct, frozen=True):
         """May it take long, or change who is calling? Then nothing of the same caller overtakes it."""
         return any(isinstance(step, Step) and step.method.is_long(step.said) for step in self.steps)
 
+    @property
+    def is_large(self) -> bool:
+        """May it be told of many things, as soon as they are found?"""
+        steps = [step for step in self.steps if isinstance(step, Step)]
+        may_wait = any(step.method.patience(step.said) > 0 for step in steps)
+        return not may_wait and any(step.method.is_slow(step.said) for step in steps)
+
 
 def read_line(line: bytes | None, limits: Limits) -> Asked | dict[str, Any]:
     """What a line asks for, or the reply that says why it asks for nothing."""

@@ -113,6 +113,19 @@ class Method(Struct, frozen=True, kw_only=True, dict=True):
         return self.of_session or self.is_slow(said) or self.patience(said) > 0
 
 
+def is_heavy(said: Mapping[str, Any]) -> bool:
+    """Are so many things named that carrying it out takes more than a moment?"""
+    lists = _lists_in(said)
+    if not lists:  # most say none
+        return False
+    inner = [inner for one in lists for each in one if type(each) is dict for inner in _lists_in(each)]
+    return sum(map(len, lists + inner)) > FEW
+
+
+def _lists_in(said: Mapping[str, Any]) -> list[list[Any]]:
+    return [value for value in said.values() if type(value) is list]
+
+
 def taken(method: Method, said: Mapping[str, Any], names: Iterable[str] = ()) -> dict[str, Any]:
     """What was said, by the names of the table, every value of the right kind. Null says nothing. `names`: how
     its parameters are called where callers know them by others.
