@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...errors import Damaged
 from ...model.message import Priority
 from ...model.names import fold
 from ...model.stats import Settled, Tally, Traffic
-from .rows import micros, priority_of, time_of
+from .rows import SALVAGE, micros, priority_of, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,6 +46,8 @@ def tallies(rows: Iterable[Row]) -> list[Tally]:
     by_mailbox: dict[str, list[Row]] = {}
     for row in rows:
         by_mailbox.setdefault(row[1], []).append(row)
+    if not all(isinstance(name, str) for name in by_mailbox):
+        raise Damaged("the name of a mailbox is damaged", hint=SALVAGE)
     return [_tally(mailbox, by_mailbox[mailbox]) for mailbox in sorted(by_mailbox)]
 
 

@@ -111,7 +111,11 @@ def _row(page: bytes, at: int, kind: int, pages: Mapping[int, bytes]) -> Row:
     if length > len(page) * len(pages):  # longer than all there is
         raise ValueError(length)
     row = _values(_payload(page, at, length, kind, pages))
-    return row if number is None or row[0] is not None else (number, *row[1:])
+    if number is None:
+        return row
+    if row[0] is not None:  # our tables keep the number apart and nothing in its place
+        raise ValueError(number)
+    return (number, *row[1:])
 
 
 def _payload(page: bytes, at: int, length: int, kind: int, pages: Mapping[int, bytes]) -> bytes:

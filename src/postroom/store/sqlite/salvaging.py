@@ -18,8 +18,8 @@ from msgspec import Struct
 from ...errors import PostroomError
 from ...model.codec import decode_message
 from ...model.delivery import open_delivery
-from ...model.message import Message
-from ...model.names import fold
+from ...model.message import Message, is_any, is_broadcast
+from ...model.names import check_agent, fold
 from ...model.record import FORGOTTEN, Record
 from ..base import Introduce, Post, Put, Rename
 from . import rows
@@ -69,9 +69,9 @@ class Remains(Struct, kw_only=True):
                 if held is None or _revision(held) < _revision(row):
                     self.deliveries[number, mailbox] = row
             case (int(number), str(folded), str(name), 0 | 1 as known) if newest and fold(name) == folded:
-                self.mailboxes[number] = (name, known == 1)
+                self.mailboxes[number] = (check_agent(name, "mailbox"), known == 1)
             case (str(folded), str(name), int(mailbox)) if newest and fold(name) == folded:
-                self.aliases[name] = mailbox
+                self.aliases[check_agent(name, "alias")] = mailbox
             case (str(kind), str(key), int(revision), bytes(value)) if newest:
                 held_at, _ = self.records.get((kind, key), (0, None))
                 if held_at < revision:
@@ -178,7 +178,7 @@ def _deliveries(remains: Remains, names: dict[int, str], number: int, message: M
     """Those that can be read, and new ones for recipients that have none."""
     held: dict[str, Delivery] = {}
     for (letter, mailbox), row in remains.deliveries.items():
-        if letter == number and mailbox in names:
+        if letter == number and mailbox in names and _may_have(message, names[mailbox], remains, mailbox):
             found = _delivery(message, names[mailbox], row)
             if found is not None:
                 held[found.mailbox] = found
@@ -187,6 +187,15 @@ def _deliveries(remains: Remains, names: dict[int, str], number: int, message: M
         new = open_delivery(message, recipient.address, recipient.kind, message.created_at)
         held[new.mailbox] = new
     return tuple(held.values())
+
+
+def _may_have(message: Message, name: str, remains: Remains, mailbox: int) -> bool:
+    """Is this one of those it was sent to? Else the name, or its number, is not what it was."""
+    addresses = {fold(recipient.address) for recipient in message.recipients}
+    if any(is_broadcast(address) or is_any(address) for address in addresses):
+        return True
+    former = {fold(old) for old, at in remains.aliases.items() if at == mailbox}
+    return fold(name) in addresses or bool(former & addresses)
 
 
 def _delivery(message: Message, mailbox: str, row: Row) -> Delivery | None:
