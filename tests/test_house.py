@@ -19,8 +19,12 @@ from postroom.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "postroom"
+# These import nanobot, which is installed in environments of its own alone (tests/nanobot_channel).
+OF_NANOBOT = tuple(f"postroom.nanobot_channel.{name}" for name in ("channel", "tools", "shim"))
 MODULES = sorted(
-    module.name for module in pkgutil.walk_packages(postroom.__path__, "postroom.") if "demo" not in module.name
+    module.name
+    for module in pkgutil.walk_packages(postroom.__path__, "postroom.", onerror=str)
+    if "demo" not in module.name and not module.name.startswith(OF_NANOBOT)
 )
 
 
