@@ -46,7 +46,10 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("nanobot", (sys.executable, "tools/nanobot.py", "0.3.5")),
     (
         "tests with nanobot",
-        (sys.executable, "-m", "pytest", "-q", "-n", "2", "--durations=8", "-m", "nanobot", "tests/nanobot_channel"),
+        (
+            *(sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist=worksteal", "--durations=8"),
+            *("-m", "nanobot", "tests/nanobot_channel"),
+        ),
     ),
     ("coverage data", (sys.executable, "-m", "coverage", "combine", "--quiet")),
     ("coverage", (sys.executable, "-m", "coverage", "report", f"--fail-under={WHOLE}")),

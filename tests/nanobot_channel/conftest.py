@@ -9,7 +9,7 @@ import fcntl
 import os
 import runpy
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from nanobot.channels.plugin import ChannelPlugin
 
 PLUGIN = ChannelPlugin(name="person", display_name="Person", runtime=f"{__package__}.runtime:PersonChannel")
 """
+SECTIONS = {"picky": {"allowFrom": ["coder"]}}  # of agents that are not as usual
 Open = Callable[..., Gateway]
 
 
@@ -81,16 +82,47 @@ def add_person(environment: Path) -> None:
     (info / "entry_points.txt").write_text(entry, encoding="utf-8")
 
 
+class Crew:
+    """Gateways over one folder that stay for many tests, for they take seconds to start. Tests give scripts."""
+
+    def __init__(self, open_gateway: Open) -> None:
+        self._open = open_gateway
+        self._known: dict[str, Gateway] = {}
+
+    def __call__(self, agent: str, script: Script) -> Gateway:
+        if agent not in self._known:
+            self._known[agent] = self._open(agent, script, start=False, **SECTIONS.get(agent, {}))
+            self._known[agent].launch()
+        known = self._known[agent]
+        known.model.script = script
+        known.model.asked.clear()
+        known.wait_until_up()
+        return known
+
+
+@pytest.fixture(scope="session")
+def crew(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
+    with gateways_at(python, tmp_path_factory.mktemp("crew")) as open_gateway:
+        made = Crew(open_gateway)
+        yield made
+
+
 @pytest.fixture
 def gateway(python: Path, tmp_path: Path) -> Iterator[Open]:
     """Makes gateways that are started already, all over one folder of mailboxes, each with a model of its own."""
+    with gateways_at(python, tmp_path) as open_gateway:
+        yield open_gateway
+
+
+@contextmanager
+def gateways_at(python: Path, folder: Path) -> Iterator[Open]:
     with ExitStack() as stack:
 
         def open_gateway(
             agent: str, script: Script, *, home: str = "", start: bool = True, **section: Any
         ) -> Gateway:
             model = stack.enter_context(Model(script))
-            made = Gateway(python, tmp_path / (home or agent), tmp_path / "mailboxes", agent, model, **section)
+            made = Gateway(python, folder / (home or agent), folder / "mailboxes", agent, model, **section)
             stack.callback(made.kill)
             stack.callback(made.stop)
             return made.start() if start else made

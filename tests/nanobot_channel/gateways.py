@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from .models import Model
 
 T = TypeVar("T")
 PATIENCE = 30.0  # seconds; a bound, not a pace
+_CHATS = itertools.count()
 QUIET = 1.5  # seconds in which nothing more must come
 
 
@@ -45,6 +47,7 @@ class Gateway:
         self.socket = home / "person.sock"
         self.section = {"enabled": True, "agentId": agent, "mailboxesRoot": str(mailboxes)} | section
         self.log = home / "gateway.log"
+        self._read_from = 0
         self.process: subprocess.Popen[bytes] | None = None
         home.mkdir(parents=True, exist_ok=True)
         self.write_config()
@@ -84,6 +87,14 @@ class Gateway:
         return kept | {"HOME": str(self.home), "PYTHONPATH": "", "NO_COLOR": "1"}
 
     def start(self) -> Self:
+        self.launch()
+        self.wait_until_up()
+        return self
+
+    def wait_until_up(self) -> None:
+        until(self.is_up, what=f"start of {self.agent}", patience=60.0, show=self.said)
+
+    def launch(self) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -94,12 +105,11 @@ class Gateway:
         ]
         if not self._takes_foreground():
             command.remove("--foreground")
+        self._read_from = len(self.said())
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 command, env=self.surroundings, cwd=self.home, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        until(self.is_up, what=f"start of {self.agent}", patience=60.0, show=self.said)
-        return self
 
     def _takes_foreground(self) -> bool:
         return not any(self.python.parent.parent.glob("lib/python*/site-packages/nanobot_ai-0.2.*"))
@@ -107,7 +117,7 @@ class Gateway:
     def is_up(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, self.said()
-        return f"{self.agent} takes mail at" in self.said() and self.socket.exists()
+        return f"{self.agent} takes mail at" in self.said()[self._read_from :] and self.socket.exists()
 
     def said(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
@@ -131,8 +141,9 @@ class Gateway:
         finally:
             self.kill()
 
-    def person(self, chat: str = "sofa") -> Person:
-        return Person(self, chat)
+    def person(self) -> Person:
+        """Somebody new, in a chat of their own."""
+        return Person(self, f"chat{next(_CHATS)}")
 
     @property
     def room(self) -> postroom.Room:
@@ -153,15 +164,15 @@ class Person:
         self._socket.sendall(json.dumps({"chat": self.chat, "text": text}).encode() + b"\n")
 
     def hear(self, patience: float = PATIENCE) -> str:
-        """The next thing that the person is told."""
+        """The next thing that the person is told in this chat; what is said in an earlier one is passed by."""
         self._socket.settimeout(patience)
-        try:
-            line = self._lines.readline()
-        except TimeoutError:
-            raise AssertionError(f"the person heard nothing\n{self.gateway.said()[-6000:]}") from None
-        heard = json.loads(line)
-        assert self.chat == heard["chat"]
-        return str(heard["text"])
+        while True:
+            try:
+                heard = json.loads(self._lines.readline())
+            except TimeoutError:
+                raise AssertionError(f"the person heard nothing\n{self.gateway.said()[-6000:]}") from None
+            if heard["chat"] == self.chat:
+                return str(heard["text"])
 
     def __enter__(self) -> Self:
         return self

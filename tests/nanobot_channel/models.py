@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Callable
@@ -89,7 +90,7 @@ class Model:
             "tool_calls": [
                 {
                     "index": number,
-                    "id": f"call_{len(self.asked)}_{number}",
+                    "id": f"call_{next(_NUMBERS)}",
                     "type": "function",
                     "function": {"name": call.tool, "arguments": json.dumps(call.arguments)},
                 }
@@ -128,6 +129,7 @@ class Model:
         return Handler
 
 
+_NUMBERS = itertools.count()
 _USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 _HEAD = {"id": "c1", "created": 1, "model": "scripted"}
 

@@ -35,7 +35,6 @@ MOST_IN_HAND = 64  # letters at once
 LONGEST_TURN = 6 * 3600.0  # seconds; then the lease is not renewed any more
 LONGEST_TELLING = 600.0  # seconds until a result counts as told, where nanobot does not say so
 BEFORE_WORKING = 20.0  # seconds in which the model may still decline what was accepted
-SWEEP_EVERY = 30.0  # seconds; deadlines are looked at
 
 
 class Inbound(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +68,6 @@ class Reception:
         self._media = media
         self._holder = holders.signature(post.name)
         self._pace = manners.Pace()
-        self._beaten = self._swept = 0.0
 
     # -- the loop
 
@@ -136,7 +134,7 @@ class Reception:
         poll = min(self.post.config.poll_interval, LEASE / 3)
         while True:
             await self._try("beat", self._beat())
-            await self._try("look at deadlines", self._sweep())
+            await self._try("look at deadlines", self._look_at_deadlines())
             for turn in self.post.turns.all():
                 await self._try("hold on", self._hold(turn))
             await asyncio.sleep(poll)
@@ -147,11 +145,9 @@ class Reception:
         except UnknownAgent:  # somebody emptied the folder
             await self._register()
 
-    async def _sweep(self) -> None:
-        now = time.monotonic()
-        if now - self._swept >= SWEEP_EVERY or not self._swept:
-            self._swept = now
-            await self.post.room.run(service.overdue.report_overdue, self.post.office, self.post.office.now().wall)
+    async def _look_at_deadlines(self) -> None:
+        office = self.post.office
+        await self.post.room.run(service.overdue.report_overdue, office, office.now().wall)
 
     async def _hold(self, turn: Turn) -> None:
         age = 0.0 if turn.is_waiting else time.monotonic() - turn.began
