@@ -34,7 +34,7 @@ def _place() -> str:
     """The namespace of our process numbers; empty where the system does not say."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
-        return f"{Path('/proc/self/ns/pid').readlink()}@{boot}"
+        return f"{Path('/proc/self/ns/pid').stat().st_ino}@{boot}"
     except OSError:
         return ""
 
