@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import IdTaken, IllegalMove, Invalid, UnknownMessage
+from ..errors import IdTaken, IllegalMove, Invalid, NotAllowed, UnknownMessage
 from ..model.task import TaskState
 from .enclosures import body
 from .manners import AUTOMATIC
@@ -51,7 +51,7 @@ async def _answer(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> 
         await post.room.run(_ack_and_reply, post.mailbox, turn, _body(text, media))
     except IdTaken:  # an earlier try was answered in other words
         await turn.work.ack()
-    except Invalid as wrong:
+    except (Invalid, NotAllowed) as wrong:
         if not media:
             raise
         said = f"{text}\n\n(Its files could not be sent: {wrong})"
@@ -89,7 +89,7 @@ async def _complete(turn: Turn, task: AsyncTask, text: str, media: tuple[str, ..
         await task.complete(_body(text, media), key=key_of(turn), metadata=dict(AUTOMATIC))
     except IllegalMove:  # it was taken back, or finished by an earlier try
         await task.refresh()
-    except Invalid as wrong:
+    except (Invalid, NotAllowed) as wrong:
         if not media:
             raise
         said = f"{text}\n\n(Its files could not be sent: {wrong})"
