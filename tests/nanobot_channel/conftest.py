@@ -95,6 +95,7 @@ class Crew:
             self._known[agent].launch()
         known = self._known[agent]
         known.model.script = script
+        known.model.broken = False
         known.model.asked.clear()
         known.wait_until_up()
         return known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,7 +32,7 @@ class Asked:
     def last(self) -> str:
         """The last message that is no result of a tool."""
         said = [message for message in self.messages if message["role"] == "user"]
-        return text_of(said[-1]) if said else ""
+        return _RUNTIME.sub("", text_of(said[-1])) if said else ""
 
     @property
     def results(self) -> list[str]:
@@ -131,6 +132,7 @@ class Model:
         return Handler
 
 
+_RUNTIME = re.compile(r"\s*\[Runtime Context.*?\[/Runtime Context\]\s*", re.DOTALL)  # added by old versions
 _NUMBERS = itertools.count()
 _USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 _HEAD = {"id": "c1", "created": 1, "model": "scripted"}

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from postroom.nanobot_channel import config
+from postroom.nanobot_channel.config import OWN_CHANNEL
 from postroom.nanobot_channel.post import Caller, Post, shared
 from postroom.nanobot_channel.reception import Inbound, Reception
-from postroom.nanobot_channel.sorting import OWN_CHANNEL
 
 Says = Callable[[Inbound], str | None]
 PATIENCE = 20.0

@@ -172,7 +172,7 @@ def test_a_task_that_is_passed_on_is_done_when_the_last_one_is(crew: Crew) -> No
         person.hear()
         told = person.hear()
     assert "It is written" in told and "Once upon a time" in told
-    tasks = {task.receiver: task for task in researcher.room.mailbox("coder").tasks(limit=2)}
+    tasks = {task.receiver: task for task in reversed(researcher.room.mailbox("coder").tasks())}
     assert {"coder": "completed", "writer": "completed"} == {name: str(task.state) for name, task in tasks.items()}
     opening = researcher.room.mailbox("writer").read(tasks["writer"].id).message
     assert (2, ("researcher", "coder")) == (opening.hops, opening.trace)

@@ -18,9 +18,9 @@ from nanobot.config.paths import get_media_dir
 from ..errors import Busy, PostroomError
 from . import config as settings
 from . import outbound, wording
+from .config import OWN_CHANNEL
 from .post import shared
 from .reception import Inbound, Reception
-from .sorting import OWN_CHANNEL
 
 if TYPE_CHECKING:
     from nanobot.bus.events import OutboundMessage
@@ -117,6 +117,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc]
             return
         turn = outbound.turn_of(msg, self.post.turns)
         if turn is not None:
+            turn.failed = turn.failed or (not self._unsubscribe and outbound.says_it_failed(msg))
             await self.reception.say(turn.id, msg.content, tuple(msg.media))
         elif not outbound.is_about_turn(msg):
             await self._mail(self.post, msg)

@@ -17,7 +17,8 @@ from ..errors import Invalid
 from ..model.card import EVERYONE
 from ..model.names import check_agent
 
-SECTION = "channels.mailbox"
+OWN_CHANNEL = "mailbox"  # of the channel
+SECTION = f"channels.{OWN_CHANNEL}"
 NANOBOTS_OWN = frozenset({"sendProgress", "sendToolHints", "showReasoning", "streaming"})  # read by nanobot itself
 
 

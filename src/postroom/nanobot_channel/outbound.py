@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import Invalid
 from ..store.files.layouts.base import time_or_none
+from .config import OWN_CHANNEL
 from .post import Caller, Outgoing
-from .sorting import OWN_CHANNEL
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -25,7 +25,8 @@ COLLECTED = "mailbox_collected"  # likewise: it is kept for the end of its turn
 TYPE = "mailbox_type"  # put there by local code
 TASK = "mailbox_task"
 _PROGRESS = ("_progress", "_tool_hint", "_tool_events", "_stream_delta", "_stream_end", "_retry_wait")
-_ERROR = "Sorry, I encountered an error"  # what old versions say instead of an event
+_ERROR = "Sorry, I encountered an error"
+_ERRORS = (_ERROR, "Error calling ", "Error: ")  # what old versions say when a turn failed; new ones have an event
 
 
 class Message(Protocol):
@@ -110,6 +111,11 @@ def turn_of(message: Message, turns: Turns) -> Turn | None:
             turn.failed = True
         return turn
     return None
+
+
+def says_it_failed(message: Message) -> bool:
+    """Is this what a nanobot without events says of a turn that failed?"""
+    return message.content.startswith(_ERRORS)
 
 
 def is_about_turn(message: Message) -> bool:

@@ -20,7 +20,8 @@ from ..model.delivery import State
 from ..model.query import Query
 from ..model.task import TaskState
 from . import asked, enclosures, holders, manners, settling, wording
-from .sorting import OWN_CHANNEL, sort
+from .config import OWN_CHANNEL
+from .sorting import sort
 from .turns import Turn
 
 if TYPE_CHECKING:

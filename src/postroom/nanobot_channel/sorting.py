@@ -16,6 +16,7 @@ from ..model.task import TASK, TASK_UPDATE, Standing, TaskState
 from ..policy.admission import check_allowed
 from ..service.office import POSTMASTER
 from . import asked, manners
+from .config import OWN_CHANNEL
 
 if TYPE_CHECKING:
     from ..letter import Work
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from ..model.message import Message
     from .config import Config
 
-OWN_CHANNEL = "mailbox"
 TOLD = frozenset(
     {TaskState.COMPLETED, TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED, TaskState.INPUT_REQUIRED}
 )

@@ -15,8 +15,8 @@ from nanobot.config.loader import load_config
 from ..errors import PostroomError
 from . import config as settings
 from . import outbound, toolbox
+from .config import OWN_CHANNEL
 from .post import shared
-from .sorting import OWN_CHANNEL
 
 
 def _section() -> Any:
