@@ -17,14 +17,14 @@ import postroom
 from postroom import errors
 from postroom.settings import Settings
 
+from .cli.warm import NEED_NANOBOT
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "postroom"
-# These import nanobot, which is installed in environments of its own alone (tests/nanobot_channel).
-OF_NANOBOT = tuple(f"postroom.nanobot_channel.{name}" for name in ("channel", "tools", "shim"))
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(postroom.__path__, "postroom.", onerror=str)
-    if "demo" not in module.name and not module.name.startswith(OF_NANOBOT)
+    if "demo" not in module.name and not module.name.startswith(NEED_NANOBOT)
 )
 
 

@@ -1,7 +1,7 @@
 """Does nanobot find the channel, and why not? It is asked in a process of its own: nothing of it is loaded here.
 
-Since 0.3 nanobot looks for channels in its own folder. Installing Postroom, editable or not, puts three small files
-there. Where they were removed, or nanobot is in use from another folder, `repair` copies them.
+Since 0.3 nanobot looks for channels in its own folder. Installing Postroom, editable or not, puts three small
+files there. Where they were removed, or nanobot is in use from another folder, `repair` copies them.
 """
 
 from __future__ import annotations
