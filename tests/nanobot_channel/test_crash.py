@@ -99,5 +99,6 @@ def test_a_task_that_is_taken_back_is_stopped_and_says_nothing(gateway: Open) ->
     until(lambda: not list((coder.mailboxes / "coder" / "inbox").iterdir()), what="end", show=coder.said)
     hang.set()
     anna.send("coder", "still there?")
-    assert anna.wait(PATIENCE, kinds="message") is not None, coder.said()
+    answer = anna.wait(PATIENCE, kinds="message")
+    assert answer is not None and "done" == answer.text, coder.said()
     assert "canceled" == anna.task(task.id).state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from functools import partial
 
@@ -61,6 +62,8 @@ def test_status_and_offline_are_true_and_mail_waits(gateway: Open) -> None:
     until(lambda: room.agent("coder").presence.status == "busy", what="work", show=coder.said)
     assert (task.id,) == room.agent("coder").presence.current_tasks
     until(lambda: room.agent("coder").presence.status == "idle", what="end of work", show=coder.said)
+    heard = [letter for letter in room.mailbox("anna").thread(task.id) if letter.sender == "coder"]
+    assert ["accepted", "working", "done"] == [letter.text for letter in heard]  # no progress, no hints
     coder.stop()
     assert "offline" == room.agent("coder").presence.status
     registry = json.loads((coder.mailboxes / "_registry.json").read_text(encoding="utf-8"))
@@ -68,3 +71,21 @@ def test_status_and_offline_are_true_and_mail_waits(gateway: Open) -> None:
     room.mailbox("anna").send("coder", "are you there?")
     coder.start()
     until(lambda: "are you there?" in coder.model.asked[-1].last, what="waiting letter", show=coder.said)
+
+
+def test_the_tools_work_in_a_single_turn_too(gateway: Open) -> None:
+    """`nanobot agent -m`, where no channel runs."""
+
+    def script(asked: Asked) -> str | Call:
+        return asked.results[-1] if asked.results else Call("mail_send", {"to": "anna", "text": "hello"})
+
+    coder = gateway("coder", script, start=False)
+    anna = coder.room.mailbox("anna")
+    anna.register()
+    command = [str(coder.python), "-m", "nanobot", "agent", "-m", "mail anna", "-c", str(coder.config)]
+    done = subprocess.run(
+        command, env=coder.surroundings, cwd=coder.home, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "Mailed to anna" in done.stdout, done.stdout + done.stderr
+    letter = anna.wait(PATIENCE)
+    assert letter is not None and ("hello", "coder") == (letter.text, letter.sender)

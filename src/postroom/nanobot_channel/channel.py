@@ -70,7 +70,8 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc]
     async def start(self) -> None:
         """Stays until it is stopped."""
         self._task = asyncio.current_task()
-        self.post = await shared(self.settings, str(load_config().workspace_path))
+        written = await asyncio.to_thread(load_config)
+        self.post = await shared(self.settings, str(written.workspace_path))
         self.reception = Reception(self.post, self, self._log, Path(get_media_dir(OWN_CHANNEL)))
         self._subscribe()
         self._running = True

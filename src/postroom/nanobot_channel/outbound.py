@@ -143,6 +143,7 @@ def outgoing(message: Message, post: Post) -> Outgoing:
         deadline=_deadline(message.metadata.get(TASK)),
         id=id,
         is_retry=is_retry,
+        is_automatic=caller_of(message) is None and TYPE not in message.metadata,
     )
 
 

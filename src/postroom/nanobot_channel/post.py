@@ -52,6 +52,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     deadline: Any = None
     id: str | None = None  # chosen before, so that a second try sends nothing twice
     is_retry: bool = False
+    is_automatic: bool = False  # nobody in a conversation wrote it: it is not answered by itself
 
 
 class Post:
@@ -100,6 +101,8 @@ class Post:
             fields["subject"] = outgoing.subject
         if turn is not None and turn.is_of_mail:  # passed on: one hop less, and never back
             fields["in_reply_to"] = turn.errand.answers or turn.id
+        if outgoing.is_automatic:
+            fields["metadata"] = dict(manners.AUTOMATIC)
         content = body(outgoing.text, outgoing.media)
         if outgoing.is_task:
             said = None if where is None else where.to_record()
@@ -107,6 +110,17 @@ class Post:
         if where is not None:
             asked.remember(self.office, self.name, id, where)
         return self.mailbox.send(to, content, **fields)
+
+    async def reply(self, letter: str, to: str, text: str, caller: Caller | None) -> Receipt:
+        """An answer from a conversation; what comes of it comes back there."""
+        self.check_pace(to)
+        return await self.room.run(self._reply, letter, text, self._where(caller, self.turn_of(caller)))
+
+    def _reply(self, letter: str, text: str, where: Asked | None) -> Receipt:
+        id = self.new_id()
+        if where is not None:
+            asked.remember(self.office, self.name, id, where)
+        return self.mailbox.reply(letter, text, id=id)
 
     def _where(self, caller: Caller | None, turn: Turn | None) -> Asked | None:
         if caller is None or not caller.channel:

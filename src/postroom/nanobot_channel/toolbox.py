@@ -93,10 +93,9 @@ async def reply(post: Post, caller: Caller | None, id: str, text: str) -> str:
         await task.answer(text)
         return f"Your answer went to {task.receiver}; the task goes on."
     letter = await post.box.read(id)
-    post.check_pace(letter.sender)
     if turn is not None and manners.is_automatic(letter.message):
         raise NotAllowed("it is an answer, and is not answered again", field="id", hint="mail_send begins anew")
-    receipt = await post.box.reply(id, text)
+    receipt = await post.reply(id, letter.sender, text, caller)
     return f"Your answer is mailed to {letter.sender}, id {receipt.id}."
 
 

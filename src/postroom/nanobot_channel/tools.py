@@ -5,6 +5,7 @@ They work in a gateway and in a single turn (`nanobot agent -m`), where no chann
 
 from __future__ import annotations
 
+import asyncio
 from copy import deepcopy
 from typing import Any
 
@@ -19,9 +20,11 @@ from .config import OWN_CHANNEL
 from .post import shared
 
 
-def _section() -> Any:
-    section = getattr(load_config().channels, OWN_CHANNEL, None)
-    return section if isinstance(section, dict) else {}
+def _config() -> tuple[settings.Config, str]:
+    """The channel's section, and the workspace."""
+    written = load_config()
+    section = getattr(written.channels, OWN_CHANNEL, None)
+    return settings.parse(section if isinstance(section, dict) else {}), str(written.workspace_path)
 
 
 class MailTool(Tool):  # type: ignore[misc]
@@ -34,7 +37,7 @@ class MailTool(Tool):  # type: ignore[misc]
     def enabled(cls, ctx: Any) -> bool:  # noqa: ARG003 - nanobot hands it in
         """Only where the channel is enabled and its section is sound; the channel itself says what is wrong."""
         try:
-            return settings.parse(_section()).enabled
+            return _config()[0].enabled
         except PostroomError:
             return False
 
@@ -55,9 +58,9 @@ class MailTool(Tool):  # type: ignore[misc]
         return self.row.read_only
 
     async def execute(self, **arguments: Any) -> str:
-        config = load_config()
         try:
-            post = await shared(settings.parse(_section()), str(config.workspace_path))
+            config, workspace = await asyncio.to_thread(_config)
+            post = await shared(config, workspace)
         except PostroomError as broken:
             return f"Error: {broken}"
         caller = outbound.caller_from(current_request_context())
