@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from postroom.errors import Invalid
 from postroom.nanobot_channel.config import default_config, parse
+from postroom.nanobot_channel.toolbox import ROWS
 
 DESIGNED = {
     "enabled": False,
@@ -82,3 +85,18 @@ def test_the_room_is_the_folder_or_any_other_store() -> None:
     root = Path("~/.nanobot/mailboxes").expanduser()
     assert f"files:{root}?layout=nanobot" == parse({}).address
     assert "sqlite:/tmp/room.db" == parse({"store": "sqlite:/tmp/room.db"}).address
+
+
+def test_the_sections_on_the_page_are_sound() -> None:
+    page = Path(__file__).parent.parent.parent / "docs" / "nanobot-channel.md"
+    written = re.findall(r"```json\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    agents = [parse(json.loads(block)["channels"]["mailbox"]).agent_id for block in written]
+    assert ["researcher", "coder"] == agents
+
+
+def test_the_page_names_every_key_and_every_tool_with_its_default() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "nanobot-channel.md").read_text(encoding="utf-8")
+    for key, default in default_config().items():
+        shown = default if isinstance(default, str) and default else json.dumps(default)
+        assert f"| `{key}` | `{shown}` |" in page
+    assert all(f"`{row.name}`" in page for row in ROWS)
