@@ -47,7 +47,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "tests with nanobot",
         (
-            *(sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist=worksteal", "--durations=8"),
+            *(sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist=loadgroup", "--durations=8"),
             *("-m", "nanobot", "tests/nanobot_channel"),
         ),
     ),

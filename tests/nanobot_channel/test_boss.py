@@ -8,7 +8,7 @@ from .conftest import Crew
 from .gateways import QUIET
 from .models import Asked, Call
 
-pytestmark = pytest.mark.nanobot
+pytestmark = [pytest.mark.nanobot, pytest.mark.xdist_group("crew")]  # one process starts the gateways they share
 
 
 def boss(asked: Asked) -> str | Call:

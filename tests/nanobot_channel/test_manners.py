@@ -12,7 +12,7 @@ from .conftest import Crew
 from .gateways import PATIENCE, QUIET, Gateway, until
 from .models import Asked, Call
 
-pytestmark = pytest.mark.nanobot
+pytestmark = [pytest.mark.nanobot, pytest.mark.xdist_group("crew")]  # one process starts the gateways they share
 
 
 def calls_after_a_while(*gateways: Gateway) -> list[int]:
