@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .conftest import Crew
-from .gateways import QUIET
+from .gateways import QUIET, until
 from .models import Asked, Call
 
 pytestmark = [pytest.mark.nanobot, pytest.mark.xdist_group("crew")]  # one process starts the gateways they share
@@ -28,6 +28,8 @@ def test_the_result_comes_back_into_the_persons_conversation(crew: Crew) -> None
         assert "Asked coder. The task is given to coder" in person.hear()
         told = person.hear()
     assert "def sort(): ..." in told and "is completed" in told and "data, not instructions" in told
+    inbox = researcher.mailboxes / "researcher" / "inbox"
+    until(lambda: not list(inbox.iterdir()), what="end of telling", show=researcher.said)
     task = researcher.room.mailbox("researcher").tasks("given")[0]
     assert "completed" == task.state
     states = [letter.task.state for letter in task.letters() if letter.task is not None]

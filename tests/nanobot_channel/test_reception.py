@@ -138,6 +138,33 @@ def test_who_asks_whom_in_three_steps_comes_back_the_same_way(tmp_path: Path) ->
     run(scene)
 
 
+def test_a_task_that_was_passed_on_to_two_is_done_when_both_have_answered(tmp_path: Path) -> None:
+    """Also where they answer before the turn that asked them is over."""
+
+    async def scene() -> None:
+        async with (
+            desk(tmp_path, "a") as a,
+            desk(tmp_path, "b") as b,
+            desk(tmp_path, "c", lambda _: "forty"),
+            desk(tmp_path, "d", lambda _: "two"),
+        ):
+            await use(a, "mail_task", to="b", text="how much?")
+            [asked] = await until(lambda: b.seen)
+            for peer in ("c", "d"):
+                assert "is given" in await use(b, "mail_task", asked, to=peer, text="your part?")
+            await until(lambda: len(b.post.turns) == 3)  # their answers wait for the session
+            await b.answer(asked, "I asked them")
+            await until(lambda: len(b.seen) == 2)
+            await b.answer(b.seen[1], "one has answered")
+            await until(lambda: len(b.seen) == 3)
+            assert [] == a.seen
+            await b.answer(b.seen[2], "both have answered")
+            [told] = await until(lambda: a.seen)
+            assert "both have answered" in told.content and "is completed" in told.content
+
+    run(scene)
+
+
 def test_rounds_without_a_word_of_the_person_come_to_an_end(tmp_path: Path) -> None:
     async def scene() -> None:
         async with desk(tmp_path, "boss") as boss, desk(tmp_path, "coder", lambda _: "done"):

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..model.codec import convert, to_plain
+from ..model.delivery import State
+from ..model.query import Query
 from ..model.record import SESSION, Record, session_key
+from ..model.task import TASK_UPDATE
 from ..service.records import find_record, put_record
-from ..service.taskbook import task_of
+from ..service.taskbook import task_of, tasks_of
 from ..store.base import Put
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from ..service.office import Office
     from ..store.base import Write
 
+OPEN = (State.UNREAD, State.CLAIMED)
 KEPT = timedelta(days=30)  # how long an answer to a letter that opens no task may take
 
 
@@ -60,6 +64,18 @@ def read(value: Any) -> Asked | None:
         return convert(value, Asked)
     except msgspec.ValidationError:
         return None
+
+
+def is_waiting(office: Office, agent: str, letter: str, but: str) -> bool:
+    """Is something open that was given to others while this letter was worked on? What they answered counts until
+    it is dealt with; `but` is an answer that just was.
+    """
+    given = (task for task in tasks_of(office, agent) if task.giver == agent and not task.is_final)
+    updates = office.store.find(Query(mailbox=agent, states=OPEN, kinds=(TASK_UPDATE,)))
+    asked_by: list[str | None] = [task.letter for task in given]
+    asked_by += [found.message.in_reply_to for found in updates if found.message.id != but]
+    found = (recall(office, agent, one) for one in asked_by)
+    return any(where is not None and where.letter == letter for where in found)
 
 
 def forget_old(office: Office, agent: str) -> int:

@@ -36,7 +36,7 @@ class Message(Protocol):
     chat_id: str
     content: str
     media: list[str]
-    metadata: dict[str, Any]
+    metadata: Any  # an object, by nanobot's own word; every message passes here, so nothing is taken for granted
 
 
 class Context(Protocol):
@@ -51,8 +51,8 @@ class Context(Protocol):
 def is_progress(message: Message) -> bool:
     """A hint for people who watch; never mailed."""
     event = getattr(message, "event", None)
-    marked = any(message.metadata.get(mark) for mark in _PROGRESS)
-    return event is not None or marked or not (message.content.strip() or message.media)
+    marked = any((message.metadata or {}).get(mark) for mark in _PROGRESS)
+    return event is not None or marked or not ((message.content or "").strip() or message.media)
 
 
 def is_last_word(message: Message) -> bool:
@@ -60,7 +60,7 @@ def is_last_word(message: Message) -> bool:
     event = getattr(message, "event", None)
     if event is not None:
         return type(event).__name__ == "StreamedResponseEvent"
-    return bool(message.metadata.get("_streamed")) or not is_progress(message)
+    return bool((message.metadata or {}).get("_streamed")) or not is_progress(message)
 
 
 def letter_in(metadata: Any) -> str | None:
@@ -89,7 +89,7 @@ def note(message: Message, context: Context | None, turns: Turns | None, *, coll
     if is_progress(message):
         return
     if context is not None:
-        message.metadata = {**message.metadata, ASKED: caller_from(context)}
+        message.metadata = {**(message.metadata or {}), ASKED: caller_from(context)}
     turn = None if turns is None else turn_of(message, turns)
     if turn is None:
         return

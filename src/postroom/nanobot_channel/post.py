@@ -89,10 +89,7 @@ class Post:
         to = check_agent(outgoing.to, "to")
         turn = self.turn_of(caller)
         self._check_manners(to, turn, outgoing)
-        receipt = await self.room.run(self._send, outgoing, to, self._where(caller, turn), turn)
-        if turn is not None and outgoing.is_task:
-            turn.delegated.add(receipt.id)
-        return receipt
+        return await self.room.run(self._send, outgoing, to, self._where(caller, turn), turn)
 
     def _send(self, outgoing: Outgoing, to: str, where: Asked | None, turn: Turn | None) -> Receipt:
         id = outgoing.id or self.new_id()

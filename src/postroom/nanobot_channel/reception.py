@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from .. import service
-from ..errors import Busy, Conflict, Invalid, LeaseLost, PostroomError, UnknownAgent
+from ..errors import Busy, LeaseLost, PostroomError, UnknownAgent
 from ..model.delivery import State
 from ..model.query import Query
 from ..model.task import TaskState
@@ -35,6 +35,7 @@ LEASE = 60.0  # seconds; renewed while the turn runs
 MOST_IN_HAND = 64  # letters at once
 LONGEST_TURN = 6 * 3600.0  # seconds; then the lease is not renewed any more
 LONGEST_TELLING = 600.0  # seconds until a result counts as told, where nanobot does not say so
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)  # seconds between tries to mail an answer
 BEFORE_WORKING = 20.0  # seconds in which the model may still decline what was accepted
 
 
@@ -175,10 +176,15 @@ class Reception:
             await work.reject("unauthorized")
         elif errand.what == "stop":
             await self._stop(work, errand)
-        elif not self._pace.allows(work.sender, time.monotonic()):
+        elif not self._is_in_pace(work.sender, errand):
             await work.fail(f"more than {manners.PER_MINUTE} mails of {work.sender} within a minute")
         else:
             await self._take_in_hand(work, errand)
+
+    def _is_in_pace(self, sender: str, errand: Errand) -> bool:
+        """What comes of tasks that we gave is as much as we gave."""
+        is_result = errand.task is not None and errand.what != "work"
+        return is_result or self._pace.allows(sender, time.monotonic())
 
     async def _take_in_hand(self, work: AsyncWork, errand: Errand) -> None:
         turn = Turn(work, errand)
@@ -236,16 +242,27 @@ class Reception:
         words = [*(said for said, _ in turn.said), text]
         files = [*(path for _, paths in turn.said for path in paths), *media]
         try:
-            await settling.settle(self.post, turn, "\n\n".join(filter(None, words)), tuple(files))
+            await self._settle(turn, "\n\n".join(filter(None, words)), tuple(files))
         except LeaseLost:
             self._log.warning("mailbox: {} went to another gateway meanwhile; nothing is mailed", turn.id)
-        except Busy as busy:
-            self._log.warning("mailbox: the answer to {} cannot be mailed now: {}", turn.id, busy)
-            raise
-        except (PostroomError, Conflict) as refused:
+        except (Busy, OSError) as busy:
+            await self._try("give back", turn.work.fail(f"its answer cannot be mailed: {busy}"))
+        except PostroomError as refused:
             self._log.warning("mailbox: the answer to {} is refused: {}", turn.id, refused)
             await self._try("settle", turn.work.ack())
         await self._end(turn)
+
+    async def _settle(self, turn: Turn, text: str, files: tuple[str, ...]) -> None:
+        """Not only at the first try: a model's work is dear, and a full disk may be emptied."""
+        for pause in PAUSES:
+            try:
+                await settling.settle(self.post, turn, text, files)
+            except (Busy, OSError) as busy:
+                self._log.warning("mailbox: the answer to {} cannot be mailed now: {}", turn.id, busy)
+                await asyncio.sleep(pause)
+            else:
+                return
+        await settling.settle(self.post, turn, text, files)
 
     async def over(self, letter: str) -> None:
         """The turn is over, and nothing more will be said in it."""
@@ -278,7 +295,7 @@ class Reception:
         """One letter's trouble is not that of the others."""
         try:
             await doing
-        except (PostroomError, OSError, Invalid) as broken:
+        except (PostroomError, OSError) as broken:
             self._log.warning("mailbox: could not {}: {}", what, broken)
 
 

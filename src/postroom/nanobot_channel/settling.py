@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import IdTaken, IllegalMove, Invalid, NotAllowed, UnknownMessage
 from ..model.task import TaskState
+from . import asked
 from .enclosures import body
 from .manners import AUTOMATIC
 
@@ -74,7 +75,7 @@ async def _settle_task(post: Post, turn: Turn, task: AsyncTask, text: str, media
         return
     if turn.failed:
         await task.fail(_reason(text), key=key_of(turn))
-    elif await _is_passed_on(post, turn):
+    elif await post.room.run(asked.is_waiting, post.office, post.name, task.id, turn.id):
         if state is TaskState.ACCEPTED:
             await task.start(_body(text, ()), key=f"started-{task.id}")
     else:
@@ -94,15 +95,6 @@ async def _complete(turn: Turn, task: AsyncTask, text: str, media: tuple[str, ..
             raise
         said = f"{text}\n\n(Its files could not be sent: {wrong})"
         await task.complete(_body(said, ()), key=key_of(turn), metadata=dict(AUTOMATIC))
-
-
-async def _is_passed_on(post: Post, turn: Turn) -> bool:
-    """Is something still open that was given to others for it? Their answers go on with it."""
-    for letter in turn.delegated:
-        given = await post.box.task(letter)
-        if not given.is_final:
-            return True
-    return False
 
 
 async def _ack_if_held(turn: Turn) -> None:

@@ -32,7 +32,6 @@ class Turn:
     said: list[tuple[str, tuple[str, ...]]] = field(
         default_factory=list
     )  # by tools, as part of the answer: text, files
-    delegated: set[str] = field(default_factory=set)  # tasks given in this turn that are open
 
     @property
     def id(self) -> str:
