@@ -18,6 +18,7 @@ from ..model.message import same_name
 from ..model.names import check_agent
 from . import asked, manners
 from .asked import Asked
+from .config import OWN_CHANNEL
 from .enclosures import body
 from .turns import Turns
 
@@ -89,15 +90,15 @@ class Post:
         to = check_agent(outgoing.to, "to")
         turn = self.turn_of(caller)
         self._check_manners(to, turn, outgoing)
-        return await self.room.run(self._send, outgoing, to, self._where(caller, turn), turn)
+        return await self.room.run(self._send, outgoing, to, self._where(caller, turn), _passed_on(caller, turn))
 
-    def _send(self, outgoing: Outgoing, to: str, where: Asked | None, turn: Turn | None) -> Receipt:
+    def _send(self, outgoing: Outgoing, to: str, where: Asked | None, via: str | None) -> Receipt:
         id = outgoing.id or self.new_id()
         fields: dict[str, Any] = {"id": id}
         if outgoing.subject:
             fields["subject"] = outgoing.subject
-        if turn is not None and turn.is_of_mail:  # passed on: one hop less, and never back
-            fields["in_reply_to"] = turn.errand.answers or turn.id
+        if via is not None:  # passed on: one hop less, and never back
+            fields["in_reply_to"] = via
         if outgoing.is_automatic:
             fields["metadata"] = dict(manners.AUTOMATIC)
         content = body(outgoing.text, outgoing.media)
@@ -141,6 +142,13 @@ class Post:
             raise TooFast(
                 f"more than {manners.PER_MINUTE} mails to {to} within a minute", field="to", hint="wait a minute"
             )
+
+
+def _passed_on(caller: Caller | None, turn: Turn | None) -> str | None:
+    """The letter that is passed on by what is sent in a session of mail, also when its turn is settled already."""
+    if turn is None:
+        return caller.letter if caller is not None and caller.channel == OWN_CHANNEL else None
+    return (turn.errand.answers or turn.id) if turn.is_of_mail else None
 
 
 def _check_turn(to: str, turn: Turn) -> None:
