@@ -89,3 +89,11 @@ def test_the_tools_work_in_a_single_turn_too(gateway: Open) -> None:
     assert "Mailed to anna" in done.stdout, done.stdout + done.stderr
     letter = anna.wait(PATIENCE)
     assert letter is not None and ("hello", "coder") == (letter.text, letter.sender)
+
+
+def test_a_section_that_is_wrong_is_refused_by_name_and_the_gateway_goes_on(gateway: Open) -> None:
+    coder = gateway("coder", lambda _: "hello", start=False, allowForm=["anna"])
+    coder.launch()
+    until(lambda: "did you mean allowFrom?" in coder.said(), what="refusal", show=coder.said)
+    until(coder.socket.exists, what="the other channel", show=coder.said)
+    assert "channels.mailbox.allowForm: is not a setting of this channel" in coder.said()

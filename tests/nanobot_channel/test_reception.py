@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 import postroom
+from postroom.errors import StoreFailing
 from postroom.model.delivery import State
-from postroom.nanobot_channel import holders, manners, reception, toolbox
+from postroom.nanobot_channel import holders, manners, reception, settling, toolbox
+from postroom.nanobot_channel.post import Post
 from postroom.nanobot_channel.reception import Inbound
+from postroom.nanobot_channel.turns import Turn
 from postroom.service.reading import received
 
 from .office import PATIENCE, Desk, desk, until
@@ -334,5 +337,75 @@ def test_status_says_whether_somebody_is_there(tmp_path: Path) -> None:
             assert "idle" == (await coder.post.room.agent("coder")).presence.status
         room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
         assert "offline" == room.agent("coder").presence.status
+
+    run(scene)
+
+
+def test_any_other_store_will_do(tmp_path: Path) -> None:
+    async def scene() -> None:
+        store = f"sqlite:{tmp_path / 'room.db'}"
+        async with desk(tmp_path, "coder", lambda _: "done", store=store) as coder:
+            anna = coder.post.room.mailbox("anna")
+            await anna.give_task("coder", "work")
+            async with asyncio.timeout(PATIENCE):
+                while not (letters := await anna.check(kinds="task_update", peek=True)) or len(letters) < 3:
+                    await asyncio.sleep(0.02)
+            assert ["accepted", "working", "done"] == [letter.text for letter in letters]
+        assert not (tmp_path / "mailboxes").exists()
+
+    run(scene)
+
+
+def test_an_answer_that_cannot_be_mailed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reception, "PAUSES", (0.01, 0.01))
+    tries: list[str] = []
+    real = settling.settle
+
+    async def failing(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
+        tries.append(text)
+        if len(tries) < 3:
+            raise StoreFailing("the disk is full")
+        await real(post, turn, text, media)
+
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            monkeypatch.setattr(settling, "settle", failing)
+            anna = coder.post.room.mailbox("anna")
+            await anna.send("coder", "hello")
+            [seen] = await until(lambda: coder.seen)
+            await coder.answer(seen, "at last")
+            answer = await anna.wait(PATIENCE)
+            assert answer is not None and ("at last", 3) == (answer.text, len(tries))
+
+    run(scene)
+
+
+def test_a_task_that_failed_says_why_and_a_mail_is_tried_again(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            anna = coder.post.room.mailbox("anna")
+            task, mail = await anna.give_task("coder", "work"), await anna.send("coder", "hello")
+            await until(lambda: len(coder.seen) == 2)
+            for turn, seen in zip(coder.post.turns.all(), coder.seen, strict=True):
+                turn.failed = True
+                await coder.answer(seen, "no model today")
+            found = await anna.task(task.id)
+            assert ("failed", "no model today") == (found.state, found.reason)
+            delivery = received(coder.post.office, "coder", mail.id).delivery
+            assert (State.UNREAD, 1, "no model today") == (delivery.state, delivery.attempts, delivery.reason)
+            assert delivery.due_at is not None
+
+    run(scene)
+
+
+def test_a_turn_that_was_stopped_gives_its_letter_back(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            sent = await coder.post.room.mailbox("anna").send("coder", "hello")
+            await until(lambda: coder.seen)
+            await coder.reception.broken_off(sent.id)
+            delivery = received(coder.post.office, "coder", sent.id).delivery
+            assert (State.UNREAD, "the turn was stopped") == (delivery.state, delivery.reason)
+            assert 0 == len(coder.post.turns)
 
     run(scene)
