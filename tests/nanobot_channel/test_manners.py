@@ -40,7 +40,9 @@ def test_one_mail_between_two_polite_agents_ends_after_the_answer(crew: Crew) ->
         person.say("greet coder")
         person.hear()
         person.hear()
-    assert [3, 1] == calls_after_a_while(researcher, coder), [asked.last for asked in researcher.model.asked]
+    calls = calls_after_a_while(researcher, coder)
+    print(*(asked.last for asked in researcher.model.asked), sep="\n---\n")
+    assert [3, 1] == calls
 
 
 def test_agents_that_answer_everything_by_tools_end_too(crew: Crew) -> None:

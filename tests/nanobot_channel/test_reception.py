@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from postroom.nanobot_channel.post import Post
 from postroom.nanobot_channel.reception import Inbound
 from postroom.nanobot_channel.turns import Turn
 from postroom.service.reading import received
+from postroom.store.files.store import FileStore
 
 from .office import PATIENCE, Desk, desk, until
 
@@ -191,7 +194,7 @@ def test_more_than_the_pace_allows_waits_and_results_do_not(tmp_path: Path) -> N
             boss.reception._pace = manners.Pace(1)
             coder = boss.post.room.mailbox("coder")
             sent = [(await coder.send("boss", f"mail {number}", kind="notification")).id for number in range(2)]
-            await until(lambda: state_of(boss, sent[1]) is State.UNREAD and boss.seen)
+            await until(lambda: received(boss.post.office, "boss", sent[1]).delivery.attempts and boss.seen)
             assert "mail 0" in boss.seen[0].content
             assert "within a minute" in str(received(boss.post.office, "boss", sent[1]).delivery.history)
             for _ in range(3):
@@ -409,3 +412,33 @@ def test_a_turn_that_was_stopped_gives_its_letter_back(tmp_path: Path) -> None:
             assert 0 == len(coder.post.turns)
 
     run(scene)
+
+
+def test_a_slow_disk_holds_up_nobody_else_in_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slowness, real = 0.3, FileStore.commit
+    longest = 0.0
+
+    def slow(store: FileStore, writes: Any) -> Any:
+        time.sleep(slowness)
+        return real(store, writes)
+
+    async def watch() -> None:
+        nonlocal longest
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - before)
+
+    async def scene() -> None:
+        async with desk(tmp_path, "boss") as boss, desk(tmp_path, "coder", lambda _: "done"):
+            monkeypatch.setattr(FileStore, "commit", slow)
+            watching = asyncio.create_task(watch())
+            await use(boss, "mail_task", to="coder", text="work")
+            await until(lambda: boss.seen)
+            watching.cancel()
+            monkeypatch.undo()
+
+    run(scene)
+    assert longest < slowness

@@ -159,8 +159,9 @@ class Reception:
             try:
                 await turn.work.renew(LEASE)
             except LeaseLost:
-                self._log.warning("mailbox: the lease of {} is lost; its answer will not be mailed", turn.id)
-                await self._end(turn)
+                if self.post.turns.get(turn.id) is turn and not turn.is_answering:  # else it was settled meanwhile
+                    self._log.warning("mailbox: the lease of {} is lost; its answer will not be mailed", turn.id)
+                    await self._end(turn)
                 return
             if turn.task is not None and age > BEFORE_WORKING and turn.task.state is TaskState.ACCEPTED:
                 await turn.task.start()

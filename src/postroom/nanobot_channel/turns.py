@@ -80,7 +80,8 @@ class Turns:
 
     def end(self, turn: Turn) -> Turn | None:
         """Let go of it. Gives the next one for its session."""
-        self._by_letter.pop(turn.id, None)
+        if self._by_letter.get(turn.id) is turn:
+            del self._by_letter[turn.id]
         session = turn.errand.session
         waiting = self._waiting.get(session)
         if waiting and turn in waiting:
