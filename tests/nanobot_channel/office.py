@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from postroom.nanobot_channel import config
+from postroom.model.delivery import State
+from postroom.nanobot_channel import config, toolbox
 from postroom.nanobot_channel.config import OWN_CHANNEL
 from postroom.nanobot_channel.post import Caller, Post, shared
 from postroom.nanobot_channel.reception import Inbound, Reception
+from postroom.service.reading import received
 
 Says = Callable[[Inbound], str | None]
 PATIENCE = 20.0
+ROWS = {row.name: row for row in toolbox.ROWS}
 
 
 class Told:
@@ -92,3 +95,19 @@ async def until(look: Callable[[], Any]) -> Any:
         while not (found := look()):
             await asyncio.sleep(0.01)
         return found
+
+
+def run(scene: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(scene())  # type: ignore[arg-type]
+
+
+def state_of(at: Desk, letter: str) -> State:
+    return received(at.post.office, at.post.name, letter).delivery.state
+
+
+def content_and_mode(path: str) -> tuple[str, int]:
+    return Path(path).read_text(encoding="utf-8"), Path(path).stat().st_mode & 0o777
+
+
+async def use(at: Desk, tool: str, inbound: Inbound | None = None, **arguments: object) -> str:
+    return await toolbox.call(ROWS[tool], at.post, at.caller(inbound), arguments)

@@ -14,32 +14,30 @@ if TYPE_CHECKING:
     from ..model.task import Standing
 
 LONGEST = 100_000  # characters of one letter's content
-LONGEST_SUBJECT = 200
+LONGEST_NAME = 200
 
 
 def work(letter: Message, content: str, nonce: str, *, answered: bool, task: Standing | None) -> str:
     """A letter to work on."""
     what = "Task" if task is not None else "Mail"
     return "\n".join(
-        [_head(what, letter), _how_to_answer(letter, task, answered=answered), _fenced(content, nonce)]
+        [_head(what, letter), _how_to_answer(letter, task, answered=answered), _fenced(letter, content, nonce)]
     )
 
 
 def result(letter: Message, content: str, nonce: str, *, task: Standing | None) -> str:
     """What came of something that was asked for in this session."""
-    return "\n".join([_head("Answer", letter), *_about(letter, task), _fenced(content, nonce)])
+    return "\n".join([_head("Answer", letter), *_about(letter, task), _fenced(letter, content, nonce, task)])
 
 
 def not_sent(to: str, why: str) -> str:
     """A mail of the stock `message` tool that could not be sent; the tool itself cannot say so."""
-    return f"[Mailbox] Your mail to {one_line(to)[:LONGEST_SUBJECT]} was not sent: {one_line(why)}"
+    return f"[Mailbox] Your mail to {one_line(to)[:LONGEST_NAME]} was not sent: {one_line(why)}"
 
 
 def _head(what: str, letter: Message) -> str:
-    subject = one_line(letter.subject)[:LONGEST_SUBJECT]
-    about = f', subject "{subject}"' if subject else ""
     sent = letter.created_at.strftime("%Y-%m-%d %H:%M UTC")
-    return f"[{what} from agent {letter.sender}, id {letter.id}, sent {sent}{about}]"
+    return f"[{what} from agent {letter.sender}, id {letter.id}, sent {sent}]"
 
 
 def _how_to_answer(letter: Message, task: Standing | None, *, answered: bool) -> str:
@@ -59,8 +57,6 @@ def _about(letter: Message, task: Standing | None) -> list[str]:
     if task is None:
         return ["It is about a mail that you sent from this conversation. Tell the person what matters of it."]
     lines = [f"The task you gave to {task.receiver} from this conversation (id {task.letter}) is {task.state}."]
-    if task.reason:
-        lines.append(f"Reason: {one_line(task.reason)}")
     if task.state == "input_required":
         lines.append(f"{task.receiver} waits for your answer: ask the person if you must, then call mail_reply.")
     elif letter.is_automatic:
@@ -70,5 +66,9 @@ def _about(letter: Message, task: Standing | None) -> list[str]:
     return lines
 
 
-def _fenced(content: str, nonce: str) -> str:
-    return fence(content, nonce, LONGEST)
+def _fenced(letter: Message, content: str, nonce: str, task: Standing | None = None) -> str:
+    """All that the peer chose, its subject and its reasons too."""
+    said = [f"Subject: {one_line(letter.subject)}"] if letter.subject else []
+    if task is not None and task.reason and task.reason not in content:
+        said.append(f"Reason: {one_line(task.reason)}")
+    return fence("\n\n".join([*said, content]), nonce, LONGEST)
