@@ -78,7 +78,8 @@ def test_an_orderly_stop_in_the_middle_of_a_turn_gives_the_letter_back(gateway: 
     until(lambda: coder.model.asked, what="turn", show=coder.said)
     coder.stop()
     hang.set()
-    assert "unread" == state_of(coder.room, mail.id)
+    delivery = received(coder.room._office, "coder", mail.id).delivery
+    assert ("unread", 0) == (delivery.state, delivery.attempts)  # nobody's failure: it is handed out at once
     assert "offline" == coder.room.agent("coder").presence.status
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .post import Caller, Post
 
 STOP_PATIENCE = 10.0  # seconds
+BEFORE_GIVING_UP = 2.0  # seconds after a turn was stopped: a gateway that goes down stops its channels next
 
 
 class MailboxChannel(BaseChannel):  # type: ignore[misc]
@@ -45,6 +46,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc]
         self._unsubscribe: list[Any] = []
         self._log = self.logger  # loguru's: its texts have places in braces
         self._under_way: set[asyncio.Task[None]] = set()
+        self._giving_up: set[asyncio.Task[None]] = set()
         self._publish_outbound = bus.publish_outbound
         bus.publish_outbound = self._note_outbound  # the only place where the asking session is known
 
@@ -86,6 +88,10 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc]
             await asyncio.wait([self._task], timeout=STOP_PATIENCE)
         for unsubscribe in self._unsubscribe:
             unsubscribe()
+        for task in self._giving_up:
+            task.cancel()
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=STOP_PATIENCE)
         self.bus.publish_outbound = self._publish_outbound
         if self.reception is not None:
             await self.reception.leave()
@@ -154,7 +160,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc]
         elif self.reception is not None and context is None and outbound.is_last_word(msg):
             for turn in self.reception.post.turns.told_at(msg.channel, msg.chat_id):
                 turn.is_answered = True
-                self._soon(self.reception.over(turn.id))
+                _soon(self.reception.over(turn.id), self._under_way)
         await self._publish_outbound(msg)
 
     # -- what nanobot says of turns, from 0.3.5 on
@@ -177,19 +183,25 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc]
         turn.failed = event.outcome == "failed"
         turn.is_over = True
         if not turn.is_answering:
-            self._soon(self.reception.over(turn.id))  # type: ignore[union-attr]
+            _soon(self.reception.over(turn.id), self._under_way)  # type: ignore[union-attr]
 
     def _on_status(self, event: Any) -> None:
         turn = self._turn_in(event)
         if turn is not None and event.status == "idle" and not turn.is_over:
-            self._soon(self.reception.broken_off(turn.id))  # type: ignore[union-attr]
+            _soon(self._give_up(turn.id), self._giving_up)
+
+    async def _give_up(self, letter: str) -> None:
+        await asyncio.sleep(BEFORE_GIVING_UP)
+        if self.reception is not None:
+            await self.reception.broken_off(letter)
 
     def _turn_in(self, event: Any) -> Any:
         if self.post is None or self.reception is None:
             return None
         return self.post.turns.get(outbound.letter_in(event.context.metadata))
 
-    def _soon(self, doing: Any) -> None:
-        task = asyncio.create_task(doing)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+
+def _soon(doing: Any, tasks: set[asyncio.Task[None]]) -> None:
+    task = asyncio.create_task(doing)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
