@@ -124,8 +124,7 @@ def gateways_at(python: Path, folder: Path) -> Iterator[Open]:
         ) -> Gateway:
             model = stack.enter_context(Model(script))
             made = Gateway(python, folder / (home or agent), folder / "mailboxes", agent, model, **section)
-            stack.callback(made.kill)
-            stack.callback(made.stop)
+            stack.callback(made.end)
             return made.start() if start else made
 
         yield open_gateway

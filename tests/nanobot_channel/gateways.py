@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -19,6 +20,7 @@ from .models import Model
 
 T = TypeVar("T")
 PATIENCE = 30.0  # seconds; a bound, not a pace
+BEFORE_KILLING = 5.0  # seconds
 _CHATS = itertools.count()
 QUIET = 1.5  # seconds in which nothing more must come
 
@@ -132,14 +134,15 @@ class Gateway:
             self.process.kill()
             self.process.wait(PATIENCE)
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self.stop()
-        finally:
-            self.kill()
+    def end(self) -> None:
+        """When a test is over. In Python 3.11, `asyncio.wait_for` can swallow the cancellation by which nanobot
+        stops its dispatcher, if a message comes in that moment; then it waits for ever, whatever channels it has.
+        """
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(BEFORE_KILLING)
+        self.kill()
 
     def person(self) -> Person:
         """Somebody new, in a chat of their own."""
