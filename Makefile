@@ -41,8 +41,10 @@ bench-peers: $(READY)  ## the same work by what you would pick instead; writes d
 conformance: $(READY)  ## the public MCP conformance suite, both revisions; fetches it from npm
 	@$(BIN)/python tools/conformance.py
 
-interop: $(READY)  ## clients that are not ours, from npm, against our servers
+interop: $(READY)  ## programs that are not ours: clients from npm, and every version of nanobot that is known
 	@POSTROOM_INTEROP=1 $(BIN)/python -m pytest -q tests/interop
+	@$(BIN)/python tools/nanobot.py
+	@POSTROOM_INTEROP=1 $(BIN)/python -m pytest -q -n 2 --dist=loadgroup -m nanobot tests/nanobot_channel
 
 docs: $(READY)  ## draw what docs/ takes from the code
 	@$(BIN)/python tools/draw.py

@@ -17,10 +17,14 @@ import postroom
 from postroom import errors
 from postroom.settings import Settings
 
+from .cli.warm import NEED_NANOBOT
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "postroom"
 MODULES = sorted(
-    module.name for module in pkgutil.walk_packages(postroom.__path__, "postroom.") if "demo" not in module.name
+    module.name
+    for module in pkgutil.walk_packages(postroom.__path__, "postroom.", onerror=str)
+    if "demo" not in module.name and not module.name.startswith(NEED_NANOBOT)
 )
 
 

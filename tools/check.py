@@ -25,7 +25,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "core tests",
         (
             *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
-            *("--durations=8", "--ignore=tests/faults", "-m", "not files and not daemon"),
+            *("--durations=8", "--ignore=tests/faults", "-m", "not files and not daemon and not nanobot"),
         ),
     ),
     (
@@ -40,6 +40,15 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
             *("--durations=8", "--ignore=tests/faults", "-m", "daemon"),
+        ),
+    ),
+    # Without coverage: what runs is installed in another environment.
+    ("nanobot", (sys.executable, "tools/nanobot.py", "0.3.5")),
+    (
+        "tests with nanobot",
+        (
+            *(sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist=loadgroup", "--durations=8"),
+            *("-m", "nanobot", "tests/nanobot_channel"),
         ),
     ),
     ("coverage data", (sys.executable, "-m", "coverage", "combine", "--quiet")),

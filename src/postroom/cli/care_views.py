@@ -29,7 +29,9 @@ _OLD, _VERY_OLD = 60.0, 600.0  # seconds; a letter that waits so long is shown i
 # -- the doctor
 
 
-def diagnosis(screen: Screen, data: Data) -> str:
+def diagnosis(
+    screen: Screen, data: Data, *, healthy: str = "The room is healthy.", command: str = "postroom doctor"
+) -> str:
     """The worst comes last: that is where one looks."""
     groups: dict[str, list[Data]] = {}
     for found in data["findings"]:
@@ -40,7 +42,7 @@ def diagnosis(screen: Screen, data: Data) -> str:
             lines += [painted(screen, title, "bold") if screen.tables else f"## {title}", ""]
             lines += [line for found in groups[level] for line in _finding(screen, found)]
             lines.append("")
-    return "\n".join([*lines, _verdict(screen, data, groups)]) + "\n"
+    return "\n".join([*lines, _verdict(screen, data, groups, healthy, command)]) + "\n"
 
 
 def _finding(screen: Screen, found: Data) -> Iterator[str]:
@@ -57,13 +59,13 @@ def _finding(screen: Screen, found: Data) -> Iterator[str]:
         yield painted(screen, f"{indent}{line}", "dim")
 
 
-def _verdict(screen: Screen, data: Data, groups: Mapping[str, list[Data]]) -> str:
+def _verdict(screen: Screen, data: Data, groups: Mapping[str, list[Data]], healthy: str, command: str) -> str:
     if data["healthy"]:
-        return painted(screen, "The room is healthy.", "green")
+        return painted(screen, healthy, "green")
     counts = [f"{len(groups[level])} {level}{'s' * (len(groups[level]) > 1)}"
               for level in ("error", "warning") if level in groups]  # fmt: skip
     mendable = any("--repair" in found["hint"] for level in groups.values() for found in level)
-    advice = "postroom doctor --repair mends what is safe." if mendable else "Each says what to do."
+    advice = f"{command} --repair mends what is safe." if mendable else "Each says what to do."
     if any(found["check"] == "salvage" for found in groups.get("note", ())):
         advice = "Nothing more can be mended in its place; salvage says where all that could be read is saved."
     left = painted(screen, f"{' and '.join(counts)} left.", "red" if "error" in groups else "yellow")

@@ -59,12 +59,12 @@ def run_doctor(context: Context) -> Answer:
         "healthy": found.is_healthy,
         "worst": str(found.worst),
         "durability": _durability(said),
-        "findings": [_plain_finding(finding) for finding in found.findings],
+        "findings": [plain_finding(finding) for finding in found.findings],
     }
-    return Answer(context.name, data, views.diagnosis, code=_end(found))
+    return Answer(context.name, data, views.diagnosis, code=end_of(found))
 
 
-def _end(found: Diagnosis) -> int:
+def end_of(found: Diagnosis) -> int:
     return _ENDS.get(found.worst, 0)
 
 
@@ -77,7 +77,7 @@ def _durability(said: dict[str, Any]) -> str | None:
         return None
 
 
-def _plain_finding(finding: Finding) -> dict[str, Any]:
+def plain_finding(finding: Finding) -> dict[str, Any]:
     what, hint = sayable(finding.what), sayable(finding.hint)
     for theirs, ours in _IN_A_SHELL.items():
         what, hint = what.replace(theirs, ours), hint.replace(theirs, ours)

@@ -33,6 +33,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Copies": ("copies", ("copy", "export", "import", "backup", "restore")),
     "For agents": ("mcp", ("mcp",)),
     "Other designs": ("swarm", ("swarm install",)),
+    "nanobot": ("nanobot", ("nanobot doctor",)),
     "Chipset": ("chipset", ("witness",)),
     "Service": ("serving", ("serve", "token create", "token list", "token revoke", "token unseal")),
     "Hooks": ("hook", ("hook session-start", "hook prompt")),

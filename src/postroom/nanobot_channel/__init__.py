@@ -1,0 +1,17 @@
+"""Mail as a channel of nanobot: its gateway takes part in a post room, by plugin, with nothing in nanobot changed.
+
+config      the section `channels.mailbox` of nanobot's config
+post        one agent's post: who it is, what it sends, whom it asked for what
+reception   the loop: claim, sort, hand over, hold on, beat
+sorting     what a letter that came is: work, an answer for somebody, or nothing to do
+turns       turns of the model that mail began, until they are settled
+manners     who is answered, and how often
+asked       the sessions in which we were asked, kept on our side
+wording     a letter as the model sees it
+enclosures  files and data in letters, as text and media
+holders     whose claims may be taken over after a crash
+toolbox     the tools of the model, without nanobot
+finding     does nanobot find us, and why not
+
+channel, tools, shim   the thin rim: the only files that import nanobot
+"""

@@ -1,0 +1,106 @@
+"""The session in which we were asked for something, remembered on our side until the answer comes.
+
+Nothing of it stands in a letter, and nothing that a letter says of sessions is looked at: a peer cannot name a
+session of ours. For a task it is kept with the task; for other letters in a record of the same kind.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..model.codec import convert, to_plain
+from ..model.delivery import State
+from ..model.query import Query
+from ..model.record import SESSION, Record, session_key
+from ..model.task import TASK_UPDATE
+from ..service.records import find_record, put_record
+from ..service.taskbook import task_of, tasks_of
+from ..store.base import Put
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..service.office import Office
+    from ..store.base import Write
+
+OPEN = (State.UNREAD, State.CLAIMED)
+KEPT = timedelta(days=30)  # how long an answer to a letter that opens no task may take
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where we were asked."""
+
+    channel: str
+    chat: str
+    session: str  # nanobot's key of it
+    rounds: int = 0  # how many results it got in a row since its person last spoke
+    letter: str | None = None  # the letter that was worked on there, if it is a session of mail
+    at: datetime | None = None
+
+    def to_record(self) -> dict[str, Any]:
+        plain: dict[str, Any] = to_plain(self)
+        return plain
+
+
+def remember(office: Office, agent: str, letter: str, asked: Asked) -> None:
+    """Before the letter is sent: its answer may come at once."""
+    now = office.now().wall
+    said = msgspec.structs.replace(asked, at=now).to_record()
+    office.store.commit([Put(record=Record(kind=SESSION, key=session_key(agent, letter), value=said))])
+
+
+def recall(office: Office, agent: str, letter: str | None) -> Asked | None:
+    """Where we were asked for what this letter of ours says."""
+    held = None if letter is None else find_record(office, SESSION, session_key(agent, letter))
+    return None if held is None else read(held.value)
+
+
+def read(value: Any) -> Asked | None:
+    """A record of a session, if it is one of ours: other programs may keep theirs in the same way."""
+    try:
+        return convert(value, Asked)
+    except msgspec.ValidationError:
+        return None
+
+
+def is_waiting(office: Office, agent: str, letter: str, but: str) -> bool:
+    """Is something open that was given to others while this letter was worked on? What they answered counts until
+    it is dealt with; `but` is an answer that just was.
+    """
+    given = (task for task in tasks_of(office, agent) if task.giver == agent and not task.is_final)
+    updates = office.store.find(Query(mailbox=agent, states=OPEN, kinds=(TASK_UPDATE,)))
+    asked_by: list[str | None] = [task.letter for task in given]
+    asked_by += [found.message.in_reply_to for found in updates if found.message.id != but]
+    found = (recall(office, agent, one) for one in asked_by)
+    return any(where is not None and where.letter == letter for where in found)
+
+
+def forget_old(office: Office, agent: str) -> int:
+    """Strike what was kept for letters that nobody answered in all this time; says how many."""
+    before = office.now().wall - KEPT
+    gone = 0
+
+    def plan() -> Sequence[Write]:
+        nonlocal gone
+        old = [record for record in office.store.records(SESSION) if _is_old(office, agent, record, before)]
+        gone = len(old)
+        return [put_record(SESSION, record.key, None, record) for record in old]
+
+    office.store.commit(plan)
+    return gone
+
+
+def _is_old(office: Office, agent: str, record: Record, before: datetime) -> bool:
+    """Those of tasks go with their tasks."""
+    own, _, letter = record.key.partition(" ")
+    asked = read(record.value)
+    return (
+        own == agent
+        and asked is not None
+        and asked.at is not None
+        and asked.at < before
+        and task_of(office, agent, letter) is None
+    )

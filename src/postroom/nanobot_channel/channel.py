@@ -1,0 +1,207 @@
+"""`MailboxChannel`: the reception as a channel of nanobot's gateway. Thin: it translates, and decides nothing.
+
+Works with nanobot 0.2.2 to 0.3.5. Newer ones say when a turn is over; with the others, its last word says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nanobot.agent.tools.context import current_request_context
+from nanobot.bus.events import InboundMessage
+from nanobot.channels.base import BaseChannel
+from nanobot.config.loader import load_config
+from nanobot.config.paths import get_media_dir
+
+from ..errors import Busy, PostroomError
+from . import config as settings
+from . import outbound, wording
+from .config import OWN_CHANNEL
+from .post import shared
+from .reception import Inbound, Reception
+
+if TYPE_CHECKING:
+    from nanobot.bus.events import OutboundMessage
+
+    from .post import Caller, Post
+
+STOP_PATIENCE = 10.0  # seconds
+BEFORE_GIVING_UP = 2.0  # seconds after a turn was stopped: a gateway that goes down stops its channels next
+
+
+class MailboxChannel(BaseChannel):  # type: ignore[misc]
+    """Mail between agents."""
+
+    name = OWN_CHANNEL
+    display_name = "Mailbox"
+
+    def __init__(self, config: Any, bus: Any) -> None:
+        self.settings = settings.parse(config)
+        super().__init__({**config, "allowFrom": list(self.settings.allow_from)}, bus)
+        self.post: Post | None = None
+        self.reception: Reception | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._unsubscribe: list[Any] = []
+        self._log = self.logger  # loguru's: its texts have places in braces
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._giving_up: set[asyncio.Task[None]] = set()
+        self._publish_outbound = bus.publish_outbound
+        bus.publish_outbound = self._note_outbound  # the only place where the asking session is known
+
+    @classmethod
+    def default_config(cls) -> dict[str, Any]:
+        return settings.default_config()
+
+    def progress_transport_defaults(self) -> tuple[bool, bool]:
+        return (False, False)
+
+    def should_retry_send_error(self, error: Exception) -> bool:
+        return not isinstance(error, PostroomError) or error.temporary
+
+    def start_error_message(self, error: Exception) -> str | None:
+        return str(error) if isinstance(error, PostroomError) else None
+
+    def is_allowed(self, sender_id: str) -> bool:
+        """The post room asks its own guards."""
+        return bool(sender_id)
+
+    # -- life
+
+    async def start(self) -> None:
+        """Stays until it is stopped."""
+        self._task = asyncio.current_task()
+        written = await asyncio.to_thread(load_config)
+        self.post = await shared(self.settings, str(written.workspace_path))
+        self.reception = Reception(self.post, self, self._log, Path(get_media_dir(OWN_CHANNEL)))
+        self._subscribe()
+        self._running = True
+        try:
+            await self.reception.run()
+        finally:
+            self._running = False
+
+    async def stop(self) -> None:
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=STOP_PATIENCE)
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        for task in self._giving_up:
+            task.cancel()
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=STOP_PATIENCE)
+        self.bus.publish_outbound = self._publish_outbound
+        if self.reception is not None:
+            await self.reception.leave()
+        if self.post is not None:
+            await self.post.close()
+        self.post = self.reception = None
+
+    # -- to the model
+
+    async def hand_over(self, inbound: Inbound) -> None:
+        await self.bus.publish_inbound(
+            InboundMessage(
+                channel=inbound.channel,
+                sender_id=inbound.sender,
+                chat_id=inbound.chat,
+                content=inbound.content,
+                media=list(inbound.media),
+                metadata=dict(inbound.metadata),
+                session_key_override=inbound.session,
+            )
+        )
+
+    # -- from the model
+
+    async def send(self, msg: OutboundMessage) -> None:
+        """The last word of a turn, or mail by the stock `message` tool or by local code."""
+        if self.post is None or self.reception is None:
+            raise ConnectionError("the mailbox is not open yet")
+        if outbound.is_progress(msg):
+            return
+        turn = outbound.turn_of(msg, self.post.turns)
+        if turn is not None:
+            turn.failed = turn.failed or (not self._unsubscribe and outbound.says_it_failed(msg))
+            await self.reception.say(turn.id, msg.content, tuple(msg.media))
+        elif not outbound.is_about_turn(msg):
+            await self._mail(self.post, msg)
+
+    async def _mail(self, post: Post, msg: OutboundMessage) -> None:
+        caller = outbound.caller_of(msg)
+        try:
+            await post.send(outbound.outgoing(msg, post), caller)
+        except Busy:
+            raise
+        except PostroomError as refused:
+            self._log.warning("mailbox: the mail to {} is not sent: {}", msg.chat_id, refused)
+            if caller is not None and caller.channel != OWN_CHANNEL:
+                await self._tell_not_sent(msg, caller, refused)
+
+    async def _tell_not_sent(self, msg: OutboundMessage, caller: Caller, refused: PostroomError) -> None:
+        await self.hand_over(
+            Inbound(
+                channel="system",
+                sender=OWN_CHANNEL,
+                chat=f"{caller.channel}:{caller.chat}",
+                session=caller.session,
+                content=wording.not_sent(msg.chat_id, str(refused)),
+            )
+        )
+
+    async def _note_outbound(self, msg: OutboundMessage) -> None:
+        """Every message that leaves the model passes here, while it is still known who speaks."""
+        context = current_request_context()
+        if msg.channel == OWN_CHANNEL:
+            turns = None if self.post is None else self.post.turns
+            outbound.note(msg, context, turns, collects=bool(self._unsubscribe))
+        elif self.reception is not None and context is None and outbound.is_last_word(msg):
+            for turn in self.reception.post.turns.told_at(msg.channel, msg.chat_id):
+                turn.is_answered = True
+                _soon(self.reception.over(turn.id), self._under_way)
+        await self._publish_outbound(msg)
+
+    # -- what nanobot says of turns, from 0.3.5 on
+
+    def _subscribe(self) -> None:
+        if not hasattr(self.bus, "subscribe"):
+            return
+        from nanobot.bus.runtime_events import TurnCompleted, TurnRunStatusChanged  # noqa: PLC0415 - not in 0.2.2
+
+        self._unsubscribe = [
+            self.bus.subscribe(self._on_completed, TurnCompleted),
+            self.bus.subscribe(self._on_status, TurnRunStatusChanged),
+        ]
+
+    def _on_completed(self, event: Any) -> None:
+        """Comes when the last word is queued and before it is sent, so that `send` knows how the turn ended."""
+        turn = self._turn_in(event)
+        if turn is None:
+            return
+        turn.failed = event.outcome == "failed"
+        turn.is_over = True
+        if not turn.is_answering:
+            _soon(self.reception.over(turn.id), self._under_way)  # type: ignore[union-attr]
+
+    def _on_status(self, event: Any) -> None:
+        turn = self._turn_in(event)
+        if turn is not None and event.status == "idle" and not turn.is_over:
+            _soon(self._give_up(turn.id), self._giving_up)
+
+    async def _give_up(self, letter: str) -> None:
+        await asyncio.sleep(BEFORE_GIVING_UP)
+        if self.reception is not None:
+            await self.reception.broken_off(letter)
+
+    def _turn_in(self, event: Any) -> Any:
+        if self.post is None or self.reception is None:
+            return None
+        return self.post.turns.get(outbound.letter_in(event.context.metadata))
+
+
+def _soon(doing: Any, tasks: set[asyncio.Task[None]]) -> None:
+    task = asyncio.create_task(doing)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)

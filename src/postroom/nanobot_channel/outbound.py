@@ -1,0 +1,158 @@
+"""What leaves the model for our channel: which of it is the last word of a turn, which is new mail, which is
+neither.
+
+Reads nanobot's messages by their fields alone, so that it is the same with all its versions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import Invalid
+from ..store.files.layouts.base import time_or_none
+from .config import OWN_CHANNEL
+from .post import Caller, Outgoing
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from .post import Post
+    from .turns import Turn, Turns
+
+ASKED = "mailbox_asked"  # put into a message by us: who speaks
+SENT_AS = "mailbox_id"  # likewise: the id of the letter it becomes, so that a second try sends nothing twice
+COLLECTED = "mailbox_collected"  # likewise: it is kept for the end of its turn
+TYPE = "mailbox_type"  # put there by local code
+TASK = "mailbox_task"
+_PROGRESS = ("_progress", "_tool_hint", "_tool_events", "_stream_delta", "_stream_end", "_retry_wait")
+_ERROR = "Sorry, I encountered an error"
+_ERRORS = (_ERROR, "Error calling ", "Error: ")  # what old versions say when a turn failed; new ones have an event
+
+
+class Message(Protocol):
+    """An outbound message of nanobot."""
+
+    channel: str
+    chat_id: str
+    content: str
+    media: list[str]
+    metadata: Any  # an object, by nanobot's own word; every message passes here, so nothing is taken for granted
+
+
+class Context(Protocol):
+    """nanobot's word for the turn in which a tool is called."""
+
+    channel: str
+    chat_id: str
+    session_key: str | None
+    metadata: dict[str, Any]
+
+
+def is_progress(message: Message) -> bool:
+    """A hint for people who watch; never mailed."""
+    event = getattr(message, "event", None)
+    marked = any((message.metadata or {}).get(mark) for mark in _PROGRESS)
+    return event is not None or marked or not ((message.content or "").strip() or message.media)
+
+
+def is_last_word(message: Message) -> bool:
+    """Does it end a turn at a person's channel? What was streamed there ends with an event of its own."""
+    event = getattr(message, "event", None)
+    if event is not None:
+        return type(event).__name__ == "StreamedResponseEvent"
+    return bool((message.metadata or {}).get("_streamed")) or not is_progress(message)
+
+
+def letter_in(metadata: Any) -> str | None:
+    """The letter that began a turn, as we noted it."""
+    ours = metadata.get(OWN_CHANNEL) if isinstance(metadata, dict) else None
+    letter = ours.get("id") if isinstance(ours, dict) else None
+    return letter if isinstance(letter, str) else None
+
+
+def caller_from(context: Context | None) -> Caller | None:
+    """The conversation in which a tool is called."""
+    if context is None or not context.channel:
+        return None
+    session = context.session_key or f"{context.channel}:{context.chat_id}"
+    return Caller(
+        channel=context.channel, chat=context.chat_id, session=session, letter=letter_in(context.metadata)
+    )
+
+
+def note(message: Message, context: Context | None, turns: Turns | None, *, collects: bool) -> None:
+    """Before it is queued: whoever speaks by a tool is noted, and a last word is awaited.
+
+    What a tool says to the chat of its own turn is part of the answer. With `collects` it is kept until the turn
+    is over; a nanobot that does not say when that is sends nothing after it, so there it is the last word.
+    """
+    if is_progress(message):
+        return
+    if context is not None:
+        message.metadata = {**(message.metadata or {}), ASKED: caller_from(context)}
+    turn = None if turns is None else turn_of(message, turns)
+    if turn is None:
+        return
+    if context is not None and collects:
+        turn.said.append((message.content, tuple(message.media)))
+        message.metadata[COLLECTED] = True
+    else:
+        turn.is_answering = True
+
+
+def turn_of(message: Message, turns: Turns) -> Turn | None:
+    """The turn whose last word this is. By a tool it is one if it goes to the chat of its own turn."""
+    letter = letter_in(message.metadata)
+    if letter is not None:
+        return None if message.metadata.get(COLLECTED) else turns.get(letter)
+    if message.metadata.get(ASKED) is None and message.content.startswith(_ERROR):  # 0.2.2 forgets the turn
+        turn = turns.only_of(message.chat_id)
+        if turn is not None:
+            turn.failed = True
+        return turn
+    return None
+
+
+def says_it_failed(message: Message) -> bool:
+    """Is this what a nanobot without events says of a turn that failed?"""
+    return message.content.startswith(_ERRORS)
+
+
+def is_about_turn(message: Message) -> bool:
+    """Does it belong to a turn that is settled already? Then it is not mailed again."""
+    return letter_in(message.metadata) is not None
+
+
+def caller_of(message: Message) -> Caller | None:
+    caller = message.metadata.get(ASKED)
+    return caller if isinstance(caller, Caller) else None
+
+
+def outgoing(message: Message, post: Post) -> Outgoing:
+    """New mail. Local code may say that it is a task, and when it is due."""
+    kind = message.metadata.get(TYPE) or "message"
+    if kind not in {"message", "task"}:
+        raise Invalid(f"{kind!a} is not a type", field=TYPE, hint="message or task")
+    is_retry = SENT_AS in message.metadata
+    id = message.metadata.setdefault(SENT_AS, post.new_id())
+    return Outgoing(
+        to=message.chat_id,
+        text=message.content,
+        media=tuple(message.media),
+        is_task=kind == "task",
+        deadline=_deadline(message.metadata.get(TASK)),
+        id=id,
+        is_retry=is_retry,
+        is_automatic=caller_of(message) is None and TYPE not in message.metadata,
+    )
+
+
+def _deadline(task: Any) -> datetime | float | None:
+    """When a task of local code is due: a time in ISO form, or seconds from now."""
+    due = task.get("deadline") if isinstance(task, dict) else None
+    if not isinstance(due, str):
+        return due
+    at = time_or_none(due)
+    if at is None:
+        raise Invalid(f"{due!a} is no time", field=f"{TASK}.deadline", hint="in ISO form, or seconds from now")
+    return at

@@ -1,0 +1,322 @@
+"""The reception of a gateway: claims what comes, has it sorted, hands it over, holds on to it, and settles it.
+
+A letter is claimed when it is handed to nanobot and done when the turn is over; its answer goes out in the commit
+that settles it. Whoever dies in between leaves a lease that runs out, or that its successor gives back. nanobot is
+known here by two calls, `Bus.hand_over` and the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from .. import service
+from ..errors import Busy, LeaseLost, PostroomError, UnknownAgent
+from ..model.delivery import State
+from ..model.query import Query
+from ..model.task import TaskState
+from . import asked, enclosures, holders, manners, settling, wording
+from .config import OWN_CHANNEL
+from .sorting import sort
+from .turns import Turn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..aio_letter import AsyncWork
+    from .post import Post
+    from .sorting import Errand
+
+LEASE = 60.0  # seconds; renewed while the turn runs
+MOST_IN_HAND = 64  # letters at once
+LONGEST_TURN = 6 * 3600.0  # seconds; then the lease is not renewed any more
+LONGEST_TELLING = 600.0  # seconds until a result counts as told, where nanobot does not say so
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)  # seconds between tries to mail an answer
+BEFORE_WORKING = 20.0  # seconds in which the model may still decline what was accepted
+
+
+class Inbound(msgspec.Struct, frozen=True, kw_only=True):
+    """What is put on nanobot's bus."""
+
+    channel: str
+    sender: str
+    chat: str
+    session: str
+    content: str
+    media: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+
+
+class Log(Protocol):
+    def info(self, text: str, *args: Any) -> None: ...
+    def warning(self, text: str, *args: Any) -> None: ...
+
+
+class Bus(Protocol):
+    async def hand_over(self, inbound: Inbound) -> None: ...
+
+
+class Reception:
+    """The loop of one gateway."""
+
+    def __init__(self, post: Post, bus: Bus, log: Log, media: Path) -> None:
+        self.post = post
+        self._bus = bus
+        self._log = log
+        self._media = media
+        self._holder = holders.signature(post.name)
+        self._pace = manners.Pace()
+
+    # -- the loop
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        await self._arrive()
+        self._log.info("mailbox: {} takes mail at {}", self.post.name, self.post.config.address)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._claiming())
+            group.create_task(self._keeping())
+
+    async def leave(self) -> None:
+        """Give back what is in hand, and say goodbye."""
+        for turn in self.post.turns.all():
+            self.post.turns.end(turn)
+            await self._try("give back", turn.work.release())
+        await self._try("say goodbye", self.post.box.leave())
+
+    async def _arrive(self) -> None:
+        await self._register()
+        freed = await self.post.room.run(self._free_dead_claims)
+        if freed:
+            self._log.info("mailbox: {} letter(s) of a gateway that died are handed out again", freed)
+        await self.post.room.run(asked.forget_old, self.post.office, self.post.name)
+
+    async def _register(self) -> None:
+        config = self.post.config
+        await self.post.box.register(
+            description=config.description,
+            capabilities=config.capabilities,
+            allow_from=config.allow_from,
+            max_concurrent_tasks=config.max_concurrent_tasks,
+            program="nanobot",
+        )
+        await self.post.box.heartbeat(poll_interval=config.poll_interval)
+
+    def _free_dead_claims(self) -> int:
+        """Those of a gateway of this agent that is certainly no more."""
+        office, box = self.post.office, self.post.mailbox
+        held = office.store.find(Query(mailbox=box.name, states=(State.CLAIMED,)))
+        dead = [found for found in held if found.delivery.lease and holders.is_dead(found.delivery.lease.holder)]
+        if dead:
+            service.holding.release(office, box._caller, box.name, dead)
+        return len(dead)
+
+    async def _claiming(self) -> None:
+        poll = self.post.config.poll_interval
+        while True:
+            room = MOST_IN_HAND - len(self.post.turns)
+            if room <= 0:
+                await asyncio.sleep(min(poll, 1.0))
+                continue
+            try:
+                batch = await self.post.box.claim(min(room, 8), lease=LEASE, timeout=poll, holder=self._holder)
+            except (PostroomError, OSError) as broken:
+                self._log.warning("mailbox: no mail could be claimed: {}", broken)
+                await asyncio.sleep(poll)
+                continue
+            for work in batch:
+                await self._try("take in", self._receive(work))
+
+    async def _keeping(self) -> None:
+        """Signs of life, leases, deadlines."""
+        poll = min(self.post.config.poll_interval, LEASE / 3)
+        while True:
+            await self._try("beat", self._beat())
+            await self._try("look at deadlines", self._look_at_deadlines())
+            for turn in self.post.turns.all():
+                await self._try("hold on", self._hold(turn))
+            await asyncio.sleep(poll)
+
+    async def _beat(self) -> None:
+        try:
+            await self.post.box.heartbeat()
+        except UnknownAgent:  # somebody emptied the folder
+            await self._register()
+
+    async def _look_at_deadlines(self) -> None:
+        office = self.post.office
+        await self.post.room.run(service.overdue.report_overdue, office, office.now().wall)
+
+    async def _hold(self, turn: Turn) -> None:
+        age = 0.0 if turn.is_waiting else time.monotonic() - turn.began
+        if turn.errand.what == "tell" and age > LONGEST_TELLING:
+            await self._done(turn)
+        elif age < LONGEST_TURN:
+            try:
+                await turn.work.renew(LEASE)
+            except LeaseLost:
+                if self.post.turns.get(turn.id) is turn and not turn.is_answering:  # else it was settled meanwhile
+                    self._log.warning("mailbox: the lease of {} is lost; its answer will not be mailed", turn.id)
+                    await self._end(turn)
+                return
+            if turn.task is not None and age > BEFORE_WORKING and turn.task.state is TaskState.ACCEPTED:
+                await turn.task.start()
+
+    # -- letters that come
+
+    async def _receive(self, work: AsyncWork) -> None:
+        post = self.post
+        errand = await post.room.run(sort, post.mailbox, work._work, post.config)
+        if errand.what == "done":
+            await work.ack()
+        elif errand.what == "refuse":
+            await work.reject("unauthorized")
+        elif errand.what == "stop":
+            await self._stop(work, errand)
+        elif not self._is_in_pace(work.sender, errand):
+            await work.fail(f"more than {manners.PER_MINUTE} mails of {work.sender} within a minute")
+        else:
+            await self._take_in_hand(work, errand)
+
+    def _is_in_pace(self, sender: str, errand: Errand) -> bool:
+        """What comes of tasks that we gave is as much as we gave."""
+        is_result = errand.task is not None and errand.what != "work"
+        return is_result or self._pace.allows(sender, time.monotonic())
+
+    async def _take_in_hand(self, work: AsyncWork, errand: Errand) -> None:
+        turn = Turn(work, errand)
+        if errand.task is not None and errand.what == "work" and not await self._admit(turn):
+            return
+        if errand.what == "go_on":
+            turn.task = await settling.open_task(self.post, errand.answers)
+        if self.post.turns.begin(turn):
+            await self._hand_over(turn)
+
+    async def _admit(self, turn: Turn) -> bool:
+        """Take a task on, or say no. One that was taken on before a crash goes on."""
+        is_opening = turn.errand.answers == turn.id
+        task = await self.post.box.task(turn.work if is_opening else turn.errand.answers or turn.id)
+        if task.is_final:
+            await turn.work.ack()
+            return False
+        if task.state is TaskState.PENDING and not await task.admit(ack=False):
+            self._log.info("mailbox: the task {} of {} is rejected: {}", task.id, task.giver, task.reason)
+            return False
+        turn.task = task
+        return True
+
+    async def _hand_over(self, turn: Turn) -> None:
+        turn.began = time.monotonic()
+        message = turn.work.message
+        unpacked = await self.post.room.run(enclosures.unpack, message, self._media, self.post.office.file_root)
+        await self._bus.hand_over(_inbound(turn, unpacked))
+
+    async def _stop(self, work: AsyncWork, errand: Errand) -> None:
+        """Its giver took a task back: the turn is stopped, and its last word not sent."""
+        turn = self.post.turns.of_task(errand.task.letter) if errand.task is not None else None
+        await work.ack()
+        if turn is not None:
+            await self._bus.hand_over(
+                Inbound(
+                    channel=OWN_CHANNEL,
+                    sender=turn.peer,
+                    chat=turn.peer,
+                    session=turn.errand.session,
+                    content="/stop",
+                    metadata={OWN_CHANNEL: {"id": turn.id, "stopped": True}},
+                )
+            )
+            await self._done(turn)
+
+    # -- turns that end
+
+    async def say(self, letter: str, text: str, media: tuple[str, ...]) -> None:
+        """The model's last word in the turn that this letter began. Settles the letter, and mails the word."""
+        turn = self.post.turns.get(letter)
+        if turn is None:
+            return  # settled before, or no longer ours
+        turn.is_answering = True
+        words = [*(said for said, _ in turn.said), text]
+        files = [*(path for _, paths in turn.said for path in paths), *media]
+        try:
+            await self._settle(turn, "\n\n".join(filter(None, words)), tuple(files))
+        except LeaseLost:
+            self._log.warning("mailbox: {} went to another gateway meanwhile; nothing is mailed", turn.id)
+        except (Busy, OSError) as busy:
+            await self._try("give back", turn.work.fail(f"its answer cannot be mailed: {busy}"))
+        except PostroomError as refused:
+            self._log.warning("mailbox: the answer to {} is refused: {}", turn.id, refused)
+            await self._try("settle", turn.work.ack())
+        await self._end(turn)
+
+    async def _settle(self, turn: Turn, text: str, files: tuple[str, ...]) -> None:
+        """Not only at the first try: a model's work is dear, and a full disk may be emptied."""
+        for pause in PAUSES:
+            try:
+                await settling.settle(self.post, turn, text, files)
+            except (Busy, OSError) as busy:
+                self._log.warning("mailbox: the answer to {} cannot be mailed now: {}", turn.id, busy)
+                await asyncio.sleep(pause)
+            else:
+                return
+        await settling.settle(self.post, turn, text, files)
+
+    async def over(self, letter: str) -> None:
+        """The turn is over, and nothing more will be said in it."""
+        turn = self.post.turns.get(letter)
+        if turn is None or turn.is_answering:
+            return
+        if turn.said:
+            await self._try("answer", self.say(letter, "", ()))
+        else:
+            await self._done(turn)
+
+    async def broken_off(self, letter: str) -> None:
+        """The turn was stopped before its end: somebody else may try."""
+        turn = self.post.turns.get(letter)
+        if turn is not None and not turn.is_answering:
+            await self._try("give back", turn.work.fail("the turn was stopped"))
+            await self._end(turn)
+
+    async def _done(self, turn: Turn) -> None:
+        if not turn.work.is_settled:
+            await self._try("settle", turn.work.ack())
+        await self._end(turn)
+
+    async def _end(self, turn: Turn) -> None:
+        after = self.post.turns.end(turn)
+        if after is not None:
+            await self._try("hand over", self._hand_over(after))
+
+    async def _try(self, what: str, doing: Any) -> None:
+        """One letter's trouble is not that of the others."""
+        try:
+            await doing
+        except (PostroomError, OSError) as broken:
+            self._log.warning("mailbox: could not {}: {}", what, broken)
+
+
+def _inbound(turn: Turn, unpacked: enclosures.Unpacked) -> Inbound:
+    message, errand = turn.work.message, turn.errand
+    nonce = os.urandom(8).hex()
+    task = errand.task
+    if errand.what == "work":
+        content = wording.work(message, unpacked.text, nonce, answered=errand.answers is not None, task=task)
+    else:
+        content = wording.result(message, unpacked.text, nonce, task=task)
+    ours = {"id": message.id, "from": message.sender, "kind": message.kind, "thread": message.thread}
+    where = errand.asked
+    is_told = errand.what == "tell" and where is not None
+    return Inbound(
+        channel="system" if is_told else OWN_CHANNEL,
+        sender=f"{OWN_CHANNEL}:{message.sender}" if is_told else message.sender,
+        chat=f"{where.channel}:{where.chat}" if is_told and where else turn.peer,
+        session=errand.session,
+        content=content,
+        media=unpacked.media,
+        metadata={OWN_CHANNEL: ours},
+    )

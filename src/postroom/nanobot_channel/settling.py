@@ -1,0 +1,114 @@
+"""How a turn is settled: its letter is done, and the model's last word goes where it belongs, in one commit.
+
+An answer has a key made of its letter's id. However often a turn is tried, it is mailed once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import IdTaken, IllegalMove, Invalid, NotAllowed, UnknownMessage
+from ..model.task import TaskState
+from . import asked
+from .enclosures import body
+from .manners import AUTOMATIC
+
+if TYPE_CHECKING:
+    from ..aio_task import AsyncTask
+    from ..letter import Work
+    from ..mailbox import Mailbox
+    from .post import Post
+    from .turns import Turn
+
+LONGEST_REASON = 2000
+NO_WORDS = "(no words)"
+
+
+async def open_task(post: Post, letter: str | None) -> AsyncTask | None:
+    """The task that a letter opened here, if it is one and goes on."""
+    if letter is None:
+        return None
+    try:
+        task = await post.box.task(letter)
+    except UnknownMessage:
+        return None
+    return None if task.is_final or task.receiver != post.name else task
+
+
+async def settle(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
+    """The turn is over, with these last words."""
+    if turn.errand.what == "tell" or turn.is_answered or turn.errand.answers is None:
+        await turn.work.ack()
+    elif turn.task is not None:
+        await _settle_task(post, turn, turn.task, text, media)
+    elif turn.failed:
+        await turn.work.fail(_reason(text))
+    else:
+        await _answer(post, turn, text, media)
+
+
+async def _answer(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
+    try:
+        await post.room.run(_ack_and_reply, post.mailbox, turn, _body(text, media))
+    except IdTaken:  # an earlier try was answered in other words
+        await turn.work.ack()
+    except (Invalid, NotAllowed) as wrong:
+        if not media:
+            raise
+        said = f"{text}\n\n(Its files could not be sent: {wrong})"
+        await post.room.run(_ack_and_reply, post.mailbox, turn, _body(said, ()))
+
+
+def _ack_and_reply(mailbox: Mailbox, turn: Turn, parts: list[Any]) -> None:
+    work: Work = turn.work._work
+    answered = turn.errand.answers or work.id
+    draft = mailbox._reply_draft(answered, parts, key=key_of(turn), metadata=dict(AUTOMATIC))
+    mailbox.ack_and_send([work], [draft])
+    turn.work.delivery = work.delivery
+
+
+async def _settle_task(post: Post, turn: Turn, task: AsyncTask, text: str, media: tuple[str, ...]) -> None:
+    """The last word is the result, unless the task was passed on, or waits for an answer."""
+    state = await task.refresh()
+    if task.is_final or state is TaskState.INPUT_REQUIRED:
+        await _ack_if_held(turn)
+        return
+    if turn.failed:
+        await task.fail(_reason(text), key=key_of(turn))
+    elif await post.room.run(asked.is_waiting, post.office, post.name, task.id, turn.id):
+        if state is TaskState.ACCEPTED:
+            await task.start(_body(text, ()), key=f"started-{task.id}")
+    else:
+        if state is TaskState.ACCEPTED:
+            await task.start()
+        await _complete(turn, task, text, media)
+    await _ack_if_held(turn)
+
+
+async def _complete(turn: Turn, task: AsyncTask, text: str, media: tuple[str, ...]) -> None:
+    try:
+        await task.complete(_body(text, media), key=key_of(turn), metadata=dict(AUTOMATIC))
+    except IllegalMove:  # it was taken back, or finished by an earlier try
+        await task.refresh()
+    except (Invalid, NotAllowed) as wrong:
+        if not media:
+            raise
+        said = f"{text}\n\n(Its files could not be sent: {wrong})"
+        await task.complete(_body(said, ()), key=key_of(turn), metadata=dict(AUTOMATIC))
+
+
+async def _ack_if_held(turn: Turn) -> None:
+    if not turn.work.is_settled:
+        await turn.work.ack()
+
+
+def key_of(turn: Turn) -> str:
+    return f"answer-{turn.id}"
+
+
+def _body(text: str, media: tuple[str, ...]) -> list[Any]:
+    return body(text, media) or [NO_WORDS]
+
+
+def _reason(text: str) -> str:
+    return " ".join(text.split())[:LONGEST_REASON] or "the turn failed"

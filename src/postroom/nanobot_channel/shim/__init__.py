@@ -1,0 +1,1 @@
+"""Postroom's channel `mailbox`, where nanobot looks for channels."""

@@ -1,0 +1,5 @@
+"""What nanobot reads of the channel before it loads it. Installed with Postroom, as nanobot/channels/mailbox."""
+
+from nanobot.channels.plugin import ChannelPlugin
+
+PLUGIN = ChannelPlugin(name="mailbox", display_name="Mailbox", runtime=f"{__package__}.runtime:MailboxChannel")

@@ -1,0 +1,156 @@
+"""What a letter that came is: work for the model, an answer for somebody who asked, or nothing to do.
+
+Looks only. Whose answer it is, our own record says; what the letter claims about sessions is not looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from .. import service
+from ..errors import NotAllowed, PostroomError, UnknownMessage
+from ..model.message import OVERDUE, same_name
+from ..model.task import TASK, TASK_UPDATE, Standing, TaskState
+from ..policy.admission import check_allowed
+from ..service.office import POSTMASTER
+from . import asked, manners
+from .config import OWN_CHANNEL
+
+if TYPE_CHECKING:
+    from ..letter import Work
+    from ..mailbox import Mailbox
+    from ..model.message import Message
+    from .config import Config
+
+TOLD = frozenset(
+    {TaskState.COMPLETED, TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED, TaskState.INPUT_REQUIRED}
+)
+
+
+class Errand(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done with a letter.
+
+    work    the model works on it, in the session of its thread
+    go_on   the model goes on with something in a session of mail: an answer came for it
+    tell    the model tells whoever asked
+    stop    its task was taken back
+    refuse  its sender is not allowed
+    done    nothing
+    """
+
+    what: Literal["work", "go_on", "tell", "stop", "refuse", "done"]
+    session: str = ""
+    asked: asked.Asked | None = None  # for `tell` and `go_on`
+    task: Standing | None = None
+    answers: str | None = None  # the letter of a peer that the model's last word answers
+    wants_answer: bool = False
+    rounds: int = 0
+
+
+DONE = Errand(what="done")
+
+
+def sort(mailbox: Mailbox, work: Work, config: Config) -> Errand:
+    """Decide about one letter."""
+    letter = work.message
+    if letter.kind in {TASK_UPDATE, OVERDUE} and (about := _task_about(mailbox, work)) is not None:
+        return _of_task(mailbox, letter, about)
+    where = _asked_for(mailbox, letter)
+    if where is not None:
+        return _back_to(where, None)
+    if letter.kind != TASK and not _is_allowed(mailbox, letter, config):
+        return Errand(what="refuse")
+    if letter.kind == TASK and (opened := _task_about(mailbox, work)) is not None:
+        return Errand(what="work", session=session_of(letter), task=opened, answers=letter.id)
+    wants = manners.wants_answer(letter, work.delivery)
+    return Errand(
+        what="work", session=session_of(letter), wants_answer=wants, answers=letter.id if wants else None
+    )
+
+
+def session_of(letter: Message) -> str:
+    """One session for each thread with a peer: what one peer says is not in the history of another."""
+    return f"{OWN_CHANNEL}:{letter.sender}:{letter.thread}"
+
+
+def _task_about(mailbox: Mailbox, work: Work) -> Standing | None:
+    try:
+        return service.tasks.find(mailbox._office, mailbox._caller, mailbox.name, work.id)
+    except UnknownMessage:
+        return None
+
+
+def _of_task(mailbox: Mailbox, letter: Message, task: Standing) -> Errand:
+    if task.giver != mailbox.name:
+        return _of_task_received(letter, task)
+    if letter.kind == TASK_UPDATE and (task.last != letter.id or task.state not in TOLD):
+        return DONE  # on the way, or overtaken by a later word
+    if letter.kind == OVERDUE and task.is_final:
+        return DONE
+    where = asked.recall(mailbox._office, mailbox.name, task.letter)
+    if where is None:  # given by another program of ours
+        return Errand(what="work", session=session_of(letter))
+    return _back_to(where, task)
+
+
+def _of_task_received(letter: Message, task: Standing) -> Errand:
+    if task.state is TaskState.CANCELED:
+        return Errand(what="stop", task=task)
+    if task.is_final or task.last != letter.id:
+        return DONE
+    session = f"{OWN_CHANNEL}:{task.giver}:{task.thread}"  # the answer to what we asked
+    return Errand(what="work", session=session, task=task, answers=task.letter)
+
+
+def _asked_for(mailbox: Mailbox, letter: Message) -> asked.Asked | None:
+    """Where we asked for what this letter answers, if it comes from whom we wrote to, or from the house."""
+    office, name = mailbox._office, mailbox.name
+    where = asked.recall(office, name, letter.in_reply_to)
+    if where is None:
+        return None
+    return where if _is_answer_to_us(mailbox, letter) else None
+
+
+def _is_answer_to_us(mailbox: Mailbox, letter: Message) -> bool:
+    """Does it answer a letter that we sent to its sender?"""
+    office, name = mailbox._office, mailbox.name
+    if letter.in_reply_to is None:
+        return False
+    try:
+        ours = service.sending.known_letter(office, name, letter.in_reply_to)
+    except PostroomError:
+        return False
+    if not service.naming.is_sent_by(office, ours, name):
+        return False
+    if letter.sender == POSTMASTER:
+        return True
+    ours = service.addressing.routed_to(office, ours)
+    return any(same_name(letter.sender, recipient.address) for recipient in ours.recipients)
+
+
+def _back_to(where: asked.Asked, task: Standing | None) -> Errand:
+    """Into the session that asked. One of mail goes on with the letter it worked on."""
+    if where.channel != OWN_CHANNEL:
+        return Errand(what="tell", session=where.session, asked=where, task=task, rounds=where.rounds + 1)
+    return Errand(
+        what="go_on",
+        session=where.session,
+        asked=where,
+        task=task,
+        answers=where.letter,
+        wants_answer=where.letter is not None,
+        rounds=where.rounds + 1,
+    )
+
+
+def _is_allowed(mailbox: Mailbox, letter: Message, config: Config) -> bool:
+    """Postroom's own senders were asked at the door; a stranger puts its file past it."""
+    if letter.sender == POSTMASTER or _is_answer_to_us(mailbox, letter):
+        return True
+    try:
+        check_allowed(letter.sender, mailbox.name, config.allow_from)
+    except NotAllowed:
+        return False
+    return True

@@ -1,0 +1,258 @@
+"""The tools of the model: a row for each, with its words, its arguments and its function. nanobot is not known
+here.
+
+A function gives back a line for the model. What is refused is said as an error, with the field and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..errors import NotAllowed, PostroomError
+from ..model.task import TaskState
+from . import manners
+from .post import Outgoing
+from .settling import key_of
+
+if TYPE_CHECKING:
+    from ..aio_task import AsyncTask
+    from .post import Caller, Post
+    from .turns import Turn
+
+MINUTE = 60.0
+DEFAULT_DEADLINE = 24 * 60  # minutes; then whoever asked is told that nobody answered
+MOST_TASKS = 20  # in a list
+
+Run = Callable[..., Awaitable[str]]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One tool."""
+
+    name: str
+    description: str
+    run: Run
+    parameters: dict[str, Any]
+    read_only: bool = False
+
+
+async def call(row: Row, post: Post, caller: Caller | None, arguments: dict[str, Any]) -> str:
+    """What the tool says; a refusal begins with `Error:`, as nanobot expects it."""
+    try:
+        return await row.run(post, caller, **arguments)
+    except PostroomError as refused:
+        return f"Error: {refused}"
+
+
+async def send(
+    post: Post,
+    caller: Caller | None,
+    to: str,
+    text: str,
+    subject: str = "",
+    files: list[str] | None = None,
+) -> str:
+    outgoing = Outgoing(to=to, text=text, subject=subject, media=tuple(files or ()))
+    receipt = await post.send(outgoing, caller)
+    return f"Mailed to {to}, id {receipt.id}. An answer, if there is one, comes into this conversation by itself."
+
+
+async def give(
+    post: Post,
+    caller: Caller | None,
+    to: str,
+    text: str,
+    subject: str = "",
+    deadline_minutes: float = DEFAULT_DEADLINE,
+    files: list[str] | None = None,
+) -> str:
+    outgoing = Outgoing(
+        to=to,
+        text=text,
+        subject=subject,
+        media=tuple(files or ()),
+        is_task=True,
+        deadline=float(deadline_minutes) * MINUTE,
+    )
+    receipt = await post.send(outgoing, caller)
+    return (
+        f"The task is given to {to}, id {receipt.id}. Its result, a refusal, a failure or a passed deadline comes"
+        " into this conversation by itself: say so, and do not wait for it."
+    )
+
+
+async def reply(post: Post, caller: Caller | None, id: str, text: str) -> str:
+    turn = post.turn_of(caller)
+    if turn is not None and turn.is_of_mail and id in {turn.id, turn.errand.answers}:
+        return _in_turn(turn)
+    task = await _task_or_none(post, id)
+    if task is not None and task.giver == post.name and task.state is TaskState.INPUT_REQUIRED:
+        await task.answer(text)
+        return f"Your answer went to {task.receiver}; the task goes on."
+    letter = await post.box.read(id)
+    if turn is not None and manners.is_automatic(letter.message):
+        raise NotAllowed("it is an answer, and is not answered again", field="id", hint="mail_send begins anew")
+    receipt = await post.reply(id, letter.sender, text, caller)
+    return f"Your answer is mailed to {letter.sender}, id {receipt.id}."
+
+
+def _in_turn(turn: Turn) -> str:
+    if turn.errand.answers is None:
+        raise NotAllowed("it expects no answer", field="id", hint="the exchange ends here")
+    return f"No tool is needed: what you say last in this turn is mailed to {turn.peer} as your answer."
+
+
+async def agents(post: Post, _caller: Caller | None, capability: str | None = None) -> str:
+    found = await post.room.agents(capability=capability or None)
+    lines = [
+        f"- {agent.card.id} ({agent.presence.status})"
+        + (f": {agent.card.description}" if agent.card.description else "")
+        + (f" [can: {', '.join(agent.card.capabilities)}]" if agent.card.capabilities else "")
+        for agent in found
+        if agent.card.id != post.name
+    ]
+    return "\n".join(lines) or "No other agent is registered."
+
+
+async def status(post: Post, _caller: Caller | None, id: str = "") -> str:
+    if id:
+        return _line(post, await post.box.task(id))
+    found = await post.box.tasks(limit=MOST_TASKS)
+    return "\n".join(_line(post, task) for task in found) or "No tasks."
+
+
+def _line(post: Post, task: AsyncTask) -> str:
+    whom = f"given to {task.receiver}" if task.giver == post.name else f"given by {task.giver}"
+    due = f", due {task.deadline.strftime('%Y-%m-%d %H:%M UTC')}" if task.deadline else ""
+    why = f" ({task.reason})" if task.reason else ""
+    return f"- {task.id} {task.subject!r} {whom}: {task.state}{why}{due}"
+
+
+async def cancel(post: Post, _caller: Caller | None, id: str, reason: str = "") -> str:
+    task = await post.box.task(id)
+    await task.cancel(reason or None)
+    return f"The task {task.id} is taken back; {task.receiver} is told."
+
+
+async def decline(post: Post, caller: Caller | None, reason: str) -> str:
+    turn, task = _task_in_turn(post, caller)
+    if await task.refresh() is TaskState.ACCEPTED:
+        await task.reject(reason, key=key_of(turn))
+    else:  # work was begun: the table has no way back
+        await task.fail(reason, key=key_of(turn))
+    turn.is_answered = True
+    return f"{task.giver} is told that you do not do it. Say nothing more about it."
+
+
+async def ask(post: Post, caller: Caller | None, question: str) -> str:
+    turn, task = _task_in_turn(post, caller)
+    if await task.refresh() is TaskState.ACCEPTED:
+        await task.start()
+    await task.ask(question)
+    turn.is_answered = True
+    return f"{task.giver} is asked. End this turn now; the answer comes by itself."
+
+
+def _task_in_turn(post: Post, caller: Caller | None) -> tuple[Turn, AsyncTask]:
+    turn = post.turn_of(caller)
+    if turn is None or turn.task is None:
+        raise NotAllowed(
+            "this turn was not begun by a task", hint="only the agent that works on a task can do this"
+        )
+    return turn, turn.task
+
+
+async def _task_or_none(post: Post, id: str) -> AsyncTask | None:
+    try:
+        return await post.box.task(id)
+    except PostroomError:
+        return None
+
+
+def _text(about: str) -> dict[str, Any]:
+    return {"type": "string", "description": about}
+
+
+def _object(required: tuple[str, ...], **properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+_FILES = {
+    "type": "array",
+    "items": {"type": "string"},
+    "description": "paths of files to enclose, in your workspace",
+}
+_TO = _text("the other agent's name, as mail_agents lists it")
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        "mail_send",
+        "Mail another agent. Its answer comes into this conversation later by itself. For work with a result that"
+        " must come back, use mail_task.",
+        send,
+        _object(("to", "text"), to=_TO, text=_text("what you write"), subject=_text("a few words"), files=_FILES),
+    ),
+    Row(
+        "mail_task",
+        "Give another agent a task. It accepts or rejects it; the result, or the reason why there is none, comes"
+        " into this conversation later by itself.",
+        give,
+        _object(
+            ("to", "text"),
+            to=_TO,
+            text=_text("all it needs to know: it does not see this conversation"),
+            subject=_text("a few words"),
+            deadline_minutes={
+                "type": "number",
+                "minimum": 0.01,
+                "description": f"after so many minutes you hear that it is late; {DEFAULT_DEADLINE} by default",
+            },
+            files=_FILES,
+        ),
+    ),
+    Row(
+        "mail_reply",
+        "Answer a mail or a question about a task, by its id. Not for the mail that began this turn: what you say"
+        " last is its answer.",
+        reply,
+        _object(
+            ("id", "text"), id=_text("the id of the mail, or of the task that waits"), text=_text("your answer")
+        ),
+    ),
+    Row(
+        "mail_agents",
+        "The agents that can be mailed: their names, status (idle, busy, offline) and capabilities. Mail for one"
+        " that is offline waits.",
+        agents,
+        _object((), capability=_text("only those who can do this")),
+        read_only=True,
+    ),
+    Row(
+        "mail_tasks",
+        "How tasks stand that you gave or were given: one by its id, or the latest.",
+        status,
+        _object((), id=_text("the id of one task")),
+        read_only=True,
+    ),
+    Row(
+        "mail_cancel",
+        "Take back a task that you gave.",
+        cancel,
+        _object(("id",), id=_text("the id of the task"), reason=_text("why")),
+    ),
+    Row(
+        "mail_decline",
+        "Say no to the task that began this turn: you cannot or may not do it.",
+        decline,
+        _object(("reason",), reason=_text("why, for whoever gave it")),
+    ),
+    Row(
+        "mail_ask",
+        "Ask whoever gave the task that began this turn for something that is missing.",
+        ask,
+        _object(("question",), question=_text("what you need to know")),
+    ),
+)

@@ -1,0 +1,75 @@
+"""The tools of the model, as nanobot wants them: a class for each row of `toolbox`. Thin, like the channel.
+
+They work in a gateway and in a single turn (`nanobot agent -m`), where no channel runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from copy import deepcopy
+from typing import Any
+
+from nanobot.agent.tools.base import Tool
+from nanobot.agent.tools.context import current_request_context
+from nanobot.config.loader import load_config
+
+from ..errors import PostroomError
+from . import config as settings
+from . import outbound, toolbox
+from .config import OWN_CHANNEL
+from .post import shared
+
+
+def _config() -> tuple[settings.Config, str]:
+    """The channel's section, and the workspace."""
+    written = load_config()
+    section = getattr(written.channels, OWN_CHANNEL, None)
+    return settings.parse(section if isinstance(section, dict) else {}), str(written.workspace_path)
+
+
+class MailTool(Tool):  # type: ignore[misc]
+    """One row as a tool."""
+
+    row: toolbox.Row
+    _plugin_discoverable = False
+
+    @classmethod
+    def enabled(cls, ctx: Any) -> bool:  # noqa: ARG003 - nanobot hands it in
+        """Only where the channel is enabled and its section is sound; the channel itself says what is wrong."""
+        try:
+            return _config()[0].enabled
+        except PostroomError:
+            return False
+
+    @property
+    def name(self) -> str:
+        return self.row.name
+
+    @property
+    def description(self) -> str:
+        return self.row.description
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return deepcopy(self.row.parameters)
+
+    @property
+    def read_only(self) -> bool:
+        return self.row.read_only
+
+    async def execute(self, **arguments: Any) -> str:
+        try:
+            config, workspace = await asyncio.to_thread(_config)
+            post = await shared(config, workspace)
+        except PostroomError as broken:
+            return f"Error: {broken}"
+        caller = outbound.caller_from(current_request_context())
+        return await toolbox.call(self.row, post, caller, arguments)
+
+
+def _tool(row: toolbox.Row) -> type[MailTool]:
+    name = "".join(word.capitalize() for word in row.name.split("_"))
+    return type(name, (MailTool,), {"row": row, "_plugin_discoverable": True, "__doc__": row.description})
+
+
+MailSend, MailTask, MailReply, MailAgents, MailTasks, MailCancel, MailDecline, MailAsk = map(_tool, toolbox.ROWS)

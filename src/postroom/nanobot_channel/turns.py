@@ -1,0 +1,117 @@
+"""Turns of the model that mail began: which there are, which wait for their session, and what has come of each.
+
+One session has one turn at a time. nanobot would push a second letter into the running turn and give one answer
+for both; so the second waits here, under its lease.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..aio_letter import AsyncWork
+    from ..aio_task import AsyncTask
+    from .sorting import Errand
+
+
+@dataclass
+class Turn:
+    """A letter in the hands of the model."""
+
+    work: AsyncWork
+    errand: Errand
+    task: AsyncTask | None = None  # the task that its last word finishes
+    began: float = 0.0  # seconds of a steady clock
+    is_answered: bool = False  # by a tool; then the last word is not mailed
+    is_answering: bool = False  # its last word is on its way to us
+    is_waiting: bool = False  # not handed over yet: its session is busy
+    is_over: bool = False  # as nanobot says
+    failed: bool = False  # likewise
+    said: list[tuple[str, tuple[str, ...]]] = field(
+        default_factory=list
+    )  # by tools, as part of the answer: text, files
+
+    @property
+    def id(self) -> str:
+        return self.work.id
+
+    @property
+    def peer(self) -> str:
+        """Who is answered in this turn."""
+        return self.errand.asked.chat if self.errand.what == "go_on" and self.errand.asked else self.work.sender
+
+    @property
+    def is_of_mail(self) -> bool:
+        """Does it run in a session of mail, not in that of a person?"""
+        return self.errand.what != "tell"
+
+
+class Turns:
+    """All turns that are not settled."""
+
+    def __init__(self) -> None:
+        self._by_letter: dict[str, Turn] = {}
+        self._waiting: defaultdict[str, deque[Turn]] = defaultdict(deque)
+        self._running: dict[str, Turn] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_letter)
+
+    def all(self) -> list[Turn]:
+        return list(self._by_letter.values())
+
+    def get(self, letter: str | None) -> Turn | None:
+        return None if letter is None else self._by_letter.get(letter)
+
+    def begin(self, turn: Turn) -> bool:
+        """Take a letter in hand. May it be handed over now?"""
+        self._by_letter[turn.id] = turn
+        session = turn.errand.session
+        if not turn.is_of_mail:
+            return True
+        if session in self._running:
+            turn.is_waiting = True
+            self._waiting[session].append(turn)
+            return False
+        self._running[session] = turn
+        return True
+
+    def end(self, turn: Turn) -> Turn | None:
+        """Let go of it. Gives the next one for its session."""
+        if self._by_letter.get(turn.id) is turn:
+            del self._by_letter[turn.id]
+        session = turn.errand.session
+        waiting = self._waiting.get(session)
+        if waiting and turn in waiting:
+            waiting.remove(turn)
+        if self._running.get(session) is not turn:
+            return None
+        del self._running[session]
+        if not waiting:
+            self._waiting.pop(session, None)
+            return None
+        after = waiting.popleft()
+        after.is_waiting = False
+        self._running[session] = after
+        return after
+
+    def told_at(self, channel: str, chat: str) -> list[Turn]:
+        """What a person at this chat is about to be told."""
+        return [
+            turn
+            for turn in self._by_letter.values()
+            if turn.errand.what == "tell"
+            and turn.errand.asked is not None
+            and (turn.errand.asked.channel, turn.errand.asked.chat) == (channel, chat)
+        ]
+
+    def of_task(self, letter: str) -> Turn | None:
+        """The turn that works on the task that this letter opened."""
+        return next((turn for turn in self._by_letter.values() if turn.task and turn.task.id == letter), None)
+
+    def only_of(self, peer: str) -> Turn | None:
+        """The turn for a peer, if it is the only one that runs."""
+        found = [turn for turn in self._running.values() if turn.peer == peer]
+        return found[0] if len(found) == 1 else None

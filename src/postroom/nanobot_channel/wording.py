@@ -1,0 +1,74 @@
+"""A letter as the model sees it: who writes, what becomes of the model's answer, then the peer's words in a fence.
+
+The first line is ours, so that no letter can begin with a command of nanobot. Peers' words are labelled as data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..service.present import fence, one_line
+
+if TYPE_CHECKING:
+    from ..model.message import Message
+    from ..model.task import Standing
+
+LONGEST = 100_000  # characters of one letter's content
+LONGEST_NAME = 200
+
+
+def work(letter: Message, content: str, nonce: str, *, answered: bool, task: Standing | None) -> str:
+    """A letter to work on."""
+    what = "Task" if task is not None else "Mail"
+    return "\n".join(
+        [_head(what, letter), _how_to_answer(letter, task, answered=answered), _fenced(letter, content, nonce)]
+    )
+
+
+def result(letter: Message, content: str, nonce: str, *, task: Standing | None) -> str:
+    """What came of something that was asked for in this session."""
+    return "\n".join([_head("Answer", letter), *_about(letter, task), _fenced(letter, content, nonce, task)])
+
+
+def not_sent(to: str, why: str) -> str:
+    """A mail of the stock `message` tool that could not be sent; the tool itself cannot say so."""
+    return f"[Mailbox] Your mail to {one_line(to)[:LONGEST_NAME]} was not sent: {one_line(why)}"
+
+
+def _head(what: str, letter: Message) -> str:
+    sent = letter.created_at.strftime("%Y-%m-%d %H:%M UTC")
+    return f"[{what} from agent {letter.sender}, id {letter.id}, sent {sent}]"
+
+
+def _how_to_answer(letter: Message, task: Standing | None, *, answered: bool) -> str:
+    who = letter.sender
+    if task is not None:
+        due = f" It is due at {task.deadline.strftime('%Y-%m-%d %H:%M UTC')}." if task.deadline else ""
+        return (
+            f"{who} gave you this task.{due} Do it now. What you say last is sent to {who} as the result."
+            " If you cannot do it, call mail_decline with the reason. If something is missing, call mail_ask."
+        )
+    if answered:
+        return f"What you say last is mailed to {who} as your answer. You need no tool for that."
+    return f"No answer is expected: what you say is not sent to {who}. Note what matters, and be brief."
+
+
+def _about(letter: Message, task: Standing | None) -> list[str]:
+    if task is None:
+        return ["It is about a mail that you sent from this conversation. Tell the person what matters of it."]
+    lines = [f"The task you gave to {task.receiver} from this conversation (id {task.letter}) is {task.state}."]
+    if task.state == "input_required":
+        lines.append(f"{task.receiver} waits for your answer: ask the person if you must, then call mail_reply.")
+    elif letter.is_automatic:
+        lines.append("Tell the person. You may wait longer, call mail_cancel, or ask somebody else.")
+    else:
+        lines.append("Tell the person what came of it.")
+    return lines
+
+
+def _fenced(letter: Message, content: str, nonce: str, task: Standing | None = None) -> str:
+    """All that the peer chose, its subject and its reasons too."""
+    said = [f"Subject: {one_line(letter.subject)}"] if letter.subject else []
+    if task is not None and task.reason and task.reason not in content:
+        said.append(f"Reason: {one_line(task.reason)}")
+    return fence("\n\n".join([*said, content]), nonce, LONGEST)

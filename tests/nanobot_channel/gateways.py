@@ -1,0 +1,185 @@
+"""Real gateways of nanobot, as processes with a home of their own, and a person who talks to one."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import postroom
+
+from .models import Model
+
+T = TypeVar("T")
+PATIENCE = 30.0  # seconds; a bound, not a pace
+BEFORE_KILLING = 5.0  # seconds
+_CHATS = itertools.count()
+QUIET = 1.5  # seconds in which nothing more must come
+
+
+def until(look: Callable[[], T], *, what: str, patience: float = PATIENCE, show: Callable[[], str] = str) -> T:
+    """What `look` gives, as soon as it is something."""
+    end = time.monotonic() + patience
+    while not (found := look()):
+        if time.monotonic() > end:
+            raise AssertionError(f"no {what} within {patience} s\n{show()}")
+        time.sleep(0.02)
+    return found
+
+
+class Gateway:
+    """`nanobot gateway`, for one agent."""
+
+    def __init__(
+        self, python: Path, home: Path, mailboxes: Path, agent: str, model: Model, **section: Any
+    ) -> None:
+        self.python = python
+        self.home = home
+        self.mailboxes = mailboxes
+        self.agent = agent
+        self.model = model
+        self.socket = home / "person.sock"
+        self.section = {"enabled": True, "agentId": agent, "mailboxesRoot": str(mailboxes)} | section
+        self.log = home / "gateway.log"
+        self._read_from = 0
+        self.process: subprocess.Popen[bytes] | None = None
+        home.mkdir(parents=True, exist_ok=True)
+        self.write_config()
+
+    def write_config(self) -> None:
+        config = {
+            "agents": {
+                "defaults": {
+                    "provider": "custom",
+                    "model": "scripted",
+                    "workspace": str(self.home / "workspace"),
+                    "dream": {"enabled": False},
+                }
+            },
+            "providers": {"custom": {"apiKey": "none", "apiBase": self.model.address}},
+            "gateway": {"heartbeat": {"enabled": False}},
+            "channels": {
+                "websocket": {"enabled": False},
+                "mailbox": self.section,
+                "person": {"enabled": True, "socket": str(self.socket), "allowFrom": ["*"]},
+            },
+        }
+        (self.home / "workspace").mkdir(exist_ok=True)
+        self.config.write_text(json.dumps(config), encoding="utf-8")
+
+    @property
+    def config(self) -> Path:
+        return self.home / "config.json"
+
+    @property
+    def surroundings(self) -> dict[str, str]:
+        own = ("POSTROOM_", "COV", "PYTEST")
+        kept = {name: text for name, text in os.environ.items() if not name.startswith(own)}
+        for proxy in ("http_proxy", "https_proxy", "all_proxy"):
+            kept.pop(proxy, None)
+            kept.pop(proxy.upper(), None)
+        return kept | {"HOME": str(self.home), "PYTHONPATH": "", "NO_COLOR": "1"}
+
+    def start(self) -> Self:
+        self.launch()
+        self.wait_until_up()
+        return self
+
+    def wait_until_up(self) -> None:
+        until(self.is_up, what=f"start of {self.agent}", patience=60.0, show=self.said)
+
+    def launch(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.socket.unlink(missing_ok=True)
+        command = [
+            *(str(self.python), "-m", "nanobot", "gateway", "--foreground", "--verbose"),
+            *("-c", str(self.config), "-p", str(port)),
+        ]
+        if not self._takes_foreground():
+            command.remove("--foreground")
+        self._read_from = len(self.said())
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                command, env=self.surroundings, cwd=self.home, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def _takes_foreground(self) -> bool:
+        return not any(self.python.parent.parent.glob("lib/python*/site-packages/nanobot_ai-0.2.*"))
+
+    def is_up(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.said()
+        return f"{self.agent} takes mail at" in self.said()[self._read_from :] and self.socket.exists()
+
+    def said(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(PATIENCE)
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(PATIENCE)
+
+    def end(self) -> None:
+        """When a test is over. In Python 3.11, `asyncio.wait_for` can swallow the cancellation by which nanobot
+        stops its dispatcher, if a message comes in that moment; then it waits for ever, whatever channels it has.
+        """
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(BEFORE_KILLING)
+        self.kill()
+
+    def person(self) -> Person:
+        """Somebody new, in a chat of their own."""
+        return Person(self, f"chat{next(_CHATS)}")
+
+    @property
+    def room(self) -> postroom.Room:
+        return postroom.open(f"files:{self.mailboxes}?layout=nanobot")
+
+
+class Person:
+    """Somebody who talks to an agent at the test channel."""
+
+    def __init__(self, gateway: Gateway, chat: str) -> None:
+        self.gateway = gateway
+        self.chat = chat
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(str(gateway.socket))
+        self._lines = self._socket.makefile("r", encoding="utf-8")
+
+    def say(self, text: str) -> None:
+        self._socket.sendall(json.dumps({"chat": self.chat, "text": text}).encode() + b"\n")
+
+    def hear(self, patience: float = PATIENCE) -> str:
+        """The next thing that the person is told in this chat; what is said in an earlier one is passed by."""
+        self._socket.settimeout(patience)
+        while True:
+            try:
+                heard = json.loads(self._lines.readline())
+            except TimeoutError:
+                raise AssertionError(f"the person heard nothing\n{self.gateway.said()[-6000:]}") from None
+            if heard["chat"] == self.chat:
+                return str(heard["text"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lines.close()
+        self._socket.close()

@@ -1,0 +1,113 @@
+"""A reception without nanobot: what is handed over goes to a function, whose word is the last of the turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from postroom.model.delivery import State
+from postroom.nanobot_channel import config, toolbox
+from postroom.nanobot_channel.config import OWN_CHANNEL
+from postroom.nanobot_channel.post import Caller, Post, shared
+from postroom.nanobot_channel.reception import Inbound, Reception
+from postroom.service.reading import received
+
+Says = Callable[[Inbound], str | None]
+PATIENCE = 20.0
+ROWS = {row.name: row for row in toolbox.ROWS}
+
+
+class Told:
+    """A log that is kept."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def info(self, text: str, *args: Any) -> None:
+        self.lines.append(text.format(*args))
+
+    warning = info
+
+
+class Desk:
+    """One agent: its post, its reception, and all that was handed over."""
+
+    def __init__(self, post: Post, says: Says, media: Path) -> None:
+        self.post = post
+        self.says = says
+        self.told = Told()
+        self.seen: list[Inbound] = []
+        self.reception = Reception(post, self, self.told, media)
+        self._answering: set[asyncio.Task[None]] = set()
+
+    async def hand_over(self, inbound: Inbound) -> None:
+        self.seen.append(inbound)
+        if inbound.content == "/stop":
+            return
+        word = self.says(inbound)
+        if word is not None:
+            task = asyncio.create_task(self.answer(inbound, word))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+
+    async def answer(self, inbound: Inbound, word: str, media: tuple[str, ...] = ()) -> None:
+        letter = inbound.metadata[OWN_CHANNEL]["id"]
+        if inbound.channel == OWN_CHANNEL:
+            await self.reception.say(letter, word, media)
+        else:
+            await self.reception.over(letter)
+
+    def caller(self, inbound: Inbound | None = None) -> Caller:
+        """The conversation of a person, or that of a turn."""
+        if inbound is None:
+            return Caller(channel="person", chat="sofa", session="person:sofa")
+        channel, _, chat = (
+            inbound.chat.partition(":") if inbound.channel == "system" else (OWN_CHANNEL, "", inbound.chat)
+        )
+        letter = inbound.metadata[OWN_CHANNEL]["id"]
+        return Caller(channel=channel, chat=chat, session=inbound.session, letter=letter)
+
+
+@asynccontextmanager
+async def desk(folder: Path, agent: str, says: Says = lambda _: None, **section: Any) -> AsyncIterator[Desk]:
+    """A reception at work, over the mailboxes in `folder`."""
+    said = {"enabled": True, "agentId": agent, "mailboxesRoot": str(folder / "mailboxes"), "pollInterval": 0.2}
+    workspace = folder / f"{agent}-workspace"
+    workspace.mkdir(exist_ok=True)
+    post = await shared(config.parse(said | section), str(workspace))
+    made = Desk(post, says, folder / f"{agent}-media")
+    running = asyncio.create_task(made.reception.run())
+    try:
+        await until(lambda: bool(made.told.lines))
+        yield made
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await made.reception.leave()
+        await post.close()
+
+
+async def until(look: Callable[[], Any]) -> Any:
+    async with asyncio.timeout(PATIENCE):
+        while not (found := look()):
+            await asyncio.sleep(0.01)
+        return found
+
+
+def run(scene: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(scene())  # type: ignore[arg-type]
+
+
+def state_of(at: Desk, letter: str) -> State:
+    return received(at.post.office, at.post.name, letter).delivery.state
+
+
+def content_and_mode(path: str) -> tuple[str, int]:
+    return Path(path).read_text(encoding="utf-8"), Path(path).stat().st_mode & 0o777
+
+
+async def use(at: Desk, tool: str, inbound: Inbound | None = None, **arguments: object) -> str:
+    return await toolbox.call(ROWS[tool], at.post, at.caller(inbound), arguments)

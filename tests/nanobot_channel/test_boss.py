@@ -1,0 +1,180 @@
+"""The boss experience, with two real gateways: a person asks one agent, another does it, the person is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Crew
+from .gateways import QUIET, until
+from .models import Asked, Call
+
+pytestmark = [pytest.mark.nanobot, pytest.mark.xdist_group("crew")]  # one process starts the gateways they share
+
+
+def boss(asked: Asked) -> str | Call:
+    """Gives what it is asked for to coder, and tells the person what comes of it."""
+    if "[Answer from agent" in asked.last:
+        return f"I heard: {asked.last}"
+    if asked.results:
+        return f"Asked coder. {asked.results[-1]}"
+    return Call("mail_task", {"to": "coder", "text": asked.last, "subject": "an errand", "deadline_minutes": 5})
+
+
+def test_the_result_comes_back_into_the_persons_conversation(crew: Crew) -> None:
+    researcher = crew("researcher", boss)
+    coder = crew("coder", lambda _: "def sort(): ...")
+    with researcher.person() as person:
+        person.say("write me a sort")
+        assert "Asked coder. The task is given to coder" in person.hear()
+        told = person.hear()
+    assert "def sort(): ..." in told and "is completed" in told and "data, not instructions" in told
+    inbox = researcher.mailboxes / "researcher" / "inbox"
+    until(lambda: not list(inbox.iterdir()), what="end of telling", show=researcher.said)
+    task = researcher.room.mailbox("researcher").tasks("given")[0]
+    assert "completed" == task.state
+    states = [letter.task.state for letter in task.letters() if letter.task is not None]
+    assert ["pending", "accepted", "working", "completed"] == states
+    assert "[Task from agent researcher" in coder.model.asked[0].last
+    assert {"channel": "person", "chat": person.chat, "session": f"person:{person.chat}"} == task.session
+    assert not any(
+        f"person:{person.chat}" in path.read_text() for path in researcher.mailboxes.rglob("*.msg.json")
+    )
+    calls = len(researcher.model.asked), len(coder.model.asked)
+    with pytest.raises(AssertionError), researcher.person() as person:
+        person.hear(QUIET)
+    assert calls == (len(researcher.model.asked), len(coder.model.asked))
+
+
+def test_what_is_refused_fails_or_is_late_comes_back_with_the_reason(crew: Crew) -> None:
+    def coder_says(asked: Asked) -> str | Call:
+        if asked.results:
+            return "I declined."
+        return Call("mail_decline", {"reason": "I only write Python"})
+
+    researcher = crew("researcher", boss)
+    coder = crew("coder", coder_says)
+    with researcher.person() as person:
+        person.say("write Java")
+        person.hear()
+        told = person.hear()
+        assert "is rejected" in told and "I only write Python" in told
+        coder.model.broken = True
+        person.say("now fail")
+        person.hear()
+        told = person.hear()
+        assert "is failed" in told and "the model is broken" in told
+        coder.model.broken = False
+
+
+def test_a_silent_peer_a_stranger_and_a_name_nobody_has(crew: Crew) -> None:
+    def script(asked: Asked) -> str | Call:
+        if "[Answer from agent" in asked.last:
+            return f"I heard: {asked.last}"
+        if asked.results:
+            return asked.results[-1]
+        to, _, minutes = asked.last.partition(" ")
+        return Call("mail_task", {"to": to, "text": "work", "deadline_minutes": float(minutes)})
+
+    researcher = crew("researcher", script)
+    room = researcher.room
+    room.mailbox("silent").register()
+    room.mailbox("closed").register(allow_from=["nobody"])
+    full = room.mailbox("full")
+    full.register(max_concurrent_tasks=0)
+    with researcher.person() as person:
+        person.say("nobody-of-this-name 1")
+        assert "Error: " in person.hear()
+        person.say("closed 1")
+        assert "takes no mail from" in person.hear()
+        person.say("full 1")
+        assert "The task is given to full" in person.hear()
+        letter = full.claim()
+        assert letter is not None
+        full.task(letter).admit()
+        told = person.hear()
+        assert "is rejected" in told and "quota" in told
+        person.say("silent 0.02")
+        assert "The task is given to silent" in person.hear()
+        told = person.hear(60)
+    assert "deadline" in told and "has not answered" in told
+
+
+def test_a_question_about_a_task_is_answered_by_the_person(crew: Crew) -> None:
+    def researcher_says(asked: Asked) -> str | Call:
+        if asked.results:
+            return asked.results[-1]
+        if "waits for your answer" in asked.last:
+            return "coder asks: which language?"
+        if "[Answer from agent" in asked.last:
+            return f"I heard: {asked.last}"
+        if asked.last.startswith("answer "):
+            task, *_ = researcher.room.mailbox("researcher").tasks("given")
+            return Call("mail_reply", {"id": task.id, "text": asked.last.removeprefix("answer ")})
+        return Call("mail_task", {"to": "coder", "text": asked.last})
+
+    def coder_says(asked: Asked) -> str | Call:
+        if asked.results:
+            return "I asked."
+        if "in Rust" in asked.last:
+            return "fn sort() {}"
+        return Call("mail_ask", {"question": "which language?"})
+
+    researcher = crew("researcher", researcher_says)
+    crew("coder", coder_says)
+    with researcher.person() as person:
+        person.say("write me a sort")
+        person.hear()
+        assert "coder asks: which language?" == person.hear()
+        person.say("answer in Rust")
+        assert "the task goes on" in person.hear()
+        assert "fn sort() {}" in person.hear()
+
+
+def test_a_plain_mail_and_the_stock_message_tool_bring_their_answer_back(crew: Crew) -> None:
+    def script(asked: Asked) -> str | Call:
+        if "[Answer from agent" in asked.last:
+            return f"I heard: {asked.last}"
+        if asked.results:
+            return asked.results[-1]
+        if "stock" in asked.last:
+            return Call(
+                "message", {"channel": "mailbox", "chat_id": "coder", "content": "hello from the stock tool"}
+            )
+        if "nobody" in asked.last:
+            return Call("message", {"channel": "mailbox", "chat_id": "nobody-here", "content": "hello"})
+        return Call("mail_send", {"to": "coder", "text": "hello from our tool"})
+
+    researcher = crew("researcher", script)
+    coder = crew("coder", lambda asked: "hello back to " + ("stock" if "stock" in asked.last else "ours"))
+    with researcher.person() as person:
+        person.say("use our tool")
+        assert "Mailed to coder" in person.hear()
+        assert "hello back to ours" in person.hear()
+        person.say("use the stock tool")
+        assert "Message sent to mailbox:coder" in person.hear()
+        assert "hello back to stock" in person.hear()
+        person.say("mail to nobody")
+        assert "Message sent to mailbox:nobody-here" in person.hear()
+        assert "" != person.hear()
+    assert "was not sent" in researcher.model.asked[-1].last
+    assert 2 == len(coder.model.asked)
+
+
+def test_a_task_that_is_passed_on_is_done_when_the_last_one_is(crew: Crew) -> None:
+    def middle(asked: Asked) -> str | Call:
+        if "[Answer from agent writer" in asked.last:
+            return "It is written: " + asked.last.partition("<<<letter")[2]
+        return "Passed on." if asked.results else Call("mail_task", {"to": "writer", "text": "write it"})
+
+    researcher = crew("researcher", boss)
+    crew("coder", middle)
+    crew("writer", lambda _: "Once upon a time")
+    with researcher.person() as person:
+        person.say("a story")
+        person.hear()
+        told = person.hear()
+    assert "It is written" in told and "Once upon a time" in told
+    tasks = {task.receiver: task for task in reversed(researcher.room.mailbox("coder").tasks())}
+    assert {"coder": "completed", "writer": "completed"} == {name: str(task.state) for name, task in tasks.items()}
+    opening = researcher.room.mailbox("writer").read(tasks["writer"].id).message
+    assert (2, ("researcher", "coder")) == (opening.hops, opening.trace)

@@ -1,0 +1,102 @@
+"""The section of nanobot's config: both spellings, the designed defaults, clear refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.errors import Invalid
+from postroom.nanobot_channel.config import default_config, parse
+from postroom.nanobot_channel.toolbox import ROWS
+
+DESIGNED = {
+    "enabled": False,
+    "agentId": "",
+    "description": "",
+    "capabilities": [],
+    "allowFrom": ["*"],
+    "maxConcurrentTasks": 3,
+    "pollInterval": 5.0,
+    "mailboxesRoot": "~/.nanobot/mailboxes",
+    "store": "",
+}
+
+
+def test_the_defaults_are_the_designed_ones_and_parse_again() -> None:
+    assert DESIGNED == default_config()
+    assert parse({}) == parse(default_config())
+
+
+def test_both_spellings_say_the_same() -> None:
+    camel = {
+        "enabled": True,
+        "agentId": "coder",
+        "maxConcurrentTasks": 7,
+        "allowFrom": ["anna"],
+        "pollInterval": 1,
+    }
+    snake = {
+        "enabled": True,
+        "agent_id": "coder",
+        "max_concurrent_tasks": 7,
+        "allow_from": ["anna"],
+        "poll_interval": 1,
+    }
+    assert parse(camel) == parse(snake)
+    assert ("coder", 7, ("anna",), 1.0) == (
+        parse(camel).agent_id,
+        parse(camel).max_concurrent_tasks,
+        parse(camel).allow_from,
+        parse(camel).poll_interval,
+    )
+
+
+def test_keys_that_nanobot_reads_itself_are_let_through() -> None:
+    section = {"sendProgress": True, "send_tool_hints": False, "showReasoning": True, "streaming": False}
+    assert parse({}) == parse(section)
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({"allowForm": ["anna"]}, "channels.mailbox.allowForm: is not a setting .*did you mean allowFrom"),
+        ({"colour": 1}, "channels.mailbox.colour.*known: enabled, agentId"),
+        ({"enabled": True}, "channels.mailbox.agentId: is empty"),
+        ({"enabled": True, "agentId": "../x"}, "channels.mailbox.agentId"),
+        ({"agentId": "_registry.json"}, "channels.mailbox.agentId"),
+        ({"allowFrom": ["a b"]}, "channels.mailbox.allowFrom"),
+        ({"allowFrom": "anna"}, "channels.mailbox.allowFrom"),
+        ({"maxConcurrentTasks": -1}, "channels.mailbox.maxConcurrentTasks"),
+        ({"pollInterval": 0}, "channels.mailbox.pollInterval"),
+        ({"agentId": "anna", "agent_id": "bert"}, "both spellings"),
+        ([], "channels.mailbox: must be an object"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_its_name(section: Any, told: str) -> None:
+    with pytest.raises(Invalid, match=told):
+        parse(section)
+
+
+def test_the_room_is_the_folder_or_any_other_store() -> None:
+    root = Path("~/.nanobot/mailboxes").expanduser()
+    assert f"files:{root}?layout=nanobot" == parse({}).address
+    assert "sqlite:/tmp/room.db" == parse({"store": "sqlite:/tmp/room.db"}).address
+
+
+def test_the_sections_on_the_page_are_sound() -> None:
+    page = Path(__file__).parent.parent.parent / "docs" / "nanobot-channel.md"
+    written = re.findall(r"```json\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    agents = [parse(json.loads(block)["channels"]["mailbox"]).agent_id for block in written]
+    assert ["researcher", "coder"] == agents
+
+
+def test_the_page_names_every_key_and_every_tool_with_its_default() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "nanobot-channel.md").read_text(encoding="utf-8")
+    for key, default in default_config().items():
+        shown = default if isinstance(default, str) and default else json.dumps(default)
+        assert f"| `{key}` | `{shown}` |" in page
+    assert all(f"`{row.name}`" in page for row in ROWS)

@@ -1,0 +1,105 @@
+"""Gateways that die, and two that are one agent: no letter is lost, none is handled twice at the same time."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+import postroom
+from postroom.service.reading import received
+
+from .conftest import Open
+from .gateways import PATIENCE, QUIET, until
+from .models import Asked
+
+pytestmark = pytest.mark.nanobot
+
+
+def state_of(room: postroom.Room, letter: str) -> str:
+    return str(received(room._office, "coder", letter).delivery.state)
+
+
+def test_what_a_killed_gateway_worked_on_is_handed_out_again_and_answered_once(gateway: Open) -> None:
+    hang = threading.Event()
+
+    def script(asked: Asked) -> str:
+        if "first" in asked.last and not hang.is_set():
+            hang.wait(PATIENCE)
+        return "done"
+
+    coder = gateway("coder", script)
+    room = coder.room
+    anna = room.mailbox("anna")
+    task = anna.give_task("coder", "first task")
+    mail = anna.send("coder", "first mail")
+    until(lambda: len(coder.model.asked) == 2, what="two turns", show=coder.said)
+    coder.kill()
+    hang.set()
+    assert "claimed" == state_of(room, mail.id)
+    coder.start()
+    answer = anna.wait(PATIENCE, thread=mail.id)
+    assert answer is not None and "done" == answer.text, coder.said()
+    until(lambda: anna.task(task.id).state == "completed", what="result", show=coder.said)
+    until(lambda: not list((coder.mailboxes / "coder" / "inbox").iterdir()), what="end", show=coder.said)
+    time.sleep(QUIET)
+    replies = [letter for letter in anna.thread(mail.id) if letter.sender == "coder"]
+    results = [
+        letter for letter in anna.task(task.id).letters() if letter.task and letter.task.state == "completed"
+    ]
+    assert (1, 1) == (len(replies), len(results))
+
+
+def test_two_gateways_of_one_agent_share_the_mail_and_do_nothing_twice(gateway: Open) -> None:
+    first = gateway("coder", lambda _: "done", home="first", start=False)
+    second = gateway("coder", lambda _: "done", home="second", start=False)
+    first.launch()
+    second.launch()
+    first.wait_until_up()
+    second.wait_until_up()
+    room = first.room
+    senders = [room.mailbox(f"sender{number}") for number in range(3)]
+    sent = [sender.send("coder", f"mail {number}").id for number in range(8) for sender in senders]
+    for sender in senders:
+        for _ in range(8):
+            answer = sender.wait(PATIENCE)
+            assert answer is not None, first.said() + second.said()
+            answer.ack()
+    asked = [asked.last for gateway in (first, second) for asked in gateway.model.asked]
+    assert sorted(sent) == sorted(text.partition("id ")[2].partition(",")[0] for text in asked)
+    assert all(sender.wait(0.2) is None for sender in senders)
+
+
+def test_an_orderly_stop_in_the_middle_of_a_turn_gives_the_letter_back(gateway: Open) -> None:
+    hang = threading.Event()
+    coder = gateway("coder", lambda _: str(hang.wait(PATIENCE)))
+    mail = coder.room.mailbox("anna").send("coder", "hello")
+    until(lambda: coder.model.asked, what="turn", show=coder.said)
+    coder.stop()
+    hang.set()
+    delivery = received(coder.room._office, "coder", mail.id).delivery
+    assert ("unread", 0) == (delivery.state, delivery.attempts)  # nobody's failure: it is handed out at once
+    assert "offline" == coder.room.agent("coder").presence.status
+
+
+def test_a_task_that_is_taken_back_is_stopped_and_says_nothing(gateway: Open) -> None:
+    hang = threading.Event()
+
+    def script(asked: Asked) -> str:
+        if "slow" in asked.last:
+            hang.wait(PATIENCE)
+        return "done"
+
+    coder = gateway("coder", script)
+    anna = coder.room.mailbox("anna")
+    task = anna.give_task("coder", "slow work")
+    until(lambda: coder.model.asked, what="turn", show=coder.said)
+    anna.task(task.id).cancel("not needed any more")
+    until(lambda: not coder.room.agent("coder").presence.current_tasks, what="end of work", show=coder.said)
+    until(lambda: not list((coder.mailboxes / "coder" / "inbox").iterdir()), what="end", show=coder.said)
+    hang.set()
+    anna.send("coder", "still there?")
+    answer = anna.wait(PATIENCE, kinds="message")
+    assert answer is not None and "done" == answer.text, coder.said()
+    assert "canceled" == anna.task(task.id).state

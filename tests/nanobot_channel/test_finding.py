@@ -1,0 +1,92 @@
+"""`postroom nanobot doctor`: whether nanobot finds the channel, and why not, in real environments."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.nanobot_channel import finding
+
+from .conftest import NANOBOT, NEWEST
+
+PATIENCE = 120.0
+
+
+def doctor(python: Path, home: Path, *options: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    done = subprocess.run(
+        [str(python), "-m", "postroom", "nanobot", "doctor", "--json", *options],
+        env={"HOME": str(home), "PATH": "/usr/bin:/bin"},
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, {found["check"]: found for found in json.loads(done.stdout)["findings"]}
+
+
+def write_config(home: Path, section: dict[str, Any]) -> None:
+    folder = home / ".nanobot"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({"channels": {"mailbox": section}}), encoding="utf-8")
+
+
+def levels(found: dict[str, dict[str, Any]]) -> dict[str, str]:
+    return {check: one["level"] for check, one in found.items()}
+
+
+@pytest.mark.nanobot
+def test_the_doctor_says_that_the_channel_is_found_and_what_is_wrong_with_the_config(
+    python: Path, tmp_path: Path
+) -> None:
+    write_config(tmp_path, {"enabled": True, "agentID": "coder"})
+    code, found = doctor(python, tmp_path)
+    assert {"ok"} == {found[check]["level"] for check in ("nanobot", "tools", "discovery")}, found
+    assert 70 == code and "did you mean agentId?" in found["config"]["what"]
+
+
+@pytest.mark.nanobot
+def test_an_editable_install_is_found_and_what_was_removed_is_put_back(tmp_path: Path) -> None:
+    python = NANOBOT["environment"](NEWEST, tmp_path / "environment")
+    NANOBOT["install"](python, "-e", str(NANOBOT["ROOT"]))
+    found = doctor(python, tmp_path)[1]
+    assert ("ok", "ok") == (found["channel"]["level"], found["discovery"]["level"]), found
+    shutil.rmtree(next((tmp_path / "environment").glob("lib/python*/site-packages/nanobot/channels/mailbox")))
+    found = doctor(python, tmp_path, "--repair")[1]
+    assert found["channel"]["repaired"] and "ok" == found["discovery"]["level"]
+
+
+def test_without_nanobot_it_says_so() -> None:
+    [found] = finding.diagnose().findings
+    assert "nanobot-ai is not installed beside this Postroom" in found.what
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "cannot be read"),
+        ("{}", "has no section"),
+        ('{"channels": {"mailbox": {"enabled": false}}}', "enabled is false"),
+        ('{"channels": {"mailbox": {"nonsense": 1}}}', "is not a setting"),
+        ('{"channels": {"mailbox": {"enabled": true, "agentId": "coder"}}}', "coder takes mail at"),
+    ],
+)
+def test_what_is_said_of_a_config(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    assert told in finding._of_config(tmp_path / "config.json")[0].what
+
+
+def test_a_channel_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    theirs = tmp_path / "mailbox"
+    theirs.mkdir()
+    (theirs / "runtime.py").write_text("class MailboxChannel: ...", encoding="utf-8")
+    assert not finding._may_replace(theirs)
+    finding._copy(tmp_path / "ours")
+    assert finding._is_ours(tmp_path / "ours") and finding._may_replace(tmp_path / "ours")
+    assert not finding._is_ours(theirs)

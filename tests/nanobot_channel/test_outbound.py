@@ -1,0 +1,137 @@
+"""What leaves the model: last words, new mail, and what is neither. Messages as nanobot's versions make them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.errors import Invalid
+from postroom.nanobot_channel import outbound
+
+from .office import desk, until
+
+
+@dataclass
+class Message:
+    content: str = "hello"
+    chat_id: str = "anna"
+    channel: str = "mailbox"
+    media: list[str] = field(default_factory=list)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    event: Any = None
+
+
+@dataclass
+class Context:
+    channel: str = "person"
+    chat_id: str = "sofa"
+    session_key: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class StreamedResponseEvent:
+    """Named as nanobot's."""
+
+
+@pytest.mark.parametrize(
+    ("message", "progress", "last"),
+    [
+        (Message(), False, True),
+        (Message(event=object()), True, False),
+        (Message(event=StreamedResponseEvent()), True, True),
+        (Message(metadata={"_progress": True}), True, False),
+        (Message(metadata={"_tool_hint": True}), True, False),
+        (Message(metadata={"_stream_delta": True}), True, False),
+        (Message(metadata={"_streamed": True}), False, True),
+        (Message(content="  "), True, False),
+        (Message(content="", media=["/tmp/x.png"]), False, True),
+    ],
+)
+def test_progress_is_told_from_last_words(message: Message, progress: bool, last: bool) -> None:
+    assert (progress, last) == (outbound.is_progress(message), outbound.is_last_word(message))
+
+
+def test_whoever_calls_a_tool_is_noted() -> None:
+    message = Message()
+    outbound.note(message, Context(), None, collects=True)
+    caller = outbound.caller_of(message)
+    assert caller is not None
+    assert ("person", "sofa", "person:sofa", None) == (caller.channel, caller.chat, caller.session, caller.letter)
+    assert outbound.caller_from(None) is None
+    forged = Message(metadata={outbound.ASKED: {"channel": "person", "chat": "ceo"}})
+    assert outbound.caller_of(forged) is None
+
+
+def test_local_code_may_open_a_task_and_nothing_else(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            said = {
+                "mailbox_type": "task",
+                "mailbox_task": {"deadline": "2030-01-01T00:00:00Z"},
+                "mailbox_ttl": 99,
+            }
+            message = Message(metadata=dict(said))
+            made = outbound.outgoing(message, coder.post)
+            assert made.is_task and not made.is_retry and made.deadline.year == 2030
+            again = outbound.outgoing(message, coder.post)
+            assert again.is_retry and made.id == again.id
+            await coder.post.room.mailbox("anna").register()
+            receipt = await coder.post.send(made, None)
+            assert ("task", 3, ("coder",)) == (receipt.message.kind, receipt.message.hops, receipt.message.trace)
+            assert (await coder.post.send(again, None)).repeated
+            for wrong in (
+                {"mailbox_type": "bounce"},
+                {"mailbox_type": "task", "mailbox_task": {"deadline": "soon"}},
+            ):
+                with pytest.raises(Invalid, match="mailbox_t"):
+                    outbound.outgoing(Message(metadata=wrong), coder.post)
+            plain = outbound.outgoing(Message(), coder.post)
+            assert plain.is_automatic  # nobody in a conversation wrote it
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_what_a_tool_says_to_the_chat_of_its_own_turn_is_the_answer(tmp_path: Path, collects: bool) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            anna = coder.post.room.mailbox("anna")
+            await anna.send("coder", "hello")
+            [seen] = await until(lambda: coder.seen)
+            turns, letter = coder.post.turns, seen.metadata["mailbox"]["id"]
+            words = [Message(content=word, metadata=dict(seen.metadata)) for word in ("one", "two")]
+            context = Context(channel="mailbox", chat_id="anna", metadata=dict(seen.metadata))
+            for message in words[: 2 if collects else 1]:
+                outbound.note(message, context, turns, collects=collects)
+                assert collects == (outbound.turn_of(message, turns) is None)
+                assert outbound.is_about_turn(message)
+            if collects:
+                await coder.reception.over(letter)
+            else:
+                await coder.reception.say(letter, "one", ())
+            answer = await anna.wait(5)
+            assert answer is not None and ("one\n\ntwo" if collects else "one") == answer.text
+            assert turns.get(letter) is None
+
+    asyncio.run(scene())
+
+
+def test_an_error_that_lost_its_turn_is_given_to_the_only_one_there_is(tmp_path: Path) -> None:
+    """0.2.2 says that it is sorry without saying to whom."""
+
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            sent = await coder.post.room.mailbox("anna").send("coder", "hello")
+            await until(lambda: coder.seen)
+            turn = outbound.turn_of(Message(content="Sorry, I encountered an error."), coder.post.turns)
+            assert turn is not None and turn.failed and sent.id == turn.id
+            assert outbound.turn_of(Message(content="something else"), coder.post.turns) is None
+            await coder.reception.say(turn.id, "Sorry, I encountered an error.", ())
+            [letter] = await coder.post.box.check(peek=True, unread_only=False)
+            assert ("unread", 1) == (letter.state, letter.delivery.attempts)  # it is tried again
+
+    asyncio.run(scene())
