@@ -12,9 +12,9 @@ import msgspec
 from .. import service
 from ..errors import NotAllowed, PostroomError, UnknownMessage
 from ..model.message import OVERDUE, same_name
+from ..model.names import POSTMASTER
 from ..model.task import TASK, TASK_UPDATE, Standing, TaskState
 from ..policy.admission import check_allowed
-from ..service.office import POSTMASTER
 from . import asked, manners
 from .config import OWN_CHANNEL
 
