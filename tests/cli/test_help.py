@@ -192,8 +192,8 @@ def test_every_example_runs_as_it_stands(prepared: Desk, name: str, line: str) -
         (prepared.home / "monday.db").unlink()
     if name == "nanobot doctor":  # nanobot is not installed here, and it says so
         line = f"{line} || test $? -eq 70"
-    if name == "serve":  # until it is stopped
-        line = f"timeout -s INT --preserve-status 3 {line} 2>/dev/null"
+    if name == "serve":  # until it is stopped; somebody may be at the usual port
+        line = f"POSTROOM_HTTP=127.0.0.1:0 timeout -s INT --preserve-status 3 {line} 2>/dev/null"
     done = prepared.type(line)
     assert (done.code, done.err) == (0, ""), done
 

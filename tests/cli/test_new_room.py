@@ -18,8 +18,8 @@ MAKERS = {
 }  # fmt: skip
 ABOUT_THE_PROGRAM = {"help", "completion", "version"}
 NO_ROOM = {  # they need none, or, as hooks, never fail
-    "swarm install", "service install", "service uninstall", "service status", "install agent-inbox-shim",
-    "uninstall agent-inbox-shim", "hook prompt",
+    "nanobot doctor", "swarm install", "service install", "service uninstall", "service status",
+    "install agent-inbox-shim", "uninstall agent-inbox-shim", "hook prompt",
 }  # fmt: skip
 LOOKING = [name for name in FILE_OF if name not in HIDDEN and name not in MAKERS | ABOUT_THE_PROGRAM | NO_ROOM]
 
