@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from postroom.cli import views
 from postroom.cli.answers import Screen
 from postroom.cli.escape import ago, body_lines, cut, one_line, width
 from postroom.cli.tables import table
@@ -141,6 +142,14 @@ def test_an_empty_inbox_is_told_kindly(desk: Desk) -> None:
     assert show(desk, "check", "--as", "ann") == (0, "No unread mail for ann.\n")
     assert "Nobody has registered yet." in show(desk, "agents")[1]
     assert show(desk, "wait", "--as", "ann", "-t", "0")[0] == 1
+
+
+def test_who_is_gone_is_not_forgotten_and_no_room_is_not_called_healthy(desk: Desk) -> None:
+    assert "There is nothing to examine." in show(desk, "doctor")[1]
+    desk.json("register", "--as", "ann")
+    assert 0 == desk.json("agents")["gone"]
+    screen = Screen(json=False, tables=False, colour=False, width=80, now=SystemClock().now().wall)
+    assert "Nobody is here; 2 not heard from for long." in views.agents(screen, {"agents": [], "gone": 2})
 
 
 def test_every_view_is_shown(desk: Desk) -> None:

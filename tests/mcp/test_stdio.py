@@ -138,6 +138,13 @@ def test_the_configuration_is_printed_for_a_host(env: dict[str, str]) -> None:
     assert Path(server["command"]).is_absolute()
 
 
+def test_no_configuration_is_printed_for_a_server_that_could_not_start(env: dict[str, str]) -> None:
+    gone = "import importlib.util as u; find = u.find_spec"
+    gone += "\nu.find_spec = lambda name: None if name[:3] == 'mcp' else find(name)"
+    code, out, err = played(env, "--as", "ann", "--config", code=gone)
+    assert (65, b"") == (code, out) and "postroom[mcp]" in err
+
+
 def test_the_configuration_means_the_same_from_anywhere_and_wants_a_name(env: dict[str, str]) -> None:
     _, out, err = played(env, "--config", "--room", "./foo.db")
     (server,) = json.loads(out)["mcpServers"].values()

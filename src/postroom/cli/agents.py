@@ -26,10 +26,11 @@ _CARD = {
 
 
 def run_agents(context: Context) -> Answer:
-    found = context.room.agents(
-        scope=context.get("scope"), capability=context.get("capability"), gone=bool(context.get("gone"))
-    )
-    return Answer(context.name, {"agents": [_plain(context, agent) for agent in found]}, views.agents)
+    wanted = {"scope": context.get("scope"), "capability": context.get("capability")}
+    everyone = context.room.agents(**wanted, gone=True)
+    found = everyone if context.get("gone") else context.room.agents(**wanted)
+    told = {"agents": [_plain(context, agent) for agent in found], "gone": len(everyone) - len(found)}
+    return Answer(context.name, told, views.agents)
 
 
 def run_agents_show(context: Context) -> Answer:

@@ -61,6 +61,8 @@ def _finding(screen: Screen, found: Data) -> Iterator[str]:
 
 def _verdict(screen: Screen, data: Data, groups: Mapping[str, list[Data]], healthy: str, command: str) -> str:
     if data["healthy"]:
+        if [found["check"] for found in data["findings"]] == ["room"]:  # there is none yet
+            healthy = "There is nothing to examine."
         return painted(screen, healthy, "green")
     counts = [f"{len(groups[level])} {level}{'s' * (len(groups[level]) > 1)}"
               for level in ("error", "warning") if level in groups]  # fmt: skip

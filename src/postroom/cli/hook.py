@@ -8,6 +8,7 @@ Where nobody can see what is printed, nothing is marked.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
@@ -175,7 +176,7 @@ class SocketSource:
 
 def _in_a_hook(told: str) -> str:
     """With what whoever set up a hook can do."""
-    return told.replace("show it: the action `authenticate`, or a header", f"set {AUTH_TOKEN}")
+    return re.sub(r"show it: the action `authenticate`[^)]*", f"set {AUTH_TOKEN}", told)
 
 
 _OURS = {

@@ -35,6 +35,7 @@ def run_mcp(context: Context) -> Iterator[Answer]:
     if scope:
         check_scope(scope, "--scope")
     if context.get("config"):
+        need_sdk()  # a host would only say that it failed
         yield Answer(context.name, _config(context), _shown)
         if "as" not in context.values:
             note(context.call, "the agent must be named: --as NAME, or in the host's variable POSTROOM_AGENT")

@@ -14,9 +14,6 @@ from ..whereabouts import environment, own_room
 
 def program() -> list[str]:
     """How it is started, by whole paths: a host may have another PATH than the shell."""
-    found = which("postroom")
-    if found is not None:
-        return [os.path.abspath(found)]
     started = os.path.abspath(sys.argv[0])
     is_script = os.path.basename(started) == "postroom" and os.access(started, os.X_OK)
     return [started] if is_script else [sys.executable, "-m", "postroom"]
@@ -24,7 +21,9 @@ def program() -> list[str]:
 
 def typed_program() -> str:
     """The same as one types it in a shell."""
-    return "postroom" if which("postroom") is not None else " ".join(map(quote, program()))
+    found = which("postroom")  # another one may be on the path, with other extras
+    is_ours = found is not None and [os.path.realpath(found)] == [os.path.realpath(word) for word in program()]
+    return "postroom" if is_ours else " ".join(map(quote, program()))
 
 
 def whole_address(store: str) -> str:

@@ -81,12 +81,12 @@ def _next(data: Mapping[str, Any]) -> str:
 
     lines = [line("send bob --as ann --body Hello"), line("check --as bob")]
     if data.get("http"):
-        lines += [line("token create --agent bob"), _curl(data["http"]), line("check --as ann")]
+        lines += [line("token create --agent carl"), _curl(data["http"]), line("check --as ann")]
     return "\nIn another terminal, type:\n" + "".join(f"  {line}\n" for line in lines)
 
 
 def _curl(url: str) -> str:
-    """A letter by HTTP, from bob, who has a token by now."""
+    """A letter by HTTP, from carl, who has a token by now."""
     call = '{"jsonrpc": "2.0", "id": 1, "method": "mail/send", "params": {"to": "ann", "body": "Hello by HTTP"}}'
     told = "-H 'Authorization: Bearer THE-TOKEN' -H 'Content-Type: application/json'"
     return f"curl {url} {told} -d '{call}'"

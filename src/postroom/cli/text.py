@@ -33,7 +33,9 @@ def text_of(context: Context, *, optional: bool = False) -> str | None:
     if sys.stdin is not None and not sys.stdin.isatty():
         text = read_stdin(context, "body")
         if not text and not context.get("subject"):
-            raise Invalid("is empty", field="body", hint="say it with --body, or pipe it in")
+            raise Invalid(
+                "is empty", field="body", hint="say it with --body or pipe it in; bare words are recipients"
+            )
         return text or None
     return _edited(context)
 

@@ -156,7 +156,7 @@ def standing(office: Office, principal: Principal, named: str | None = None) -> 
     if name is None or fold(name) == POSTMASTER:  # whose letters are everybody's
         return _NOBODY
     if fold(service.naming.resident(office, name)) in map(fold, closed):
-        hint = "show it: the action `authenticate`, or a header"
+        hint = "show it: the action `authenticate`, a header, or POSTROOM_AUTH_TOKEN for postroom mcp and hooks"
         raise NotAllowed(f"{name!r} has a token, and nobody speaks for it without", field="agent_id", hint=hint)
     return Principal(principal.name, agent=name)
 

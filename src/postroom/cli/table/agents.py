@@ -23,6 +23,7 @@ COMMANDS = {
                 " allow_from, max_concurrent_tasks, metadata, principal) and presence (status, warmth, current_tasks,"
                 " last_heartbeat, last_active_at), and tasks, those it has taken on (id, subject, state, giver)",
             ),
+            ("gone", "how many more were not heard from for long; --gone shows them"),
         ),
         looks=True,
     ),
