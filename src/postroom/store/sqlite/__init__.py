@@ -30,6 +30,7 @@
     patience    long statements let Ctrl-C in
     place       the health of the files, from outside
     examining   the health of the room, from inside
+    access      a connection for each thread; answers that are sound, or set aside
     store       the protocol, put together
 
 The commit path: stand in line → BEGIN IMMEDIATE … COMMIT (WAL, synchronous=NORMAL) → leave the line →
