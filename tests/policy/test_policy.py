@@ -35,22 +35,30 @@ CLAIMED = moves.claim(UNREAD, lease(10))
 
 def test_a_chain_of_relays_ends_after_the_third() -> None:
     first = letter("m1", sender="a", hops=FIRST_HOPS, trace=("a",))
-    second = replace(first, sender="b", hops=(hops := relay(first, "b", ["c"]))[0], trace=hops[1])
-    third = replace(second, sender="c", hops=(hops := relay(second, "c", ["d"]))[0], trace=hops[1])
+    second = replace(first, sender="b", hops=(hops := relay(first, "b", ["c"], FIRST_HOPS))[0], trace=hops[1])
+    third = replace(second, sender="c", hops=(hops := relay(second, "c", ["d"], FIRST_HOPS))[0], trace=hops[1])
 
     assert (third.hops, third.trace) == (1, ("a", "b", "c"))
     with pytest.raises(HopsSpent, match="a → b → c"):
-        relay(third, "d", ["e"])
+        relay(third, "d", ["e"], FIRST_HOPS)
 
 
 @pytest.mark.parametrize("target", ["ann", "ANN", "bob"])
 def test_a_letter_is_never_relayed_to_whom_it_went_through(target: str) -> None:
     with pytest.raises(LoopDetected, match=target):
-        relay(letter("m1", trace=("ann",)), "bob", ["cleo", target])
+        relay(letter("m1", trace=("ann",)), "bob", ["cleo", target], FIRST_HOPS)
 
 
 def test_a_relayer_stands_in_the_trace_once() -> None:
-    assert relay(letter("m1", trace=("ann", "bob")), "bob", ["cleo"]) == (FIRST_HOPS - 1, ("ann", "bob"))
+    came = letter("m1", trace=("ann", "bob"))
+    assert relay(came, "bob", ["cleo"], FIRST_HOPS) == (FIRST_HOPS - 1, ("ann", "bob"))
+
+
+def test_what_a_stranger_says_of_hops_is_bounded_and_its_name_is_in_the_trace() -> None:
+    came = letter("m1", sender="eve", hops=1000, trace=())
+    assert relay(came, "bob", ["cleo"], FIRST_HOPS) == (FIRST_HOPS - 1, ("eve", "bob"))
+    with pytest.raises(LoopDetected):
+        relay(came, "bob", ["eve"], FIRST_HOPS)
 
 
 def test_an_answer_to_those_who_have_the_letter_is_no_relay() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import postroom
 from postroom import Invalid, NotAllowed, Room, TooLarge
 from postroom.model.record import GUARD, Record
 from postroom.service import guarding
@@ -26,6 +27,25 @@ def test_mail_from_a_blocked_name_is_refused_and_nothing_is_written(house: House
     assert room.mailbox("carol").check() == []
     room.mailbox("dave").send("bob", "hello")
     assert texts(bob.check()) == ["hello"]
+
+
+def test_who_asks_takes_the_answer_and_nothing_else(room: Room) -> None:
+    ann, bob = room.mailbox("ann"), room.mailbox("bob")
+    bob.register(allow_from=["carol"])
+    asked = bob.send("ann", "Which sort is stable?").id
+    other = bob.send("carol", "not for ann").id
+    ann.reply(asked, "merge sort")
+    assert texts(bob.check()) == ["merge sort"]
+    with pytest.raises(NotAllowed):
+        ann.send("bob", "by the way")
+    with pytest.raises(postroom.PostroomError):
+        ann.send("bob", "x", in_reply_to=other)
+    mine = ann.send("carol", "x").id
+    with pytest.raises(NotAllowed):
+        ann.send("bob", "x", in_reply_to=mine)
+    bob.block("ann")
+    with pytest.raises(NotAllowed):
+        ann.reply(asked, "once more")
 
 
 def test_every_way_of_writing_is_closed(room: Room) -> None:

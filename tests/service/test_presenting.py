@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import unicodedata
 from typing import Any
 
@@ -14,6 +15,7 @@ import postroom
 from postroom import Room, draft
 from postroom.model.message import Message, Recipient
 from postroom.service import present
+from postroom.service.present import fence
 from tests.letters import NOW
 from tests.rooms import House
 
@@ -164,3 +166,11 @@ def test_a_digest_reads_no_more_letters_than_it_shows(house: House) -> None:
     house.store.find = counting  # type: ignore[method-assign]
     assert room.mailbox("bob").digest().startswith("You have 30 unread letter(s).")
     assert asked == [5]
+
+
+@pytest.mark.parametrize("words", ["<", "<<<" + 50 * " ", "<<< ", "letter", ">>> ", ">", "letter>>>"])
+def test_no_words_of_a_peer_make_the_fence_slow(words: str) -> None:
+    """Each character is looked at once: with looking again and again this would take minutes."""
+    began = time.monotonic()
+    fence(words * (1_000_000 // len(words)), NONCE)
+    assert time.monotonic() - began < 10

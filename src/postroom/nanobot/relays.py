@@ -27,7 +27,7 @@ def counted(office: Office, message: Message, to: str) -> Message:
         return replace(message, hops=min(message.hops, FIRST_HOPS), trace=(message.sender,))
     targets = service.naming.names_of(office, service.naming.resident(office, to))
     try:
-        hops, trace = policy.hops.relay(came, message.sender, targets)
+        hops, trace = policy.hops.relay(came, message.sender, targets, FIRST_HOPS)
     except HopsSpent as spent:
         spent.field = "ttl"
         raise

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from .. import policy, service
 from ..errors import NotAllowed, QuotaFull, UnknownAgent
-from ..model.card import Card
+from ..model.card import EVERYONE, Card
 from ..model.codec import convert
 from ..model.delivery import State
 from ..model.guard import OPEN_DOOR, guard_from
@@ -22,7 +22,7 @@ from ..model.record import CARD, GUARD
 from ..policy.admission import check_guard
 from ..policy.hops import without_letter
 from ..store.base import FEW
-from .naming import moved, names_of, resident
+from .naming import is_sent_by, moved, names_of, resident
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -86,7 +86,8 @@ def _check_guards(office: Office, post: Post, *, ask: bool) -> dict[str, str]:
         if guard.moved_to is not None:
             gone[mailbox] = guard.moved_to
         elif ask and guard is not OPEN_DOOR:
-            _ask(office, guard, sender, mailbox)
+            is_wanted = _is_asked_for(office, post.message, mailbox)
+            _ask(office, replace(guard, allow=(EVERYONE,)) if is_wanted else guard, sender, mailbox)
     if sender in gone:
         raise moved(sender, gone[sender], "sender")
     return gone
@@ -101,6 +102,16 @@ def check_guard_at(office: Office, sender: str, name: str) -> None:
     """Pass, or NotAllowed, as the guard at the door of this agent says, wherever that is today."""
     mailbox = resident(office, name)
     _ask(office, guard_at(office, mailbox), sender, mailbox)
+
+
+def _is_asked_for(office: Office, message: Message, mailbox: str) -> bool:
+    """Does it answer a letter that this very mailbox sent to its sender? Who asks takes the answer."""
+    if message.in_reply_to is None:
+        return False
+    found = office.store.get([message.in_reply_to]).get(message.in_reply_to)
+    if found is None or not is_sent_by(office, found.message, mailbox):
+        return False
+    return not without_it(office, found.message, [message.sender])
 
 
 def _ask(office: Office, guard: Guard, sender: str, mailbox: str) -> None:

@@ -273,7 +273,7 @@ def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relay
                 for name in reached
                 for was in service.naming.names_of(office, service.naming.resident(office, name))
             ]
-        hops, trace = policy.hops.relay(parent, message.sender, reached)
+        hops, trace = policy.hops.relay(parent, message.sender, reached, office.limits.hops)
     return replace(
         message,
         thread_id=parent.thread,

@@ -14,7 +14,7 @@ import msgspec
 from ...errors import Invalid, PostroomError, Unreadable
 from ...model.codec import USUAL, convert, encode, with_defaults
 from ...model.message import Message
-from ...model.names import check_agent, check_id
+from ...model.names import POSTMASTER, check_agent, check_id
 from ...model.values import read_json
 from .layouts.base import Where
 
@@ -71,6 +71,8 @@ def read_sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> Sheet:
         message = _message(plain | {name: own[name] for name in own if name in _FIELDS} if own else plain)
         if own:
             _check(message)
+        if message.sender == POSTMASTER and not message.is_automatic:
+            raise Unreadable("only the house writes in the name of postmaster")
     except KeyError as missing:
         raise Unreadable(f"it has no {missing}") from None
     except (TypeError, AttributeError, ValueError, msgspec.ValidationError) as broken:
