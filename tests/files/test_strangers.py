@@ -227,8 +227,9 @@ BAD: dict[str, bytes] = {
     "not a number": b'{"from": "eve", "from_agent": "eve", "x": NaN}',
     "too deep": b'{"from": "eve", "from_agent": "eve", "x": ' + b"[" * 500 + b"]" * 500 + b"}",
     "empty": b"",
-    "signed by the house": b'{"from": "postmaster", "from_agent": "postmaster", "to": "bob", "to_agent": "bob", "id": "m-0",'
-    b' "type": "request", "body": "x", "subject": "x", "timestamp": "2026-01-01T00:00:00Z", "content": {"parts": []}}',
+    "signed by the house": b'{"from": "postmaster", "from_agent": "postmaster", "to": "bob", "to_agent": "bob",'
+    b' "id": "m-0", "type": "request", "body": "x", "subject": "x", "timestamp": "2026-01-01T00:00:00Z",'
+    b' "content": {"parts": []}}',
 }
 
 
