@@ -12,6 +12,7 @@ from postroom.model.delivery import State
 from postroom.nanobot_channel import config, toolbox
 from postroom.nanobot_channel.config import OWN_CHANNEL
 from postroom.nanobot_channel.post import Caller, Post, shared
+from postroom.nanobot_channel.reach import is_reached
 from postroom.nanobot_channel.reception import Inbound, Reception
 from postroom.service.reading import received
 
@@ -52,6 +53,9 @@ class Desk:
             task = asyncio.create_task(self.answer(inbound, word))
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
+
+    async def reaches(self, channel: str) -> bool:
+        return is_reached(channel, {"person": {"enabled": True}})
 
     async def answer(self, inbound: Inbound, word: str, media: tuple[str, ...] = ()) -> None:
         letter = inbound.metadata[OWN_CHANNEL]["id"]
@@ -111,3 +115,9 @@ def content_and_mode(path: str) -> tuple[str, int]:
 
 async def use(at: Desk, tool: str, inbound: Inbound | None = None, **arguments: object) -> str:
     return await toolbox.call(ROWS[tool], at.post, at.caller(inbound), arguments)
+
+
+async def use_in_terminal(at: Desk, tool: str, **arguments: object) -> str:
+    """As `nanobot agent -m` does."""
+    caller = Caller(channel="cli", chat="direct", session="cli:direct", is_reached=False)
+    return await toolbox.call(ROWS[tool], at.post, caller, arguments)

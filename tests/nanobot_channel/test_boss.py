@@ -68,7 +68,7 @@ def test_what_is_refused_fails_or_is_late_comes_back_with_the_reason(crew: Crew)
 
 def test_a_silent_peer_a_stranger_and_a_name_nobody_has(crew: Crew) -> None:
     def script(asked: Asked) -> str | Call:
-        if "[Answer from agent" in asked.last:
+        if asked.last.startswith(("[Answer from agent", "[Overdue: notice of the post room")):
             return f"I heard: {asked.last}"
         if asked.results:
             return asked.results[-1]

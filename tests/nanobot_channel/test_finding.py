@@ -58,6 +58,8 @@ def test_an_editable_install_is_found_and_what_was_removed_is_put_back(tmp_path:
     found = doctor(python, tmp_path)[1]
     assert ("ok", "ok") == (found["channel"]["level"], found["discovery"]["level"]), found
     shutil.rmtree(next((tmp_path / "environment").glob("lib/python*/site-packages/nanobot/channels/mailbox")))
+    found = doctor(python, tmp_path)[1]
+    assert "nanobot does not find the channel mailbox" == found["discovery"]["what"]
     found = doctor(python, tmp_path, "--repair")[1]
     assert found["channel"]["repaired"] and "ok" == found["discovery"]["level"]
 
@@ -80,6 +82,20 @@ def test_without_nanobot_it_says_so() -> None:
 def test_what_is_said_of_a_config(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "config.json").write_text(text, encoding="utf-8")
     assert told in finding._of_config(tmp_path / "config.json")[0].what
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ('{"found": "postroom.nanobot_channel.channel", "why": ""}', "nanobot finds the channel mailbox"),
+        ('{"found": "theirs", "why": ""}', "the channel mailbox is theirs, not ours"),
+        ('noise\n{"found": "", "why": ""}', "nanobot does not find the channel mailbox"),
+        ('{"found": "", "why": "ImportError: x"}', "nanobot does not find the channel mailbox: ImportError: x"),
+        ("", "nanobot could not be asked: it ended early"),
+    ],
+)
+def test_what_is_said_of_discovery(said: str, told: str) -> None:
+    assert told == finding._of_answer(said).what
 
 
 def test_a_channel_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

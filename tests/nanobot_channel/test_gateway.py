@@ -82,13 +82,44 @@ def test_the_tools_work_in_a_single_turn_too(gateway: Open) -> None:
     coder = gateway("coder", script, start=False)
     anna = coder.room.mailbox("anna")
     anna.register()
-    command = [str(coder.python), "-m", "nanobot", "agent", "-m", "mail anna", "-c", str(coder.config)]
-    done = subprocess.run(
-        command, env=coder.surroundings, cwd=coder.home, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert "Mailed to anna" in done.stdout, done.stdout + done.stderr
+    assert "Mailed to anna" in in_terminal(coder, "mail anna")
     letter = anna.wait(PATIENCE)
     assert letter is not None and ("hello", "coder") == (letter.text, letter.sender)
+
+
+def test_a_task_given_in_a_terminal_is_not_answered_into_the_void(gateway: Open) -> None:
+    """Its result comes to the gateway, which does not reach a terminal that is closed."""
+
+    def script(asked: Asked) -> str | Call:
+        if asked.results:
+            return asked.results[-1]
+        return (
+            Call("mail_task", {"to": "anna", "text": "a plan"}) if "give" in asked.last else Call("mail_tasks", {})
+        )
+
+    coder = gateway("coder", script)
+    anna = coder.room.mailbox("anna")
+    anna.register()
+    assert "promise nothing" in in_terminal(coder, "give it to anna")
+    letter = anna.claim(timeout=PATIENCE)
+    assert letter is not None
+    task = anna.task(letter)
+    task.accept()
+    task.start()
+    task.complete("the plan is this")
+    until(lambda: "mail_tasks shows it" in coder.said(), what="result", show=coder.said)
+    assert "the result begins 'the plan is this'" in in_terminal(coder, "and now?")
+    assert "Unknown channel" not in coder.said()
+
+
+def in_terminal(agent: Gateway, words: str) -> str:
+    """What `nanobot agent -m` prints, in one line."""
+    command = [str(agent.python), "-m", "nanobot", "agent", "-m", words, "-c", str(agent.config)]
+    done = subprocess.run(
+        command, env=agent.surroundings, cwd=agent.home, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert 0 == done.returncode, done.stderr
+    return " ".join(done.stdout.split())
 
 
 def test_a_section_that_is_wrong_is_refused_by_name_and_the_gateway_goes_on(gateway: Open) -> None:

@@ -10,7 +10,9 @@ asked       the sessions in which we were asked, kept on our side
 wording     a letter as the model sees it
 enclosures  files and data in letters, as text and media
 holders     whose claims may be taken over after a crash
+reach       which conversations a gateway can speak into
 toolbox     the tools of the model, without nanobot
+tasklist    how tasks stand, as the model sees it
 finding     does nanobot find us, and why not
 
 channel, tools, shim   the thin rim: the only files that import nanobot

@@ -20,6 +20,7 @@ from . import config as settings
 from . import outbound, wording
 from .config import OWN_CHANNEL
 from .post import shared
+from .reach import is_reached
 from .reception import Inbound, Reception
 
 if TYPE_CHECKING:
@@ -100,6 +101,11 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc]
         self.post = self.reception = None
 
     # -- to the model
+
+    async def reaches(self, channel: str) -> bool:
+        """Asked anew each time: channels are turned on and off while the gateway runs."""
+        written = await asyncio.to_thread(load_config)
+        return is_reached(channel, dict(written.channels))
 
     async def hand_over(self, inbound: Inbound) -> None:
         await self.bus.publish_inbound(

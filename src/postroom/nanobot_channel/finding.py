@@ -32,14 +32,20 @@ PATIENCE = 60.0  # seconds
 MAY_INSTALL = 'pip install "postroom[nanobot]"'
 
 _ASK = """
-import sys
+import json, sys
+found, why = None, ""
 try:
-    from nanobot.channels.registry import load_channel_class
-    found = load_channel_class("mailbox")
-except ImportError:
     from nanobot.channels.registry import discover_all
-    found = discover_all().get("mailbox")
-sys.stdout.write(found.__module__ if found else "")
+    try:
+        from nanobot.channels.registry import load_channel_class
+        found = load_channel_class("mailbox")
+    except ImportError:
+        found = discover_all().get("mailbox")
+    if found is None:
+        import postroom.nanobot_channel.channel
+except Exception as broken:
+    why = type(broken).__name__ + ": " + str(broken)
+sys.stdout.write("\\n" + json.dumps({"found": found.__module__ if found else "", "why": why}))
 """
 
 
@@ -137,12 +143,22 @@ def _of_discovery() -> Finding:
         said = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603
     except subprocess.TimeoutExpired:
         return error("discovery", "nanobot did not answer within a minute")
-    if said.stdout.startswith("postroom."):
+    return _of_answer(said.stdout)
+
+
+def _of_answer(said: str) -> Finding:
+    """Its last line is ours. What nanobot logs is not looked at: it speaks of every channel there is."""
+    try:
+        answer = json.loads(said.splitlines()[-1])
+    except (ValueError, IndexError):
+        return error("discovery", "nanobot could not be asked: it ended early", f"install {PACKAGE} anew")
+    found, why = answer["found"], answer["why"]
+    if found.startswith("postroom."):
         return ok("discovery", "nanobot finds the channel mailbox")
-    if said.stdout:
-        return error("discovery", f"the channel mailbox is {said.stdout}, not ours", "rename one of the two")
-    last = (said.stderr.strip().splitlines() or ["it says nothing"])[-1]
-    return error("discovery", f"nanobot does not find the channel mailbox: {last}", "see the other findings")
+    if found:
+        return error("discovery", f"the channel mailbox is {found}, not ours", "rename one of the two")
+    reason = f": {why}" if why else ""
+    return error("discovery", f"nanobot does not find the channel mailbox{reason}", "see the other findings")
 
 
 def _of_config(path: Path) -> list[Finding]:

@@ -40,6 +40,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     chat: str
     session: str
     letter: str | None = None  # the letter that began the turn
+    is_reached: bool = True  # can a gateway speak there later?
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 A letter is claimed when it is handed to nanobot and done when the turn is over; its answer goes out in the commit
 that settles it. Whoever dies in between leaves a lease that runs out, or that its successor gives back. nanobot is
-known here by two calls, `Bus.hand_over` and the log.
+known here by the two calls of `Bus`, and the log.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Log(Protocol):
 
 class Bus(Protocol):
     async def hand_over(self, inbound: Inbound) -> None: ...
+    async def reaches(self, channel: str) -> bool: ...
 
 
 class Reception:
@@ -177,10 +178,17 @@ class Reception:
             await work.reject("unauthorized")
         elif errand.what == "stop":
             await self._stop(work, errand)
+        elif not await self._reaches(errand):
+            self._log.info("mailbox: {} is for nobody who is reached; mail_tasks shows it", work.id)
+            await work.ack()
         elif not self._is_in_pace(work.sender, errand):
             await work.fail(f"more than {manners.PER_MINUTE} mails of {work.sender} within a minute")
         else:
             await self._take_in_hand(work, errand)
+
+    async def _reaches(self, errand: Errand) -> bool:
+        """A turn that tells somebody who is not there would be lost, and the answer with it."""
+        return errand.what != "tell" or errand.asked is None or await self._bus.reaches(errand.asked.channel)
 
     def _is_in_pace(self, sender: str, errand: Errand) -> bool:
         """What comes of tasks that we gave is as much as we gave."""

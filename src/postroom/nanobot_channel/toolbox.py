@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..errors import NotAllowed, PostroomError
+from ..errors import Invalid, NotAllowed, PostroomError, UnknownAgent
 from ..model.task import TaskState
-from . import manners
+from ..service.present import one_line
+from . import manners, tasklist
 from .post import Outgoing
 from .settling import key_of
 
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from .turns import Turn
 
 MINUTE = 60.0
+OFFLINE = "offline"
+LONGEST_NAME = 60  # of a parameter that does not exist
 DEFAULT_DEADLINE = 24 * 60  # minutes; then whoever asked is told that nobody answered
-MOST_TASKS = 20  # in a list
 
 Run = Callable[..., Awaitable[str]]
 
@@ -42,9 +44,29 @@ class Row(msgspec.Struct, frozen=True):
 async def call(row: Row, post: Post, caller: Caller | None, arguments: dict[str, Any]) -> str:
     """What the tool says; a refusal begins with `Error:`, as nanobot expects it."""
     try:
+        _check_arguments(row, arguments)
         return await row.run(post, caller, **arguments)
+    except UnknownAgent as unknown:
+        unknown.hint = "mail_agents lists whom you can mail"  # a model registers nobody
+        return f"Error: {unknown}"
     except PostroomError as refused:
         return f"Error: {refused}"
+
+
+def _check_arguments(row: Row, arguments: dict[str, Any]) -> None:
+    known = row.parameters["properties"]
+    takes = f"{row.name} takes {_named(row.parameters)}"
+    for name in arguments:
+        if name not in known:
+            raise Invalid(f"{row.name} has no such parameter", field=one_line(name)[:LONGEST_NAME], hint=takes)
+    for name in row.parameters["required"]:
+        if name not in arguments:
+            raise Invalid("is missing", field=name, hint=takes)
+
+
+def _named(parameters: dict[str, Any]) -> str:
+    required = parameters["required"]
+    return ", ".join(name if name in required else f"{name} (optional)" for name in parameters["properties"])
 
 
 async def send(
@@ -57,7 +79,10 @@ async def send(
 ) -> str:
     outgoing = Outgoing(to=to, text=text, subject=subject, media=tuple(files or ()))
     receipt = await post.send(outgoing, caller)
-    return f"Mailed to {to}, id {receipt.id}. An answer, if there is one, comes into this conversation by itself."
+    later = "An answer, if there is one, comes into this conversation by itself."
+    if not _comes_back(caller):
+        later = _look_again(receipt.id, "answer")
+    return f"Mailed to {to}, id {receipt.id}. {await _if_offline(post, to)}{later}"
 
 
 async def give(
@@ -78,10 +103,32 @@ async def give(
         deadline=float(deadline_minutes) * MINUTE,
     )
     receipt = await post.send(outgoing, caller)
-    return (
-        f"The task is given to {to}, id {receipt.id}. Its result, a refusal, a failure or a passed deadline comes"
-        " into this conversation by itself: say so, and do not wait for it."
+    later = (
+        "Its result, a refusal, a failure or a passed deadline comes into this conversation by itself: say so, and"
+        " do not wait for it."
     )
+    if not _comes_back(caller):
+        later = _look_again(receipt.id, "result")
+    return f"The task is given to {to}, id {receipt.id}. {await _if_offline(post, to)}{later}"
+
+
+def _comes_back(caller: Caller | None) -> bool:
+    return caller is not None and caller.is_reached
+
+
+def _look_again(id: str, what: str) -> str:
+    return (
+        f"Its {what} cannot come into this conversation by itself, for the gateway does not reach it: promise"
+        f" nothing. Tell the person to ask again later; then call mail_tasks with id {id}, which shows the {what}."
+    )
+
+
+async def _if_offline(post: Post, to: str) -> str:
+    try:
+        agent = await post.room.agent(to)
+    except UnknownAgent:  # an alias or a list: there is no one who could be away
+        return ""
+    return f"{to} is offline now and gets it when it is back. " if agent.presence.status == OFFLINE else ""
 
 
 async def reply(post: Post, caller: Caller | None, id: str, text: str) -> str:
@@ -118,17 +165,7 @@ async def agents(post: Post, _caller: Caller | None, capability: str | None = No
 
 
 async def status(post: Post, _caller: Caller | None, id: str = "") -> str:
-    if id:
-        return _line(post, await post.box.task(id))
-    found = await post.box.tasks(limit=MOST_TASKS)
-    return "\n".join(_line(post, task) for task in found) or "No tasks."
-
-
-def _line(post: Post, task: AsyncTask) -> str:
-    whom = f"given to {task.receiver}" if task.giver == post.name else f"given by {task.giver}"
-    due = f", due {task.deadline.strftime('%Y-%m-%d %H:%M UTC')}" if task.deadline else ""
-    why = f" ({task.reason})" if task.reason else ""
-    return f"- {task.id} {task.subject!r} {whom}: {task.state}{why}{due}"
+    return await (tasklist.shown(post, id) if id else tasklist.listed(post))
 
 
 async def cancel(post: Post, _caller: Caller | None, id: str, reason: str = "") -> str:
@@ -190,15 +227,15 @@ _TO = _text("the other agent's name, as mail_agents lists it")
 ROWS: tuple[Row, ...] = (
     Row(
         "mail_send",
-        "Mail another agent. Its answer comes into this conversation later by itself. For work with a result that"
+        "Mail another agent. What you are told then says how its answer comes to you. For work with a result that"
         " must come back, use mail_task.",
         send,
         _object(("to", "text"), to=_TO, text=_text("what you write"), subject=_text("a few words"), files=_FILES),
     ),
     Row(
         "mail_task",
-        "Give another agent a task. It accepts or rejects it; the result, or the reason why there is none, comes"
-        " into this conversation later by itself.",
+        "Give another agent a task. It accepts or rejects it. What you are told then says how the result, or the"
+        " reason why there is none, comes to you.",
         give,
         _object(
             ("to", "text"),
@@ -232,9 +269,10 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "mail_tasks",
-        "How tasks stand that you gave or were given: one by its id, or the latest.",
+        "How tasks stand that you gave or were given, and what came of them: the latest, or one by its id with its"
+        " whole result. By the id of a mail of yours: its answers.",
         status,
-        _object((), id=_text("the id of one task")),
+        _object((), id=_text("the id of one task, or of a mail you sent")),
         read_only=True,
     ),
     Row(

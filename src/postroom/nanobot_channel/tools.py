@@ -9,6 +9,7 @@ import asyncio
 from copy import deepcopy
 from typing import Any
 
+from msgspec.structs import replace
 from nanobot.agent.tools.base import Tool
 from nanobot.agent.tools.context import current_request_context
 from nanobot.config.loader import load_config
@@ -18,13 +19,15 @@ from . import config as settings
 from . import outbound, toolbox
 from .config import OWN_CHANNEL
 from .post import shared
+from .reach import is_reached
 
 
-def _config() -> tuple[settings.Config, str]:
-    """The channel's section, and the workspace."""
+def _config() -> tuple[settings.Config, str, dict[str, Any]]:
+    """The channel's section, the workspace, and the sections of all channels."""
     written = load_config()
     section = getattr(written.channels, OWN_CHANNEL, None)
-    return settings.parse(section if isinstance(section, dict) else {}), str(written.workspace_path)
+    own = settings.parse(section if isinstance(section, dict) else {})
+    return own, str(written.workspace_path), dict(written.channels)
 
 
 class MailTool(Tool):  # type: ignore[misc]
@@ -59,11 +62,13 @@ class MailTool(Tool):  # type: ignore[misc]
 
     async def execute(self, **arguments: Any) -> str:
         try:
-            config, workspace = await asyncio.to_thread(_config)
+            config, workspace, sections = await asyncio.to_thread(_config)
             post = await shared(config, workspace)
         except PostroomError as broken:
             return f"Error: {broken}"
         caller = outbound.caller_from(current_request_context())
+        if caller is not None:
+            caller = replace(caller, is_reached=is_reached(caller.channel, sections))
         return await toolbox.call(self.row, post, caller, arguments)
 
 
