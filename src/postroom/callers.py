@@ -105,6 +105,8 @@ class Caller:
         if method.is_slow(said) and not is_wait:
             run = partial(_told_there, step, run)
         done = self._desk.carry_out(self.room, method, said, run, self)
+        if method.name == "emit":
+            done.add_done_callback(partial(self._publish, method, said))
         if is_wait:
             self._waits.add(done)
             done.add_done_callback(self._waits.discard)
@@ -119,13 +121,17 @@ class Caller:
         let_in(room, method, said)
         answer = method.run(room, said)
         principal = room.principal
-        if method.name == "emit":
-            self._hub.publish(said, principal.agent or service.tokens.OPERATOR)
         if method.action in {"register", "heartbeat"}:  # it says itself how it is
             self._desk.came_or_went()
         elif method.whose is not None:
             self._desk.alive(said.get(method.whose) or principal.agent)
         return answer
+
+    def _publish(self, method: Method, said: dict[str, Any], done: Outcome) -> None:
+        """What was emitted is heard once it is told as done, and only then: a call may be tried twice."""
+        if not done.cancelled() and done.exception() is None:
+            who = self._standing(self.room, partial(speaker_in, method, said)).principal
+            self._hub.publish(said, who.agent or service.tokens.OPERATOR)
 
     def _standing(self, room: Room, named: Callable[[], str | None]) -> Room:
         """The room as this caller may use it today."""

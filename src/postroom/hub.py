@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from .errors import Invalid, Missing, Resync
+from .errors import Invalid, Missing, PostroomError, Resync
 from .model.record import TOKEN
 from .service.reading import check_cursor
 from .service.tokens import live, standing
@@ -208,12 +208,17 @@ class Hub:
             return
         try:
             changes, after = self._store.changes(self._cursor, SLICE)
+            if changes:
+                self._look_at_tokens({c.key for c in changes if c.kind == TOKEN and c.key is not None})
+                self._tell(changes, after)
         except Resync:
             self._resync()
             return
+        except PostroomError as unreadable:  # the bell has rung; nobody rings again for the same
+            log.warning("subscribers wait: %s", unreadable)
+            self._loop.call_later(AGAIN, self.look)
+            return
         if changes:
-            self._look_at_tokens({c.key for c in changes if c.kind == TOKEN and c.key is not None})
-            self._tell(changes, after)
             self._cursor = after
             self._loop.call_soon(self.look)
 

@@ -39,13 +39,13 @@ class Owing:
         """May this be begun? What takes long overtakes nothing, and nothing overtakes it."""
         if not self._replies:
             return True
-        is_long = isinstance(asked, Asked) and asked.is_long
-        return not is_long and not self._is_alone and len(self._replies) < self._most
+        is_alone = isinstance(asked, Asked) and asked.is_alone
+        return not is_alone and not self._is_alone and len(self._replies) < self._most
 
     def begin(self, asked: Asked | dict[str, Any]) -> None:
         """Carry it out; or owe the reply that is known already."""
         if isinstance(asked, Asked):
-            self._is_alone = asked.is_long
+            self._is_alone = asked.is_alone
             owed = self._carry_out(asked)
         else:
             owed = Outcome()

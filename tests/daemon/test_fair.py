@@ -84,6 +84,19 @@ def test_a_batch_that_asks_for_too_much_is_answered_in_part(crowded: Daemon) -> 
     assert 0 == crowded.desk.ask("counts", {"agent_id": "part"})["total"]  # it says that it was not carried out
 
 
+def test_no_line_overtakes_a_batch_of_the_same_caller(shared: Daemon) -> None:
+    def call(id: int, method: str, **params: Any) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "id": id, "method": f"mail/{method}", "params": params}
+
+    sends = [call(n, "send", agent_id="a", to="ordered", body=str(n)) for n in range(4)]
+    with shared.line() as line:
+        line.say(sends[:3], sends[3], call(4, "counts", agent_id="ordered"))
+        told = [line.hear() for _ in range(3)]
+    assert 4 == told[2]["result"]["total"]
+    found = shared.desk.ask("check", {"agent_id": "ordered"})["letters"]
+    assert ["0", "1", "2", "3"] == [letter["text"] for letter in found]
+
+
 def test_a_letter_to_very_many_keeps_nobody_waiting(tmp_path: Path) -> None:
     everybody = [f"agent-{n}" for n in range(8_000)]
     with Daemon(tmp_path) as daemon, daemon.line() as line:

@@ -10,7 +10,7 @@ import pytest
 
 from postroom.errors import StaleRevision, StoreFailing
 from postroom.model.query import LetterQuery
-from postroom.store.base import Undone
+from postroom.store.base import Undone, Write
 from postroom.store.sqlite.joining import MOST, Joint
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import letter, note, post, send
@@ -155,3 +155,20 @@ def test_what_needs_the_lock_meanwhile_ends_the_transaction_first(store: SqliteS
         send(store, "second")
 
     assert ["first", "second"] == ids(other)
+
+
+def test_a_connection_given_up_in_the_midst_keeps_nobody_out(store: SqliteStore, other: SqliteStore) -> None:
+    """Nor the thread itself, which goes on with another one."""
+
+    def fails() -> list[Write]:
+        raise StoreFailing("a read failed")
+
+    store._busy_timeout = 1.0  # of the next connection
+    with store.gathered(joined=True):
+        send(store, "before")
+        with pytest.raises(StoreFailing):
+            store.commit(fails)
+        send(store, "after")
+        assert ["before", "after"] == ids(store)
+
+    assert ["before", "after"] == ids(other)

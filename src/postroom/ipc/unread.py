@@ -73,4 +73,5 @@ class Unread:
             log.warning("a caller that reads none of its replies was cut off")
             connection.cut()
         else:
+            self._wake()  # some of it was read: there may be room by now
             self._loop.call_later(PATIENCE, self._look_at, connection, now)

@@ -69,6 +69,11 @@ class Asked(Struct, frozen=True):
         return any(isinstance(step, Step) and step.method.is_long(step.said) for step in self.steps)
 
     @property
+    def is_alone(self) -> bool:
+        """Must nothing of the same caller be under way beside it? A batch is carried out call by call."""
+        return self.is_batch or self.is_long
+
+    @property
     def is_large(self) -> bool:
         """May it be told of many things, as soon as they are found?"""
         steps = [step for step in self.steps if isinstance(step, Step)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import apsw
@@ -14,7 +15,7 @@ from ...model.message import Priority
 from ...model.names import fold
 from ...model.record import Record
 from .. import sqlite
-from ..base import rung_by
+from ..base import Undone, rung_by
 from ..bells import EVERYONE, MANY, ROOM, DoorBells
 from . import rows
 from .access import Access
@@ -76,6 +77,9 @@ class SqliteStore(Access):
             else:
                 done = commit(here, writes, durable=self._durable)
         except StoreFailing:
+            if gathering is not None:  # what is dropped must not keep the lock from what comes after it
+                with suppress(Undone, StoreFailing):  # told again at the end of it
+                    gathering.end_transaction()
             self._drop(here)  # the next try finds the room anew
             raise
         except (apsw.Error, OSError) as error:
