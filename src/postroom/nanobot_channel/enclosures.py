@@ -53,11 +53,12 @@ def unpack(letter: Message, folder: Path, root: str) -> Unpacked:
 
 
 def _text(part: Part) -> str:
-    if part.type == "text":
+    """What a stranger left out does not stop the letter: such a part is shown as it is."""
+    if part.type == "text" and part.get("text") is not None:
         return str(part["text"])
-    if part.type == "reference":
+    if part.type == "reference" and part.get("uri") is not None:
         return f"[{part.get('label') or 'reference'}]({part['uri']})"
-    if part.type == "data":
+    if part.type == "data" and part.get("data") is not None:
         name = f" ({part['schema']})" if part.get("schema") else ""
         return f"[data{name}]\n{json.dumps(part['data'], ensure_ascii=False, indent=2)}"
     return f"[{part.type}] {encode(part).decode()}"
@@ -65,7 +66,7 @@ def _text(part: Part) -> str:
 
 def _file(part: Part, folder: Path, number: int, root: str) -> tuple[str, str | None]:
     """What is said of a file, and where it lies now."""
-    name = str(part["path"]).replace("\\", "/").rpartition("/")[2] or "file"
+    name = str(part.get("path") or "").replace("\\", "/").rpartition("/")[2] or "file"
     try:
         content = _bytes(part, root)
         path = folder / f"{number}-{_safe(name)}"

@@ -124,12 +124,12 @@ class Reception:
                 continue
             try:
                 batch = await self.post.box.claim(min(room, 8), lease=LEASE, timeout=poll, holder=self._holder)
-            except (PostroomError, OSError) as broken:
-                self._log.warning("mailbox: no mail could be claimed: {}", broken)
+            except Exception as broken:  # noqa: BLE001 - a channel that ends is not started again
+                self._log.warning("mailbox: no mail could be claimed: {}", _told(broken))
                 await asyncio.sleep(poll)
                 continue
             for work in batch:
-                await self._try("take in", self._receive(work))
+                await self._take_in(work)
 
     async def _keeping(self) -> None:
         """Signs of life, leases, deadlines."""
@@ -168,6 +168,19 @@ class Reception:
 
     # -- letters that come
 
+    async def _take_in(self, work: AsyncWork) -> None:
+        """Whatever is wrong with a letter costs that letter a try, until it is dead; the others go on."""
+        try:
+            await self._receive(work)
+        except Exception as broken:  # noqa: BLE001 - a stranger's letter may hold anything
+            await self._fail(work, broken)
+
+    async def _fail(self, work: AsyncWork, broken: Exception) -> None:
+        why = f"it could not be taken in: {_told(broken)}"
+        self._log.warning("mailbox: {}: {}", work.id, why)
+        if not work.is_settled:
+            await self._try("give back", work.fail(why))
+
     async def _receive(self, work: AsyncWork) -> None:
         post = self.post
         errand = await post.room.run(sort, post.mailbox, work._work, post.config)
@@ -193,8 +206,8 @@ class Reception:
             return
         if errand.what == "go_on":
             turn.task = await settling.open_task(self.post, errand.answers)
-        if self.post.turns.begin(turn):
-            await self._hand_over(turn)
+        if self.post.turns.begin(turn) and not await self._is_handed_over(turn):
+            await self._end(turn)
 
     async def _admit(self, turn: Turn) -> bool:
         """Take a task on, or say no. One that was taken on before a crash goes on."""
@@ -207,6 +220,15 @@ class Reception:
             self._log.info("mailbox: the task {} of {} is rejected: {}", task.id, task.giver, task.reason)
             return False
         turn.task = task
+        return True
+
+    async def _is_handed_over(self, turn: Turn) -> bool:
+        """If not, its letter has failed, and its turn is to be ended."""
+        try:
+            await self._hand_over(turn)
+        except Exception as broken:  # noqa: BLE001 - likewise
+            await self._fail(turn.work, broken)
+            return False
         return True
 
     async def _hand_over(self, turn: Turn) -> None:
@@ -289,15 +311,20 @@ class Reception:
 
     async def _end(self, turn: Turn) -> None:
         after = self.post.turns.end(turn)
-        if after is not None:
-            await self._try("hand over", self._hand_over(after))
+        while after is not None and not await self._is_handed_over(after):
+            after = self.post.turns.end(after)
 
     async def _try(self, what: str, doing: Any) -> None:
         """One letter's trouble is not that of the others."""
         try:
             await doing
-        except (PostroomError, OSError) as broken:
-            self._log.warning("mailbox: could not {}: {}", what, broken)
+        except Exception as broken:  # noqa: BLE001 - nor that of the whole channel
+            self._log.warning("mailbox: could not {}: {}", what, _told(broken))
+
+
+def _told(broken: Exception) -> str:
+    """Our own errors speak for themselves; of others the name says more than the words."""
+    return str(broken) if isinstance(broken, (PostroomError, OSError)) else repr(broken)
 
 
 def _inbound(turn: Turn, unpacked: enclosures.Unpacked) -> Inbound:
