@@ -6,11 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from postroom.model.delivery import State
+from postroom.model.task import TaskState
+from postroom.nanobot_channel import settling
 from postroom.nanobot_channel.reception import Inbound
 from postroom.service.reading import received
 
-from .office import PATIENCE, desk, run, until
+from .office import PATIENCE, desk, run, state_of, until
 
 
 def drop(folder: Path, agent: str, name: str, **mail: Any) -> None:
@@ -47,5 +51,49 @@ def test_a_letter_that_cannot_be_handed_over_costs_itself_a_try_and_the_channel_
             assert (State.UNREAD, 1) == (delivery.state, delivery.attempts)
             assert "not for me" in str(delivery.reason) and "not for me" in str(coder.told.lines)
             assert coder.post.turns.get(bad.id) is None
+
+    run(scene)
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("here\0it is", "hereit is\n\n(Characters that cannot be mailed were left out.)"),
+        ("here \ud800 it is", "here ? it is\n\n(Characters that cannot be mailed were left out.)"),
+        ("x" * 1_200_000, "(Cut: only the first "),
+        ("\x01" * 600_000, "(Cut: only the first "),
+    ],
+    ids=["nul", "surrogate", "long", "long as JSON"],
+)
+def test_a_last_word_is_made_so_that_it_can_be_mailed(tmp_path: Path, word: str, told: str) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder", lambda _: word) as coder:
+            anna = coder.post.room.mailbox("anna")
+            await anna.send("coder", "hello")
+            answer = await anna.wait(PATIENCE)
+            assert answer is not None and told in answer.text
+            task = await anna.give_task("coder", "work")
+            await until(lambda: coder.post.mailbox.task(task.id).is_final)
+            assert TaskState.COMPLETED is coder.post.mailbox.task(task.id).state
+
+    run(scene)
+
+
+def test_where_an_answer_is_refused_all_the_same_the_task_fails_and_the_letter_is_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "mailable", lambda text: text)
+
+    async def scene() -> None:
+        async with desk(tmp_path, "coder", lambda _: "a\0b") as coder:
+            anna = coder.post.room.mailbox("anna")
+            sent = await anna.send("coder", "hello")
+            await until(lambda: state_of(coder, sent.id) is State.DEAD)
+            assert "NUL" in str(received(coder.post.office, "coder", sent.id).delivery.reason)
+            task = await anna.give_task("coder", "work")
+            await until(lambda: coder.post.mailbox.task(task.id).is_final)
+            found = coder.post.mailbox.task(task.id)
+            assert TaskState.FAILED is found.state and "NUL" in str(found.reason)
+            await until(lambda: state_of(coder, task.id) is State.DONE)
 
     run(scene)

@@ -228,6 +228,8 @@ class Reception:
             await self._hand_over(turn)
         except Exception as broken:  # noqa: BLE001 - likewise
             await self._fail(turn.work, broken)
+            if turn.work.delivery.state is State.DEAD:
+                await self._try("settle", settling.give_up(turn, f"it could not be worked on: {_told(broken)}"))
             return False
         return True
 
@@ -270,9 +272,9 @@ class Reception:
             self._log.warning("mailbox: {} went to another gateway meanwhile; nothing is mailed", turn.id)
         except (Busy, OSError) as busy:
             await self._try("give back", turn.work.fail(f"its answer cannot be mailed: {busy}"))
-        except PostroomError as refused:
-            self._log.warning("mailbox: the answer to {} is refused: {}", turn.id, refused)
-            await self._try("settle", turn.work.ack())
+        except Exception as refused:  # noqa: BLE001 - whoever waits for the answer hears that there is none
+            self._log.warning("mailbox: the answer to {} is refused: {}", turn.id, _told(refused))
+            await self._try("settle", settling.give_up(turn, f"its answer cannot be mailed: {_told(refused)}"))
         await self._end(turn)
 
     async def _settle(self, turn: Turn, text: str, files: tuple[str, ...]) -> None:

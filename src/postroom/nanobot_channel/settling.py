@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import IdTaken, IllegalMove, Invalid, NotAllowed, UnknownMessage
+from ..model.codec import encode
 from ..model.task import TaskState
 from . import asked
 from .enclosures import body
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .turns import Turn
 
 LONGEST_REASON = 2000
+LONGEST_ANSWER = 500_000  # bytes of text as JSON; a letter holds a MiB by default, its files too
 NO_WORDS = "(no words)"
 
 
@@ -40,11 +42,34 @@ async def settle(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> N
     if turn.errand.what == "tell" or turn.is_answered or turn.errand.answers is None:
         await turn.work.ack()
     elif turn.task is not None:
-        await _settle_task(post, turn, turn.task, text, media)
+        await _settle_task(post, turn, turn.task, mailable(text), media)
     elif turn.failed:
         await turn.work.fail(_reason(text))
     else:
-        await _answer(post, turn, text, media)
+        await _answer(post, turn, mailable(text), media)
+
+
+async def give_up(turn: Turn, why: str) -> None:
+    """Nothing can be mailed as its answer: a task fails with the reason, any other letter is dead with it."""
+    if turn.task is not None and not turn.task.is_final and turn.errand.what != "tell":
+        await turn.task.refresh()
+        if not turn.task.is_final:
+            await turn.task.fail(_reason(why), key=f"given-up-{turn.id}")
+        await _ack_if_held(turn)
+    elif not turn.work.is_settled:
+        await turn.work.fail(why, retry=False)
+
+
+def mailable(text: str) -> str:
+    """What a letter can hold of it: without what no store can keep, and cut where it is too long; it says so."""
+    sound = text.replace("\0", "").encode("utf-8", "replace").decode()
+    said = "" if sound == text else "\n\n(Characters that cannot be mailed were left out.)"
+    most = LONGEST_ANSWER
+    while len(encode(sound[:most])) > LONGEST_ANSWER:  # as JSON, a character may be six bytes
+        most = most * 2 // 3
+    if most < len(sound):
+        said += f"\n\n(Cut: only the first {most} of {len(sound)} characters could be mailed.)"
+    return sound[:most] + said
 
 
 async def _answer(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
