@@ -184,6 +184,8 @@ class Reception:
     async def _receive(self, work: AsyncWork) -> None:
         post = self.post
         errand = await post.room.run(sort, post.mailbox, work._work, post.config)
+        if errand.asked is not None and errand.task is None:
+            await post.room.run(asked.use_up, post.office, post.name, work.message)
         if errand.what == "done":
             await work.ack()
         elif errand.what == "refuse":
@@ -243,7 +245,9 @@ class Reception:
         """Its giver took a task back: the turn is stopped, and its last word not sent."""
         turn = self.post.turns.of_task(errand.task.letter) if errand.task is not None else None
         await work.ack()
-        if turn is not None:
+        if turn is None:
+            return
+        if not turn.is_waiting:  # else the session is that of another turn, which goes on
             await self._bus.hand_over(
                 Inbound(
                     channel=OWN_CHANNEL,
@@ -254,7 +258,7 @@ class Reception:
                     metadata={OWN_CHANNEL: {"id": turn.id, "stopped": True}},
                 )
             )
-            await self._done(turn)
+        await self._done(turn)
 
     # -- turns that end
 
