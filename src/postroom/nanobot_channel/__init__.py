@@ -10,6 +10,7 @@ asked       the sessions in which we were asked, kept on our side
 wording     a letter as the model sees it
 enclosures  files and data in letters, as text and media
 holders     whose claims may be taken over after a crash
+trouble     what goes wrong with one letter, kept away from the others
 toolbox     the tools of the model, without nanobot
 finding     does nanobot find us, and why not
 

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from .. import service
-from ..errors import Busy, LeaseLost, PostroomError, UnknownAgent
+from ..errors import Busy, LeaseLost, UnknownAgent
 from ..model.delivery import State
 from ..model.query import Query
 from ..model.task import TaskState
 from . import asked, enclosures, holders, manners, settling, wording
 from .config import OWN_CHANNEL
 from .sorting import sort
+from .trouble import attempt, told
 from .turns import Turn
 
 if TYPE_CHECKING:
@@ -122,10 +123,10 @@ class Reception:
             if room <= 0:
                 await asyncio.sleep(min(poll, 1.0))
                 continue
-            try:
-                batch = await self.post.box.claim(min(room, 8), lease=LEASE, timeout=poll, holder=self._holder)
-            except Exception as broken:  # noqa: BLE001 - a channel that ends is not started again
-                self._log.warning("mailbox: no mail could be claimed: {}", _told(broken))
+            claiming = self.post.box.claim(min(room, 8), lease=LEASE, timeout=poll, holder=self._holder)
+            batch = await attempt(claiming)
+            if isinstance(batch, Exception):
+                self._log.warning("mailbox: no mail could be claimed: {}", told(batch))
                 await asyncio.sleep(poll)
                 continue
             for work in batch:
@@ -170,13 +171,12 @@ class Reception:
 
     async def _take_in(self, work: AsyncWork) -> None:
         """Whatever is wrong with a letter costs that letter a try, until it is dead; the others go on."""
-        try:
-            await self._receive(work)
-        except Exception as broken:  # noqa: BLE001 - a stranger's letter may hold anything
+        broken = await attempt(self._receive(work))
+        if broken is not None:
             await self._fail(work, broken)
 
     async def _fail(self, work: AsyncWork, broken: Exception) -> None:
-        why = f"it could not be taken in: {_told(broken)}"
+        why = f"it could not be taken in: {told(broken)}"
         self._log.warning("mailbox: {}: {}", work.id, why)
         if not work.is_settled:
             await self._try("give back", work.fail(why))
@@ -226,14 +226,13 @@ class Reception:
 
     async def _is_handed_over(self, turn: Turn) -> bool:
         """If not, its letter has failed, and its turn is to be ended."""
-        try:
-            await self._hand_over(turn)
-        except Exception as broken:  # noqa: BLE001 - likewise
-            await self._fail(turn.work, broken)
-            if turn.work.delivery.state is State.DEAD:
-                await self._try("settle", settling.give_up(turn, f"it could not be worked on: {_told(broken)}"))
-            return False
-        return True
+        broken = await attempt(self._hand_over(turn))
+        if broken is None:
+            return True
+        await self._fail(turn.work, broken)
+        if turn.work.delivery.state is State.DEAD:
+            await self._try("settle", settling.give_up(turn, f"it could not be worked on: {told(broken)}"))
+        return False
 
     async def _hand_over(self, turn: Turn) -> None:
         turn.began = time.monotonic()
@@ -270,16 +269,21 @@ class Reception:
         turn.is_answering = True
         words = [*(said for said, _ in turn.said), text]
         files = [*(path for _, paths in turn.said for path in paths), *media]
-        try:
-            await self._settle(turn, "\n\n".join(filter(None, words)), tuple(files))
-        except LeaseLost:
-            self._log.warning("mailbox: {} went to another gateway meanwhile; nothing is mailed", turn.id)
-        except (Busy, OSError) as busy:
-            await self._try("give back", turn.work.fail(f"its answer cannot be mailed: {busy}"))
-        except Exception as refused:  # noqa: BLE001 - whoever waits for the answer hears that there is none
-            self._log.warning("mailbox: the answer to {} is refused: {}", turn.id, _told(refused))
-            await self._try("settle", settling.give_up(turn, f"its answer cannot be mailed: {_told(refused)}"))
+        broken = await attempt(self._settle(turn, "\n\n".join(filter(None, words)), tuple(files)))
+        if broken is not None:
+            await self._not_mailed(turn, broken)
         await self._end(turn)
+
+    async def _not_mailed(self, turn: Turn, broken: Exception) -> None:
+        """Whoever waits for the answer hears that there is none, unless somebody else may still give one."""
+        why = f"its answer cannot be mailed: {told(broken)}"
+        if isinstance(broken, LeaseLost):
+            self._log.warning("mailbox: {} went to another gateway meanwhile; nothing is mailed", turn.id)
+        elif isinstance(broken, (Busy, OSError)):
+            await self._try("give back", turn.work.fail(why))
+        else:
+            self._log.warning("mailbox: the answer to {} is refused: {}", turn.id, told(broken))
+            await self._try("settle", settling.give_up(turn, why))
 
     async def _settle(self, turn: Turn, text: str, files: tuple[str, ...]) -> None:
         """Not only at the first try: a model's work is dear, and a full disk may be emptied."""
@@ -322,15 +326,9 @@ class Reception:
 
     async def _try(self, what: str, doing: Any) -> None:
         """One letter's trouble is not that of the others."""
-        try:
-            await doing
-        except Exception as broken:  # noqa: BLE001 - nor that of the whole channel
-            self._log.warning("mailbox: could not {}: {}", what, _told(broken))
-
-
-def _told(broken: Exception) -> str:
-    """Our own errors speak for themselves; of others the name says more than the words."""
-    return str(broken) if isinstance(broken, (PostroomError, OSError)) else repr(broken)
+        broken = await attempt(doing)
+        if isinstance(broken, Exception):
+            self._log.warning("mailbox: could not {}: {}", what, told(broken))
 
 
 def _inbound(turn: Turn, unpacked: enclosures.Unpacked) -> Inbound:

@@ -65,17 +65,11 @@ def sort(mailbox: Mailbox, work: Work, config: Config) -> Errand:
         return _back_to(where, None)
     if letter.kind != TASK and not _is_allowed(mailbox, letter, config):
         return Errand(what="refuse")
+    session = session_of(letter.sender, letter.thread)
     if letter.kind == TASK and (opened := _task_about(mailbox, work)) is not None:
-        return Errand(
-            what="work", session=session_of(letter.sender, letter.thread), task=opened, answers=letter.id
-        )
+        return Errand(what="work", session=session, task=opened, answers=letter.id)
     wants = manners.wants_answer(letter, work.delivery)
-    return Errand(
-        what="work",
-        session=session_of(letter.sender, letter.thread),
-        wants_answer=wants,
-        answers=letter.id if wants else None,
-    )
+    return Errand(what="work", session=session, wants_answer=wants, answers=letter.id if wants else None)
 
 
 def session_of(peer: str, thread: str) -> str:
