@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from postroom.model.delivery import State
 from postroom.model.task import TaskState
-from postroom.nanobot_channel import settling
+from postroom.nanobot_channel import enclosures, settling
 from postroom.nanobot_channel.reception import Inbound
 from postroom.service.reading import received
 
@@ -95,5 +96,26 @@ def test_where_an_answer_is_refused_all_the_same_the_task_fails_and_the_letter_i
             found = coder.post.mailbox.task(task.id)
             assert TaskState.FAILED is found.state and "NUL" in str(found.reason)
             await until(lambda: state_of(coder, task.id) is State.DONE)
+
+    run(scene)
+
+
+def test_a_path_is_never_followed_and_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enclosures, "MOST_FILES", 3)
+    monkeypatch.setattr(enclosures, "MOST_BYTES", 10)
+
+    def enclosed(content: bytes) -> dict[str, str]:
+        return {"type": "file", "path": "a.txt", "bytes": base64.b64encode(content).decode()}
+
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            (tmp_path / "coder-workspace" / "secret.txt").write_text("a secret", encoding="utf-8")
+            named = {"type": "file", "path": "secret.txt", "size": 8}
+            parts = [named, enclosed(b"x" * 11), *[enclosed(b"xx")] * 5]
+            drop(tmp_path, "coder", "1_stranger", **{"from": "stranger", "content": {"parts": parts}})
+            [seen] = await until(lambda: coder.seen)
+            assert "[file secret.txt, 8 bytes: it came without its content]" in seen.content
+            assert 3 == len(seen.media) and 3 == seen.content.count("was not taken: a letter may bring")
+            assert 3 == sum(path.is_file() for path in (tmp_path / "coder-media").rglob("*"))
 
     run(scene)

@@ -237,7 +237,7 @@ class Reception:
     async def _hand_over(self, turn: Turn) -> None:
         turn.began = time.monotonic()
         message = turn.work.message
-        unpacked = await self.post.room.run(enclosures.unpack, message, self._media, self.post.office.file_root)
+        unpacked = await self.post.room.run(enclosures.unpack, message, self._media)
         await self._bus.hand_over(_inbound(turn, unpacked))
 
     async def _stop(self, work: AsyncWork, errand: Errand) -> None:
