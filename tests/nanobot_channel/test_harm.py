@@ -11,7 +11,8 @@ import pytest
 
 from postroom.model.delivery import State
 from postroom.model.task import TaskState
-from postroom.nanobot_channel import enclosures, settling
+from postroom.nanobot_channel import enclosures, reception, settling, taking
+from postroom.nanobot_channel.manners import Pace
 from postroom.nanobot_channel.reception import Inbound
 from postroom.service.reading import received
 
@@ -117,5 +118,33 @@ def test_a_path_is_never_followed_and_files_are_bounded(tmp_path: Path, monkeypa
             assert "[file secret.txt, 8 bytes: it came without its content]" in seen.content
             assert 3 == len(seen.media) and 3 == seen.content.count("was not taken: a letter may bring")
             assert 3 == sum(path.is_file() for path in (tmp_path / "coder-media").rglob("*"))
+
+    run(scene)
+
+
+def test_letters_of_one_peer_that_wait_keep_nobody_else_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reception, "MOST_IN_HAND", 4)
+    monkeypatch.setattr(reception, "MOST_OF_ONE", 6)
+    monkeypatch.setattr(taking, "SLICE", 3)
+
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            anna, bert = coder.post.room.mailbox("anna"), coder.post.room.mailbox("bert")
+            first = await anna.send("coder", "first")
+            sent = [(await anna.send("coder", "more", in_reply_to=first.id)).id for _ in range(18)]
+            await until(lambda: len(coder.post.turns) >= 6)
+            await bert.send("coder", "of bert")
+            seen = await until(lambda: [inbound for inbound in coder.seen if inbound.sender == "bert"])
+            await coder.answer(seen[0], "hello bert")
+            assert await bert.wait(PATIENCE) is not None
+            left = [received(coder.post.office, "coder", id).delivery for id in sent]
+            assert any(one.state is State.UNREAD for one in left) and not any(one.attempts for one in left)
+            coder.reception._pace = Pace(100)
+            coder.says = lambda _: "done"
+            await coder.answer(next(one for one in coder.seen if one.sender == "anna"), "done")
+            await until(lambda: state_of(coder, sent[-1]) is State.DONE)
+            assert all(state_of(coder, id) is State.DONE for id in sent)
 
     run(scene)

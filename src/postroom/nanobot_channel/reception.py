@@ -8,6 +8,7 @@ known here by two calls, `Bus.hand_over` and the log.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import time
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from .. import service
+from ..aio_letter import AsyncWork
 from ..errors import Busy, LeaseLost, UnknownAgent
 from ..model.delivery import State
 from ..model.query import Query
@@ -22,18 +24,19 @@ from ..model.task import TaskState
 from . import asked, enclosures, holders, manners, settling, wording
 from .config import OWN_CHANNEL
 from .sorting import sort
+from .taking import claim_of_others
 from .trouble import attempt, told
 from .turns import Turn
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..aio_letter import AsyncWork
     from .post import Post
     from .sorting import Errand
 
 LEASE = 60.0  # seconds; renewed while the turn runs
-MOST_IN_HAND = 64  # letters at once
+MOST_IN_HAND = 64  # turns at once, besides letters that wait for the turn of their session
+MOST_OF_ONE = 16  # letters of one peer in hand, those that wait too: the others are not to wait for it
 LONGEST_TURN = 6 * 3600.0  # seconds; then the lease is not renewed any more
 LONGEST_TELLING = 600.0  # seconds until a result counts as told, where nanobot does not say so
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)  # seconds between tries to mail an answer
@@ -119,18 +122,28 @@ class Reception:
     async def _claiming(self) -> None:
         poll = self.post.config.poll_interval
         while True:
-            room = MOST_IN_HAND - len(self.post.turns)
+            room = MOST_IN_HAND - self.post.turns.running
             if room <= 0:
                 await asyncio.sleep(min(poll, 1.0))
                 continue
-            claiming = self.post.box.claim(min(room, 8), lease=LEASE, timeout=poll, holder=self._holder)
-            batch = await attempt(claiming)
+            batch = await attempt(self._claim(min(room, 8)))
             if isinstance(batch, Exception):
                 self._log.warning("mailbox: no mail could be claimed: {}", told(batch))
                 await asyncio.sleep(poll)
                 continue
             for work in batch:
                 await self._take_in(work)
+
+    async def _claim(self, count: int) -> list[AsyncWork]:
+        poll = self.post.config.poll_interval
+        busy = self.post.turns.peers_with(MOST_OF_ONE)
+        if not busy:
+            return await self.post.box.claim(count, lease=LEASE, timeout=poll, holder=self._holder)
+        claim = functools.partial(claim_of_others, lease=LEASE, holder=self._holder)
+        found = await self.post.room.run(claim, self.post.mailbox, busy, count)
+        if not found:
+            await asyncio.sleep(min(poll, 1.0))
+        return [AsyncWork(self.post.room, work) for work in found]
 
     async def _keeping(self) -> None:
         """Signs of life, leases, deadlines."""
