@@ -16,7 +16,7 @@ from postroom.nanobot_channel.manners import Pace
 from postroom.nanobot_channel.reception import Inbound
 from postroom.service.reading import received
 
-from .office import PATIENCE, desk, run, state_of, until
+from .office import PATIENCE, desk, run, state_of, until, use
 
 
 def drop(folder: Path, agent: str, name: str, **mail: Any) -> None:
@@ -146,5 +146,30 @@ def test_letters_of_one_peer_that_wait_keep_nobody_else_waiting(
             await coder.answer(next(one for one in coder.seen if one.sender == "anna"), "done")
             await until(lambda: state_of(coder, sent[-1]) is State.DONE)
             assert all(state_of(coder, id) is State.DONE for id in sent)
+
+    run(scene)
+
+
+def test_questions_that_nobody_answers_in_time_do_not_keep_other_tasks_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reception, "BETWEEN_LOOKS", 0.1)
+
+    async def scene() -> None:
+        async with desk(tmp_path, "coder", maxConcurrentTasks=1) as coder:
+            anna = coder.post.room.mailbox("anna")
+            await anna.register()
+            sent = await anna.give_task("coder", "work", deadline=1.0)
+            patient = await anna.give_task("coder", "more work")
+            [seen] = await until(lambda: coder.seen)
+            await use(coder, "mail_ask", seen, question="which?")
+            await coder.answer(seen, "")
+            assert TaskState.INPUT_REQUIRED is coder.post.mailbox.task(sent.id).state
+            await until(lambda: coder.post.mailbox.task(sent.id).is_final)
+            task = coder.post.mailbox.task(sent.id)
+            assert (TaskState.FAILED, True) == (task.state, "was not answered" in str(task.reason))
+            assert TaskState.REJECTED is coder.post.mailbox.task(patient.id).state
+            after = await anna.give_task("coder", "new work")
+            await until(lambda: coder.post.mailbox.task(after.id).state is TaskState.ACCEPTED)
 
     run(scene)

@@ -40,6 +40,7 @@ MOST_OF_ONE = 16  # letters of one peer in hand, those that wait too: the others
 LONGEST_TURN = 6 * 3600.0  # seconds; then the lease is not renewed any more
 LONGEST_TELLING = 600.0  # seconds until a result counts as told, where nanobot does not say so
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)  # seconds between tries to mail an answer
+BETWEEN_LOOKS = 30.0  # seconds between looks at questions that nobody answered
 BEFORE_WORKING = 20.0  # seconds in which the model may still decline what was accepted
 
 
@@ -74,6 +75,7 @@ class Reception:
         self._media = media
         self._holder = holders.signature(post.name)
         self._pace = manners.Pace()
+        self._looked_at = -BETWEEN_LOOKS  # seconds of a steady clock
 
     # -- the loop
 
@@ -164,6 +166,10 @@ class Reception:
     async def _look_at_deadlines(self) -> None:
         office = self.post.office
         await self.post.room.run(service.overdue.report_overdue, office, office.now().wall)
+        if time.monotonic() - self._looked_at >= BETWEEN_LOOKS:
+            self._looked_at = time.monotonic()
+            for task in await settling.unanswered(self.post):
+                await self._try("fail a task whose question was not answered", settling.fail_unanswered(task))
 
     async def _hold(self, turn: Turn) -> None:
         age = 0.0 if turn.is_waiting else time.monotonic() - turn.began

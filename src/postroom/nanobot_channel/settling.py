@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LONGEST_REASON = 2000
 LONGEST_ANSWER = 500_000  # bytes of text as JSON; a letter holds a MiB by default, its files too
+MOST_UNANSWERED = 100  # looked at in one go
 NO_WORDS = "(no words)"
 
 
@@ -58,6 +59,19 @@ async def give_up(turn: Turn, why: str) -> None:
         await _ack_if_held(turn)
     elif not turn.work.is_settled:
         await turn.work.fail(why, retry=False)
+
+
+async def unanswered(post: Post) -> list[AsyncTask]:
+    """Tasks of ours whose giver was asked something and has said nothing by their deadline."""
+    now = post.office.now().wall
+    asked = await post.box.tasks("received", states=[TaskState.INPUT_REQUIRED], limit=MOST_UNANSWERED)
+    return [task for task in asked if task.deadline is not None and task.deadline <= now]
+
+
+async def fail_unanswered(task: AsyncTask) -> None:
+    """It would count as work in hand for ever, and keep others out. The table has no shorter way."""
+    await task.start()
+    await task.fail("its deadline is over, and the question about it was not answered")
 
 
 def mailable(text: str) -> str:
