@@ -173,3 +173,14 @@ def test_questions_that_nobody_answers_in_time_do_not_keep_other_tasks_out(
             await until(lambda: coder.post.mailbox.task(after.id).state is TaskState.ACCEPTED)
 
     run(scene)
+
+
+def test_a_letter_with_the_longest_id_is_answered(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder", lambda _: "fine") as coder:
+            anna = coder.post.room.mailbox("anna")
+            await anna.send("coder", "hello", id="i" * 200)
+            answer = await anna.wait(PATIENCE)
+            assert answer is not None and "fine" == answer.text
+
+    run(scene)

@@ -5,6 +5,7 @@ An answer has a key made of its letter's id. However often a turn is tried, it i
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 from ..errors import IdTaken, IllegalMove, Invalid, NotAllowed, UnknownMessage
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 LONGEST_REASON = 2000
 LONGEST_ANSWER = 500_000  # bytes of text as JSON; a letter holds a MiB by default, its files too
 MOST_UNANSWERED = 100  # looked at in one go
+LONGEST_ID = 180  # characters, within a key of 200
 NO_WORDS = "(no words)"
 
 
@@ -55,7 +57,7 @@ async def give_up(turn: Turn, why: str) -> None:
     if turn.task is not None and not turn.task.is_final and turn.errand.what != "tell":
         await turn.task.refresh()
         if not turn.task.is_final:
-            await turn.task.fail(_reason(why), key=f"given-up-{turn.id}")
+            await turn.task.fail(_reason(why), key=_key("given-up", turn.id))
         await _ack_if_held(turn)
     elif not turn.work.is_settled:
         await turn.work.fail(why, retry=False)
@@ -116,7 +118,7 @@ async def _settle_task(post: Post, turn: Turn, task: AsyncTask, text: str, media
         await task.fail(_reason(text), key=key_of(turn))
     elif await post.room.run(asked.is_waiting, post.office, post.name, task.id, turn.id):
         if state is TaskState.ACCEPTED:
-            await task.start(_body(text, ()), key=f"started-{task.id}")
+            await task.start(_body(text, ()), key=_key("started", task.id))
     else:
         if state is TaskState.ACCEPTED:
             await task.start()
@@ -142,7 +144,13 @@ async def _ack_if_held(turn: Turn) -> None:
 
 
 def key_of(turn: Turn) -> str:
-    return f"answer-{turn.id}"
+    return _key("answer", turn.id)
+
+
+def _key(of: str, letter: str) -> str:
+    """A letter's id may be as long as a key."""
+    short = letter if len(letter) <= LONGEST_ID else hashlib.sha256(letter.encode()).hexdigest()
+    return f"{of}-{short}"
 
 
 def _body(text: str, media: tuple[str, ...]) -> list[Any]:
