@@ -142,7 +142,7 @@ def test_a_stranger_is_read_answered_and_never_gets_into_a_session(crew: Crew) -
     (folder / "x.tmp").rename(folder / "1_stranger.msg.json")
     [asked] = until(lambda: asked_by(coder, "stranger"), what="turn", show=coder.said)
     assert '"answer": 42' in asked.last
-    assert "top secret" not in json.dumps(asked.messages) and "was not taken" in asked.last
+    assert "top secret" not in json.dumps(asked.messages) and "it came without its content" in asked.last
     note = asked.last.partition("note.txt, 6 bytes: ")[2].partition("]")[0]
     assert note and str(coder.home) in note
     with open(note, encoding="utf-8") as enclosed:

@@ -4,6 +4,7 @@ config      the section `channels.mailbox` of nanobot's config
 post        one agent's post: who it is, what it sends, whom it asked for what
 reception   the loop: claim, sort, hand over, hold on, beat
 sorting     what a letter that came is: work, an answer for somebody, or nothing to do
+taking      mail of others, while one peer has enough in hand
 turns       turns of the model that mail began, until they are settled
 manners     who is answered, and how often
 asked       the sessions in which we were asked, kept on our side
@@ -11,6 +12,7 @@ wording     a letter as the model sees it
 enclosures  files and data in letters, as text and media
 holders     whose claims may be taken over after a crash
 reach       which conversations a gateway can speak into
+trouble     what goes wrong with one letter, kept away from the others
 toolbox     the tools of the model, without nanobot
 tasklist    how tasks stand, as the model sees it
 finding     does nanobot find us, and why not

@@ -13,6 +13,7 @@ import msgspec
 
 from ..model.codec import convert, to_plain
 from ..model.delivery import State
+from ..model.names import fold
 from ..model.query import Query
 from ..model.record import SESSION, Record, session_key
 from ..model.task import TASK_UPDATE
@@ -23,6 +24,7 @@ from ..store.base import Put
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..model.message import Message
     from ..service.office import Office
     from ..store.base import Write
 
@@ -39,6 +41,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rounds: int = 0  # how many results it got in a row since its person last spoke
     letter: str | None = None  # the letter that was worked on there, if it is a session of mail
     at: datetime | None = None
+    answers: dict[str, str] = {}  # who has answered, and by which letter: each is let in once
 
     def to_record(self) -> dict[str, Any]:
         plain: dict[str, Any] = to_plain(self)
@@ -64,6 +67,27 @@ def read(value: Any) -> Asked | None:
         return convert(value, Asked)
     except msgspec.ValidationError:
         return None
+
+
+def use_up(office: Office, agent: str, answer: Message) -> None:
+    """From now on no other letter of its sender comes into the session in which we asked. This one may come again,
+    if we die before it is told.
+    """
+    letter = answer.in_reply_to
+
+    def plan() -> Sequence[Write]:
+        held = None if letter is None else find_record(office, SESSION, session_key(agent, letter))
+        where = None if held is None else read(held.value)
+        if held is None or where is None:
+            return ()
+        answers = {fold(answer.sender): answer.id} | where.answers
+        return [put_record(SESSION, held.key, msgspec.structs.replace(where, answers=answers).to_record(), held)]
+
+    office.store.commit(plan)
+
+
+def is_used_up(where: Asked, answer: Message) -> bool:
+    return where.answers.get(fold(answer.sender), answer.id) != answer.id
 
 
 def is_waiting(office: Office, agent: str, letter: str, but: str) -> bool:

@@ -6,6 +6,7 @@ must not open a door.
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +14,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ..errors import Invalid
+from ..errors import BadStore, Invalid
 from ..model.card import EVERYONE
-from ..model.names import check_agent
+from ..model.names import POSTMASTER, check_agent, fold
+from ..store.opening import place_of
 
 OWN_CHANNEL = "mailbox"  # of the channel
 SECTION = f"channels.{OWN_CHANNEL}"
@@ -31,7 +33,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     capabilities: tuple[str, ...] = ()
     allow_from: tuple[str, ...] = (EVERYONE,)
     max_concurrent_tasks: Annotated[int, Meta(ge=0, le=1_000_000)] = 3
-    poll_interval: Annotated[float, Meta(gt=0, le=86_400)] = (
+    poll_interval: Annotated[float, Meta(ge=0.1, le=86_400)] = (
         5.0  # seconds; bells are quicker, this is the fallback
     )
     mailboxes_root: Annotated[str, Meta(min_length=1)] = "~/.nanobot/mailboxes"
@@ -44,6 +46,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 _KEYS = dict(zip(Config.__struct_fields__, Config.__struct_encode_fields__, strict=True))
+_SPELLINGS = _KEYS | {re.sub("([A-Z])", r"_\1", key).lower(): key for key in NANOBOTS_OWN}  # snake to camel
 
 
 def default_config() -> dict[str, Any]:
@@ -64,6 +67,7 @@ def parse(section: Any) -> Config:
     except msgspec.ValidationError as wrong:
         raise Invalid(str(wrong).replace("`$.", f"`{SECTION}."), field=SECTION) from None
     _check_names(config)
+    _check_place(config)
     return config
 
 
@@ -71,8 +75,7 @@ def _camel(section: dict[Any, Any]) -> dict[str, Any]:
     """The section with each key in camelCase. Saying one in both ways is refused if they differ."""
     said: dict[str, Any] = {}
     for written, value in section.items():
-        head, *tail = str(written).split("_")
-        key = head + "".join(word.capitalize() for word in tail)
+        key = _SPELLINGS.get(str(written), str(written))
         if key in said and said[key] != value:
             raise Invalid("is there in both spellings, with two values", field=f"{SECTION}.{key}")
         said[key] = value
@@ -82,7 +85,7 @@ def _camel(section: dict[Any, Any]) -> dict[str, Any]:
 def _check_known(key: str) -> None:
     known = list(_KEYS.values())
     if key not in known:
-        near = get_close_matches(key, known, 1)
+        near = get_close_matches(key.replace("_", ""), known, 1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
         raise Invalid("is not a setting of this channel", field=f"{SECTION}.{key}", hint=hint)
 
@@ -92,6 +95,49 @@ def _check_names(config: Config) -> None:
         raise Invalid("is empty", field=f"{SECTION}.agentId", hint="say who this agent is, such as researcher")
     if config.agent_id:
         check_agent(config.agent_id, f"{SECTION}.agentId")
+        _check_not_the_house(config.agent_id)
     for name in config.allow_from:
         if name != EVERYONE:
             check_agent(name, f"{SECTION}.allowFrom")
+
+
+def _check_not_the_house(name: str) -> None:
+    if fold(name) == POSTMASTER:
+        raise Invalid(
+            f"{POSTMASTER!r} is the house's own name", field=f"{SECTION}.agentId", hint="choose another name"
+        )
+
+
+def _check_place(config: Config) -> None:
+    """What can be seen to be no room before it is opened."""
+    if config.store:
+        try:
+            place_of(config.store)
+        except BadStore as wrong:
+            raise Invalid(wrong.message, field=f"{SECTION}.store", hint=wrong.hint) from None
+    else:
+        _check_root(config.mailboxes_root)
+
+
+def _check_root(root: str) -> None:
+    field = f"{SECTION}.mailboxesRoot"
+    if "?" in root or "\0" in root:
+        raise Invalid(f"{root!a} holds a character that no room's folder may have", field=field, hint="without ?")
+    try:
+        folder = Path(root).expanduser().absolute()
+    except RuntimeError:
+        hint = "write the whole path"
+        raise Invalid(f"{root!a} names a home that is not there", field=field, hint=hint) from None
+    taken = _not_a_folder(folder)
+    if taken is not None:
+        hint = "name a folder; it is made if it is not there"
+        raise Invalid(f"{str(taken)!a} is not a folder", field=field, hint=hint)
+
+
+def _not_a_folder(folder: Path) -> Path | None:
+    """What is in the way of this folder. Where nothing may be seen, opening it will say so."""
+    try:
+        nearest = next(place for place in (folder, *folder.parents) if place.exists())
+        return None if nearest.is_dir() else nearest
+    except OSError:
+        return None

@@ -1,7 +1,7 @@
 """What is in a letter besides text: data becomes text, files become media in a folder of ours.
 
-A file's bytes come in the letter. Where a stranger sent only a path, it is followed below the allowed root alone.
-Whatever cannot be taken is said in the text; it never stops the letter.
+A file's bytes come in the letter. Where a stranger sent only a path, it is shown as text: no path is ever followed
+here. Whatever cannot be taken is said in the text; it never stops the letter.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ import base64
 import binascii
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..errors import PostroomError
 from ..model.codec import encode
-from ..service.files import read_below
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +23,8 @@ if TYPE_CHECKING:
     from ..model.message import Message
     from ..model.parts import Part
 
-LARGEST = 20 * 1024 * 1024  # bytes of one file
+MOST_FILES = 20  # of one letter
+MOST_BYTES = 20 * 1024 * 1024  # of them all
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -36,15 +35,18 @@ class Unpacked(msgspec.Struct, frozen=True):
     media: tuple[str, ...]  # paths of files
 
 
-def unpack(letter: Message, folder: Path, root: str) -> Unpacked:
-    """The content as text, and its files below `folder`. `root`: where paths of strangers may lead."""
+def unpack(letter: Message, folder: Path) -> Unpacked:
+    """The content as text, and its files below `folder`."""
     pieces: list[str] = []
     media: list[str] = []
+    room = MOST_BYTES
     for number, part in enumerate(letter.parts):
         if part.type == "file":
-            said, path = _file(part, folder / _safe(letter.id), number, root)
-            pieces.append(said)
-            media += [path] if path else []
+            files_left = MOST_FILES - len(media)
+            file = _file(part, folder / _safe(letter.id), number, room if files_left else 0)
+            pieces.append(file.said)
+            media += [file.path] if file.path else []
+            room -= file.size
         else:
             pieces.append(_text(part))
     if letter.attachments:
@@ -53,38 +55,50 @@ def unpack(letter: Message, folder: Path, root: str) -> Unpacked:
 
 
 def _text(part: Part) -> str:
-    if part.type == "text":
+    """What a stranger left out does not stop the letter: such a part is shown as it is."""
+    if part.type == "text" and part.get("text") is not None:
         return str(part["text"])
-    if part.type == "reference":
+    if part.type == "reference" and part.get("uri") is not None:
         return f"[{part.get('label') or 'reference'}]({part['uri']})"
-    if part.type == "data":
+    if part.type == "data" and part.get("data") is not None:
         name = f" ({part['schema']})" if part.get("schema") else ""
         return f"[data{name}]\n{json.dumps(part['data'], ensure_ascii=False, indent=2)}"
     return f"[{part.type}] {encode(part).decode()}"
 
 
-def _file(part: Part, folder: Path, number: int, root: str) -> tuple[str, str | None]:
-    """What is said of a file, and where it lies now."""
-    name = str(part["path"]).replace("\\", "/").rpartition("/")[2] or "file"
+class _File(msgspec.Struct, frozen=True):
+    """What is said of a file, where it lies now, and what it takes there."""
+
+    said: str
+    path: str | None = None
+    size: int = 0
+
+
+def _file(part: Part, folder: Path, number: int, room: int) -> _File:
+    name = str(part.get("path") or "").replace("\\", "/").rpartition("/")[2] or "file"
+    if part.get("bytes") is None:
+        size = part.get("size")
+        about = f", {size} bytes" if isinstance(size, int) else ""
+        return _File(f"[file {name}{about}: it came without its content]")
     try:
-        content = _bytes(part, root)
+        content = _bytes(part["bytes"], room)
         path = folder / f"{number}-{_safe(name)}"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_bytes(content)
         path.chmod(0o600)
-    except (PostroomError, OSError, ValueError) as refused:
-        return f"[file {name} was not taken: {refused}]", None
-    return f"[file {name}, {len(content)} bytes: {path}]", str(path)
+    except (OSError, ValueError) as refused:
+        return _File(f"[file {name} was not taken: {refused}]")
+    return _File(f"[file {name}, {len(content)} bytes: {path}]", str(path), len(content))
 
 
-def _bytes(part: Part, root: str) -> bytes:
-    enclosed = part.get("bytes")
-    if enclosed is None:
-        return read_below(part["path"], root, LARGEST, "path")
+def _bytes(enclosed: Any, room: int) -> bytes:
     try:
-        return base64.b64decode(enclosed, validate=True)
-    except (TypeError, binascii.Error):
+        content = base64.b64decode(enclosed, validate=True)
+    except (TypeError, ValueError, binascii.Error):
         raise ValueError("its bytes are not base64 text") from None
+    if len(content) > room or not room:
+        raise ValueError(f"a letter may bring {MOST_FILES} files of {MOST_BYTES} bytes in all")
+    return content
 
 
 def _safe(name: str) -> str:

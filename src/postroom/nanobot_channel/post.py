@@ -112,8 +112,11 @@ class Post:
 
     async def reply(self, letter: str, to: str, text: str, caller: Caller | None) -> Receipt:
         """An answer from a conversation; what comes of it comes back there."""
+        turn = self.turn_of(caller)
+        if turn is not None:
+            _check_turn(to, turn)
         self.check_pace(to)
-        return await self.room.run(self._reply, letter, text, self._where(caller, self.turn_of(caller)))
+        return await self.room.run(self._reply, letter, text, self._where(caller, turn))
 
     def _reply(self, letter: str, text: str, where: Asked | None) -> Receipt:
         id = self.new_id()

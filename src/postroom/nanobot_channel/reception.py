@@ -8,6 +8,7 @@ known here by the two calls of `Bus`, and the log.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import time
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,27 +16,31 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from .. import service
-from ..errors import Busy, LeaseLost, PostroomError, UnknownAgent
+from ..aio_letter import AsyncWork
+from ..errors import Busy, LeaseLost, UnknownAgent
 from ..model.delivery import State
 from ..model.query import Query
 from ..model.task import TaskState
 from . import asked, enclosures, holders, manners, settling, wording
 from .config import OWN_CHANNEL
 from .sorting import sort
+from .taking import claim_of_others
+from .trouble import attempt, told
 from .turns import Turn
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..aio_letter import AsyncWork
     from .post import Post
     from .sorting import Errand
 
 LEASE = 60.0  # seconds; renewed while the turn runs
-MOST_IN_HAND = 64  # letters at once
+MOST_IN_HAND = 64  # turns at once, besides letters that wait for the turn of their session
+MOST_OF_ONE = 16  # letters of one peer in hand, those that wait too: the others are not to wait for it
 LONGEST_TURN = 6 * 3600.0  # seconds; then the lease is not renewed any more
 LONGEST_TELLING = 600.0  # seconds until a result counts as told, where nanobot does not say so
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)  # seconds between tries to mail an answer
+BETWEEN_LOOKS = 30.0  # seconds between looks at questions that nobody answered
 BEFORE_WORKING = 20.0  # seconds in which the model may still decline what was accepted
 
 
@@ -71,6 +76,7 @@ class Reception:
         self._media = media
         self._holder = holders.signature(post.name)
         self._pace = manners.Pace()
+        self._looked_at = -BETWEEN_LOOKS  # seconds of a steady clock
 
     # -- the loop
 
@@ -119,18 +125,28 @@ class Reception:
     async def _claiming(self) -> None:
         poll = self.post.config.poll_interval
         while True:
-            room = MOST_IN_HAND - len(self.post.turns)
+            room = MOST_IN_HAND - self.post.turns.running
             if room <= 0:
                 await asyncio.sleep(min(poll, 1.0))
                 continue
-            try:
-                batch = await self.post.box.claim(min(room, 8), lease=LEASE, timeout=poll, holder=self._holder)
-            except (PostroomError, OSError) as broken:
-                self._log.warning("mailbox: no mail could be claimed: {}", broken)
+            batch = await attempt(self._claim(min(room, 8)))
+            if isinstance(batch, Exception):
+                self._log.warning("mailbox: no mail could be claimed: {}", told(batch))
                 await asyncio.sleep(poll)
                 continue
             for work in batch:
-                await self._try("take in", self._receive(work))
+                await self._take_in(work)
+
+    async def _claim(self, count: int) -> list[AsyncWork]:
+        poll = self.post.config.poll_interval
+        busy = self.post.turns.peers_with(MOST_OF_ONE)
+        if not busy:
+            return await self.post.box.claim(count, lease=LEASE, timeout=poll, holder=self._holder)
+        claim = functools.partial(claim_of_others, lease=LEASE, holder=self._holder)
+        found = await self.post.room.run(claim, self.post.mailbox, busy, count)
+        if not found:
+            await asyncio.sleep(min(poll, 1.0))
+        return [AsyncWork(self.post.room, work) for work in found]
 
     async def _keeping(self) -> None:
         """Signs of life, leases, deadlines."""
@@ -151,6 +167,10 @@ class Reception:
     async def _look_at_deadlines(self) -> None:
         office = self.post.office
         await self.post.room.run(service.overdue.report_overdue, office, office.now().wall)
+        if time.monotonic() - self._looked_at >= BETWEEN_LOOKS:
+            self._looked_at = time.monotonic()
+            for task in await settling.unanswered(self.post):
+                await self._try("fail a task whose question was not answered", settling.fail_unanswered(task))
 
     async def _hold(self, turn: Turn) -> None:
         age = 0.0 if turn.is_waiting else time.monotonic() - turn.began
@@ -169,9 +189,23 @@ class Reception:
 
     # -- letters that come
 
+    async def _take_in(self, work: AsyncWork) -> None:
+        """Whatever is wrong with a letter costs that letter a try, until it is dead; the others go on."""
+        broken = await attempt(self._receive(work))
+        if broken is not None:
+            await self._fail(work, broken)
+
+    async def _fail(self, work: AsyncWork, broken: Exception) -> None:
+        why = f"it could not be taken in: {told(broken)}"
+        self._log.warning("mailbox: {}: {}", work.id, why)
+        if not work.is_settled:
+            await self._try("give back", work.fail(why))
+
     async def _receive(self, work: AsyncWork) -> None:
         post = self.post
         errand = await post.room.run(sort, post.mailbox, work._work, post.config)
+        if errand.asked is not None and errand.task is None:
+            await post.room.run(asked.use_up, post.office, post.name, work.message)
         if errand.what == "done":
             await work.ack()
         elif errand.what == "refuse":
@@ -201,8 +235,8 @@ class Reception:
             return
         if errand.what == "go_on":
             turn.task = await settling.open_task(self.post, errand.answers)
-        if self.post.turns.begin(turn):
-            await self._hand_over(turn)
+        if self.post.turns.begin(turn) and not await self._is_handed_over(turn):
+            await self._end(turn)
 
     async def _admit(self, turn: Turn) -> bool:
         """Take a task on, or say no. One that was taken on before a crash goes on."""
@@ -217,17 +251,29 @@ class Reception:
         turn.task = task
         return True
 
+    async def _is_handed_over(self, turn: Turn) -> bool:
+        """If not, its letter has failed, and its turn is to be ended."""
+        broken = await attempt(self._hand_over(turn))
+        if broken is None:
+            return True
+        await self._fail(turn.work, broken)
+        if turn.work.delivery.state is State.DEAD:
+            await self._try("settle", settling.give_up(turn, f"it could not be worked on: {told(broken)}"))
+        return False
+
     async def _hand_over(self, turn: Turn) -> None:
         turn.began = time.monotonic()
         message = turn.work.message
-        unpacked = await self.post.room.run(enclosures.unpack, message, self._media, self.post.office.file_root)
+        unpacked = await self.post.room.run(enclosures.unpack, message, self._media)
         await self._bus.hand_over(_inbound(turn, unpacked))
 
     async def _stop(self, work: AsyncWork, errand: Errand) -> None:
         """Its giver took a task back: the turn is stopped, and its last word not sent."""
         turn = self.post.turns.of_task(errand.task.letter) if errand.task is not None else None
         await work.ack()
-        if turn is not None:
+        if turn is None:
+            return
+        if not turn.is_waiting:  # else the session is that of another turn, which goes on
             await self._bus.hand_over(
                 Inbound(
                     channel=OWN_CHANNEL,
@@ -238,7 +284,7 @@ class Reception:
                     metadata={OWN_CHANNEL: {"id": turn.id, "stopped": True}},
                 )
             )
-            await self._done(turn)
+        await self._done(turn)
 
     # -- turns that end
 
@@ -250,16 +296,21 @@ class Reception:
         turn.is_answering = True
         words = [*(said for said, _ in turn.said), text]
         files = [*(path for _, paths in turn.said for path in paths), *media]
-        try:
-            await self._settle(turn, "\n\n".join(filter(None, words)), tuple(files))
-        except LeaseLost:
-            self._log.warning("mailbox: {} went to another gateway meanwhile; nothing is mailed", turn.id)
-        except (Busy, OSError) as busy:
-            await self._try("give back", turn.work.fail(f"its answer cannot be mailed: {busy}"))
-        except PostroomError as refused:
-            self._log.warning("mailbox: the answer to {} is refused: {}", turn.id, refused)
-            await self._try("settle", turn.work.ack())
+        broken = await attempt(self._settle(turn, "\n\n".join(filter(None, words)), tuple(files)))
+        if broken is not None:
+            await self._not_mailed(turn, broken)
         await self._end(turn)
+
+    async def _not_mailed(self, turn: Turn, broken: Exception) -> None:
+        """Whoever waits for the answer hears that there is none, unless somebody else may still give one."""
+        why = f"its answer cannot be mailed: {told(broken)}"
+        if isinstance(broken, LeaseLost):
+            self._log.warning("mailbox: {} went to another gateway meanwhile; nothing is mailed", turn.id)
+        elif isinstance(broken, (Busy, OSError)):
+            await self._try("give back", turn.work.fail(why))
+        else:
+            self._log.warning("mailbox: the answer to {} is refused: {}", turn.id, told(broken))
+            await self._try("settle", settling.give_up(turn, why))
 
     async def _settle(self, turn: Turn, text: str, files: tuple[str, ...]) -> None:
         """Not only at the first try: a model's work is dear, and a full disk may be emptied."""
@@ -297,15 +348,14 @@ class Reception:
 
     async def _end(self, turn: Turn) -> None:
         after = self.post.turns.end(turn)
-        if after is not None:
-            await self._try("hand over", self._hand_over(after))
+        while after is not None and not await self._is_handed_over(after):
+            after = self.post.turns.end(after)
 
     async def _try(self, what: str, doing: Any) -> None:
         """One letter's trouble is not that of the others."""
-        try:
-            await doing
-        except (PostroomError, OSError) as broken:
-            self._log.warning("mailbox: could not {}: {}", what, broken)
+        broken = await attempt(doing)
+        if isinstance(broken, Exception):
+            self._log.warning("mailbox: could not {}: {}", what, told(broken))
 
 
 def _inbound(turn: Turn, unpacked: enclosures.Unpacked) -> Inbound:

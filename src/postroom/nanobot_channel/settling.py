@@ -5,9 +5,11 @@ An answer has a key made of its letter's id. However often a turn is tried, it i
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 from ..errors import IdTaken, IllegalMove, Invalid, NotAllowed, UnknownMessage
+from ..model.codec import encode
 from ..model.task import TaskState
 from . import asked
 from .enclosures import body
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from .turns import Turn
 
 LONGEST_REASON = 2000
+LONGEST_ANSWER = 500_000  # bytes of text as JSON; a letter holds a MiB by default, its files too
+MOST_UNANSWERED = 100  # looked at in one go
+LONGEST_ID = 180  # characters, within a key of 200
 NO_WORDS = "(no words)"
 
 
@@ -40,11 +45,47 @@ async def settle(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> N
     if turn.errand.what == "tell" or turn.is_answered or turn.errand.answers is None:
         await turn.work.ack()
     elif turn.task is not None:
-        await _settle_task(post, turn, turn.task, text, media)
+        await _settle_task(post, turn, turn.task, mailable(text), media)
     elif turn.failed:
         await turn.work.fail(_reason(text))
     else:
-        await _answer(post, turn, text, media)
+        await _answer(post, turn, mailable(text), media)
+
+
+async def give_up(turn: Turn, why: str) -> None:
+    """Nothing can be mailed as its answer: a task fails with the reason, any other letter is dead with it."""
+    if turn.task is not None and not turn.task.is_final and turn.errand.what != "tell":
+        await turn.task.refresh()
+        if not turn.task.is_final:
+            await turn.task.fail(_reason(why), key=_key("given-up", turn.id))
+        await _ack_if_held(turn)
+    elif not turn.work.is_settled:
+        await turn.work.fail(why, retry=False)
+
+
+async def unanswered(post: Post) -> list[AsyncTask]:
+    """Tasks of ours whose giver was asked something and has said nothing by their deadline."""
+    now = post.office.now().wall
+    asked = await post.box.tasks("received", states=[TaskState.INPUT_REQUIRED], limit=MOST_UNANSWERED)
+    return [task for task in asked if task.deadline is not None and task.deadline <= now]
+
+
+async def fail_unanswered(task: AsyncTask) -> None:
+    """It would count as work in hand for ever, and keep others out. The table has no shorter way."""
+    await task.start()
+    await task.fail("its deadline is over, and the question about it was not answered")
+
+
+def mailable(text: str) -> str:
+    """What a letter can hold of it: without what no store can keep, and cut where it is too long; it says so."""
+    sound = text.replace("\0", "").encode("utf-8", "replace").decode()
+    said = "" if sound == text else "\n\n(Characters that cannot be mailed were left out.)"
+    most = LONGEST_ANSWER
+    while len(encode(sound[:most])) > LONGEST_ANSWER:  # as JSON, a character may be six bytes
+        most = most * 2 // 3
+    if most < len(sound):
+        said += f"\n\n(Cut: only the first {most} of {len(sound)} characters could be mailed.)"
+    return sound[:most] + said
 
 
 async def _answer(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
@@ -77,7 +118,7 @@ async def _settle_task(post: Post, turn: Turn, task: AsyncTask, text: str, media
         await task.fail(_reason(text), key=key_of(turn))
     elif await post.room.run(asked.is_waiting, post.office, post.name, task.id, turn.id):
         if state is TaskState.ACCEPTED:
-            await task.start(_body(text, ()), key=f"started-{task.id}")
+            await task.start(_body(text, ()), key=_key("started", task.id))
     else:
         if state is TaskState.ACCEPTED:
             await task.start()
@@ -103,7 +144,13 @@ async def _ack_if_held(turn: Turn) -> None:
 
 
 def key_of(turn: Turn) -> str:
-    return f"answer-{turn.id}"
+    return _key("answer", turn.id)
+
+
+def _key(of: str, letter: str) -> str:
+    """A letter's id may be as long as a key."""
+    short = letter if len(letter) <= LONGEST_ID else hashlib.sha256(letter.encode()).hexdigest()
+    return f"{of}-{short}"
 
 
 def _body(text: str, media: tuple[str, ...]) -> list[Any]:

@@ -5,6 +5,7 @@ Looks only. Whose answer it is, our own record says; what the letter claims abou
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -15,6 +16,7 @@ from ..model.message import OVERDUE, same_name
 from ..model.names import POSTMASTER
 from ..model.task import TASK, TASK_UPDATE, Standing, TaskState
 from ..policy.admission import check_allowed
+from ..service.taskbook import task_of
 from . import asked, manners
 from .config import OWN_CHANNEL
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from ..model.message import Message
     from .config import Config
 
+LONGEST_SESSION = 100  # characters
 TOLD = frozenset(
     {TaskState.COMPLETED, TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED, TaskState.INPUT_REQUIRED}
 )
@@ -62,17 +65,23 @@ def sort(mailbox: Mailbox, work: Work, config: Config) -> Errand:
         return _back_to(where, None)
     if letter.kind != TASK and not _is_allowed(mailbox, letter, config):
         return Errand(what="refuse")
+    session = session_of(letter.sender, letter.thread)
     if letter.kind == TASK and (opened := _task_about(mailbox, work)) is not None:
-        return Errand(what="work", session=session_of(letter), task=opened, answers=letter.id)
+        return Errand(what="work", session=session, task=opened, answers=letter.id)
     wants = manners.wants_answer(letter, work.delivery)
-    return Errand(
-        what="work", session=session_of(letter), wants_answer=wants, answers=letter.id if wants else None
-    )
+    return Errand(what="work", session=session, wants_answer=wants, answers=letter.id if wants else None)
 
 
-def session_of(letter: Message) -> str:
-    """One session for each thread with a peer: what one peer says is not in the history of another."""
-    return f"{OWN_CHANNEL}:{letter.sender}:{letter.thread}"
+def session_of(peer: str, thread: str) -> str:
+    """One session for each thread with a peer: what one peer says is not in the history of another.
+
+    nanobot makes a file name of it, and a name is no longer than 255 bytes, however it is written there.
+    """
+    session = f"{OWN_CHANNEL}:{peer}:{thread}"
+    if len(session) <= LONGEST_SESSION:
+        return session
+    mark = hashlib.sha256(session.encode()).hexdigest()[:32]
+    return f"{session[: LONGEST_SESSION - len(mark) - 1]}-{mark}"
 
 
 def _task_about(mailbox: Mailbox, work: Work) -> Standing | None:
@@ -91,7 +100,7 @@ def _of_task(mailbox: Mailbox, letter: Message, task: Standing) -> Errand:
         return DONE
     where = asked.recall(mailbox._office, mailbox.name, task.letter)
     if where is None:  # given by another program of ours
-        return Errand(what="work", session=session_of(letter))
+        return Errand(what="work", session=session_of(letter.sender, letter.thread))
     return _back_to(where, task)
 
 
@@ -100,15 +109,20 @@ def _of_task_received(letter: Message, task: Standing) -> Errand:
         return Errand(what="stop", task=task)
     if task.is_final or task.last != letter.id:
         return DONE
-    session = f"{OWN_CHANNEL}:{task.giver}:{task.thread}"  # the answer to what we asked
+    session = session_of(task.giver, task.thread)  # the answer to what we asked
     return Errand(what="work", session=session, task=task, answers=task.letter)
 
 
 def _asked_for(mailbox: Mailbox, letter: Message) -> asked.Asked | None:
-    """Where we asked for what this letter answers, if it comes from whom we wrote to, or from the house."""
+    """Where we asked for what this letter answers, if it comes from whom we wrote to, or from the house. Each is
+    let in once; of a task that is over, its own updates have told.
+    """
     office, name = mailbox._office, mailbox.name
     where = asked.recall(office, name, letter.in_reply_to)
-    if where is None:
+    if where is None or letter.in_reply_to is None or asked.is_used_up(where, letter):
+        return None
+    task = task_of(office, name, letter.in_reply_to)
+    if task is not None and task.is_final:
         return None
     return where if _is_answer_to_us(mailbox, letter) else None
 

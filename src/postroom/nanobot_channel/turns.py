@@ -6,9 +6,11 @@ for both; so the second waits here, under its lease.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from ..model.names import fold
 
 if TYPE_CHECKING:
     from ..aio_letter import AsyncWork
@@ -58,6 +60,16 @@ class Turns:
 
     def __len__(self) -> int:
         return len(self._by_letter)
+
+    @property
+    def running(self) -> int:
+        """How many do not wait."""
+        return sum(not turn.is_waiting for turn in self._by_letter.values())
+
+    def peers_with(self, most: int) -> frozenset[str]:
+        """Who sent so many of these letters, or more; folded."""
+        counted = Counter(fold(turn.work.sender) for turn in self._by_letter.values())
+        return frozenset(peer for peer, count in counted.items() if count >= most)
 
     def all(self) -> list[Turn]:
         return list(self._by_letter.values())

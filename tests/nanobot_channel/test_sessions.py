@@ -1,0 +1,141 @@
+"""Who gets into which session, how often, and how an exchange ends: without nanobot."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from postroom.model.names import POSTMASTER
+from postroom.model.task import TaskState
+from postroom.nanobot_channel.manners import MOST_ROUNDS
+from postroom.nanobot_channel.sorting import LONGEST_SESSION, session_of
+
+from .office import PATIENCE, Desk, desk, run, until, use
+from .test_harm import drop
+
+
+async def told(boss: Desk, text: str) -> str:
+    """The session that got this text."""
+    seen = await until(lambda: [inbound for inbound in boss.seen if text in inbound.content])
+    await boss.answer(seen[0], "told")
+    return str(seen[0].session)
+
+
+def test_each_who_was_asked_gets_into_the_persons_session_once(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "boss") as boss:
+            anna = boss.post.room.mailbox("anna")
+            await anna.register()
+            await use(boss, "mail_send", to="anna", text="how are you?")
+            letter = await anna.wait(PATIENCE)
+            assert letter is not None
+            await letter.reply("fine")
+            assert "person:sofa" == await told(boss, "fine")
+            await anna.send("boss", "obey", in_reply_to=letter.id)
+            assert (await told(boss, "obey")).startswith("mailbox:anna:")
+            for number in range(2):
+                text = {"parts": [{"type": "text", "text": f"notice {number}"}]}
+                mail = {"id": f"msg_{number}_x", "from": POSTMASTER, "reply_to": letter.id, "content": text}
+                drop(tmp_path, "boss", f"{number}_x", **mail)
+                session = await told(boss, f"notice {number}")
+                assert (number == 0) == (session == "person:sofa")
+
+    run(scene)
+
+
+def test_an_answer_that_was_not_told_before_a_crash_is_told_after_it(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "boss") as boss:
+            anna = boss.post.room.mailbox("anna")
+            await anna.register()
+            await use(boss, "mail_send", to="anna", text="how are you?")
+            letter = await anna.wait(PATIENCE)
+            assert letter is not None
+            await letter.reply("fine")
+            await until(lambda: boss.seen)
+        async with desk(tmp_path, "boss") as boss:
+            assert "person:sofa" == await told(boss, "fine")
+
+    run(scene)
+
+
+def test_a_task_that_is_over_lets_nobody_in(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "boss") as boss:
+            anna = boss.post.room.mailbox("anna")
+            await anna.register()
+            await use(boss, "mail_task", to="anna", text="work")
+            letter = await anna.wait(PATIENCE)
+            assert letter is not None
+            task = await anna.task(letter)
+            await task.accept()
+            await task.complete("the result")
+            assert "person:sofa" == await told(boss, "the result")
+            await anna.send("boss", "obey", in_reply_to=task.id)
+            assert (await told(boss, "obey")).startswith("mailbox:anna:")
+
+    run(scene)
+
+
+def test_answers_by_a_tool_end_after_the_same_rounds(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "boss") as boss, desk(tmp_path, "coder", lambda _: "and how are you?") as coder:
+            first = await coder.post.box.send("boss", "hello")
+            [seen] = await until(lambda: boss.seen)
+            await boss.answer(seen, "")
+            boss.seen.clear()
+            said = await use(boss, "mail_reply", id=first.id, text="how are you?")
+            for _ in range(MOST_ROUNDS):
+                assert "is mailed" in said
+                [answer] = await until(lambda: boss.seen)
+                boss.seen.clear()
+                said = await use(boss, "mail_reply", answer, id=first.id, text="how are you?")
+            assert said.startswith("Error:") and "without a word of the person" in said
+
+    run(scene)
+
+
+def test_the_peer_of_a_turn_is_not_written_to_by_a_tool(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "boss") as boss:
+            anna = boss.post.room.mailbox("anna")
+            old = await anna.send("boss", "one")
+            await told(boss, "one")
+            await anna.send("boss", "two")
+            seen = (await until(lambda: boss.seen[1:]))[0]
+            assert "your last words in this turn" in await use(boss, "mail_reply", seen, id=old.id, text="x")
+
+    run(scene)
+
+
+def test_a_task_that_waits_is_taken_back_and_the_running_turn_goes_on(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            anna = coder.post.room.mailbox("anna")
+            first = await anna.give_task("coder", "one")
+            [seen] = await until(lambda: coder.seen)
+            second = await anna.give_task("coder", "two", in_reply_to=first.id)
+            await until(lambda: len(coder.post.turns) == 2)
+            await (await anna.task(second.id)).cancel("no")
+            await until(lambda: len(coder.post.turns) == 1)
+            await asyncio.sleep(0.1)
+            assert [seen] == coder.seen
+            await coder.answer(seen, "done")
+            assert TaskState.COMPLETED is coder.post.mailbox.task(first.id).state
+
+    run(scene)
+
+
+def test_a_session_is_short_enough_for_a_file_name_and_one_of_its_own(tmp_path: Path) -> None:
+    long = "n" * 128
+    assert "mailbox:anna:t1" == session_of("anna", "t1")
+    sessions = {session_of(long, f"{long}-{number}") for number in range(3)}
+    assert 3 == len(sessions) and all(len(session) <= LONGEST_SESSION for session in sessions)
+
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            await coder.post.room.mailbox(long).send("coder", "hello")
+            [seen] = await until(lambda: coder.seen)
+            assert len(seen.session) <= LONGEST_SESSION
+
+    run(scene)
