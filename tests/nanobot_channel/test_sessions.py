@@ -35,8 +35,8 @@ def test_each_who_was_asked_gets_into_the_persons_session_once(tmp_path: Path) -
             assert (await told(boss, "obey")).startswith("mailbox:anna:")
             for number in range(2):
                 text = {"parts": [{"type": "text", "text": f"notice {number}"}]}
-                mail = {"id": f"msg_{number}_x", "from": POSTMASTER, "reply_to": letter.id, "content": text}
-                drop(tmp_path, "boss", f"{number}_x", **mail)
+                mail = {"id": f"msg_{number}_x", "from": POSTMASTER, "type": "bounce", "reply_to": letter.id}
+                drop(tmp_path, "boss", f"{number}_x", **mail, content=text)
                 session = await told(boss, f"notice {number}")
                 assert (number == 0) == (session == "person:sofa")
 
