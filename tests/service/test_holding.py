@@ -265,7 +265,7 @@ def test_done_and_answered_is_one_commit(room: Room) -> None:
 
 
 def refused_replies(room: Room) -> list[tuple[type[PostroomError], dict[str, object]]]:
-    room.mailbox("ann").register(allow_from=["nobody"])
+    room.mailbox("ann").block("bob")
     return [(NotAllowed, {}), (PostroomError, {"cc": "../x"}), (PostroomError, {"metadata": {"k": float("nan")}})]
 
 

@@ -235,7 +235,7 @@ def test_a_giver_hears_of_its_task_though_it_takes_no_other_mail(room: Room, bob
     id = give(room)
     room.mailbox("ann").register(allow_from=["carol"])
     with pytest.raises(NotAllowed):
-        bob.reply(id, "chat")
+        bob.send("ann", "chat")
     bob.task(id).accept()
     bob.register(allow_from=["carol"])
     room.mailbox("ann").task(id).cancel("never mind")
