@@ -122,7 +122,7 @@ def test_the_other_tools(tmp_path: Path) -> None:
             assert "taken back" in await use(boss, "mail_cancel", id=id, reason="changed my mind")
             await until(lambda: coder.seen[1:])
             assert "/stop" == coder.seen[1].content
-            assert "canceled (changed my mind)" in await use(coder, "mail_tasks")
+            assert "canceled ('changed my mind')" in await use(coder, "mail_tasks")
             await coder.answer(coder.seen[0], "too late")
             assert "Error: " in await use(boss, "mail_cancel", id=id)
             assert "Error: " in await use(boss, "mail_reply", id="nothing-of-this-name", text="x")

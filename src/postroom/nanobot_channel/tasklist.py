@@ -73,7 +73,12 @@ def _subject(task: Standing, letters: dict[str, Message]) -> str:
 
 
 def _why(task: Standing) -> str:
-    return f" ({task.reason})" if task.reason else ""
+    return f" ({quoted(task.reason)})" if task.reason else ""
+
+
+def quoted(words: str) -> str:
+    """What another agent chose, on one line and no longer than an excerpt."""
+    return repr(one_line(words)[:LONGEST_EXCERPT])
 
 
 def _due(post: Post, task: Standing) -> str:

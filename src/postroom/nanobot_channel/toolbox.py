@@ -153,10 +153,11 @@ def _in_turn(turn: Turn) -> str:
 
 
 async def agents(post: Post, _caller: Caller | None, capability: str | None = None) -> str:
+    """What agents say of themselves is quoted, each on its own line: it cannot pass for a line of ours."""
     found = await post.room.agents(capability=capability or None)
     lines = [
         f"- {agent.card.id} ({agent.presence.status})"
-        + (f": {agent.card.description}" if agent.card.description else "")
+        + (f", says: {tasklist.quoted(agent.card.description)}" if agent.card.description else "")
         + (f" [can: {', '.join(agent.card.capabilities)}]" if agent.card.capabilities else "")
         for agent in found
         if agent.card.id != post.name
