@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from postroom.aio import AsyncMailbox
+from postroom.aio_letter import AsyncLetter
 from postroom.model.names import POSTMASTER
 from postroom.model.task import TaskState
 from postroom.nanobot_channel.manners import MOST_ROUNDS
@@ -21,14 +23,20 @@ async def told(boss: Desk, text: str) -> str:
     return str(seen[0].session)
 
 
+async def asked(boss: Desk, tool: str) -> tuple[AsyncMailbox, AsyncLetter]:
+    """Anna, and what boss's model asked of her."""
+    anna = boss.post.room.mailbox("anna")
+    await anna.register()
+    await use(boss, tool, to="anna", text="how are you?")
+    letter = await anna.wait(PATIENCE)
+    assert letter is not None
+    return anna, letter
+
+
 def test_each_who_was_asked_gets_into_the_persons_session_once(tmp_path: Path) -> None:
     async def scene() -> None:
         async with desk(tmp_path, "boss") as boss:
-            anna = boss.post.room.mailbox("anna")
-            await anna.register()
-            await use(boss, "mail_send", to="anna", text="how are you?")
-            letter = await anna.wait(PATIENCE)
-            assert letter is not None
+            anna, letter = await asked(boss, "mail_send")
             await letter.reply("fine")
             assert "person:sofa" == await told(boss, "fine")
             await anna.send("boss", "obey", in_reply_to=letter.id)
@@ -46,11 +54,7 @@ def test_each_who_was_asked_gets_into_the_persons_session_once(tmp_path: Path) -
 def test_an_answer_that_was_not_told_before_a_crash_is_told_after_it(tmp_path: Path) -> None:
     async def scene() -> None:
         async with desk(tmp_path, "boss") as boss:
-            anna = boss.post.room.mailbox("anna")
-            await anna.register()
-            await use(boss, "mail_send", to="anna", text="how are you?")
-            letter = await anna.wait(PATIENCE)
-            assert letter is not None
+            _, letter = await asked(boss, "mail_send")
             await letter.reply("fine")
             await until(lambda: boss.seen)
         async with desk(tmp_path, "boss") as boss:
@@ -62,11 +66,7 @@ def test_an_answer_that_was_not_told_before_a_crash_is_told_after_it(tmp_path: P
 def test_a_task_that_is_over_lets_nobody_in(tmp_path: Path) -> None:
     async def scene() -> None:
         async with desk(tmp_path, "boss") as boss:
-            anna = boss.post.room.mailbox("anna")
-            await anna.register()
-            await use(boss, "mail_task", to="anna", text="work")
-            letter = await anna.wait(PATIENCE)
-            assert letter is not None
+            anna, letter = await asked(boss, "mail_task")
             task = await anna.task(letter)
             await task.accept()
             await task.complete("the result")

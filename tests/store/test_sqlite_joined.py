@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import apsw
 import pytest
 
@@ -14,20 +11,6 @@ from postroom.store.base import Undone, Write
 from postroom.store.sqlite.joining import MOST, Joint
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import letter, note, post, send
-from tests.store.helpers import opened
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    with opened(tmp_path / "room.db") as room:
-        yield room
-
-
-@pytest.fixture
-def other(store: SqliteStore) -> Iterator[SqliteStore]:
-    """The same room, in another process as far as SQLite can tell."""
-    with opened(store.path) as room:
-        yield room
 
 
 def ids(store: SqliteStore) -> list[str]:

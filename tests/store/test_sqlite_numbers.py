@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from postroom.errors import IdTaken, QuotaFull, StaleRevision
@@ -12,20 +9,7 @@ from postroom.model.record import GUARD, Record
 from postroom.store.base import Post, Put, Write
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import ack, claim, forget, held, letter, note, post, send
-from tests.store.helpers import database, opened
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    with opened(tmp_path / "room.db") as room:
-        yield room
-
-
-@pytest.fixture
-def other(store: SqliteStore) -> Iterator[SqliteStore]:
-    """The same room, in another process as far as SQLite can tell."""
-    with opened(store.path) as room:
-        yield room
+from tests.store.helpers import database
 
 
 def numbers(store: SqliteStore) -> list[int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,15 +14,8 @@ from postroom.store.sqlite.asking import Statement
 from postroom.store.sqlite.rows import Row
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import NOW, ids, moment, read, send
-from tests.store.helpers import opened
 
 UNREAD = (State.UNREAD,)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    with opened(tmp_path / "room.db") as room:
-        yield room
 
 
 def plan(store: SqliteStore, statement: Statement) -> list[str]:

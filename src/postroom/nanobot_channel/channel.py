@@ -32,7 +32,7 @@ STOP_PATIENCE = 10.0  # seconds
 BEFORE_GIVING_UP = 2.0  # seconds after a turn was stopped: a gateway that goes down stops its channels next
 
 
-class MailboxChannel(BaseChannel):  # type: ignore[misc]
+class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed elsewhere, and unknown here
     """Mail between agents."""
 
     name = OWN_CHANNEL
@@ -183,13 +183,13 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc]
 
     def _on_completed(self, event: Any) -> None:
         """Comes when the last word is queued and before it is sent, so that `send` knows how the turn ended."""
-        turn = self._turn_in(event)
-        if turn is None:
+        turn, reception = self._turn_in(event), self.reception
+        if turn is None or reception is None:
             return
         turn.failed = event.outcome == "failed"
         turn.is_over = True
         if not turn.is_answering:
-            _soon(self.reception.over(turn.id), self._under_way)  # type: ignore[union-attr]
+            _soon(reception.over(turn.id), self._under_way)
 
     def _on_status(self, event: Any) -> None:
         turn = self._turn_in(event)
@@ -202,7 +202,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc]
             await self.reception.broken_off(letter)
 
     def _turn_in(self, event: Any) -> Any:
-        if self.post is None or self.reception is None:
+        if self.post is None:
             return None
         return self.post.turns.get(outbound.letter_in(event.context.metadata))
 

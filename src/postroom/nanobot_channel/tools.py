@@ -30,7 +30,7 @@ def _config() -> tuple[settings.Config, str, dict[str, Any]]:
     return own, str(written.workspace_path), dict(written.channels)
 
 
-class MailTool(Tool):  # type: ignore[misc]
+class MailTool(Tool):  # type: ignore[misc] # nanobot is installed elsewhere, and unknown here
     """One row as a tool."""
 
     row: toolbox.Row

@@ -76,9 +76,9 @@ class Asked(Struct, frozen=True):
     @property
     def is_large(self) -> bool:
         """May it be told of many things, as soon as they are found?"""
-        steps = [step for step in self.steps if isinstance(step, Step)]
-        may_wait = any(step.method.patience(step.said) > 0 for step in steps)
-        return not may_wait and any(step.method.is_slow(step.said) for step in steps)
+        if not any(isinstance(step, Step) and step.method.is_slow(step.said) for step in self.steps):  # most
+            return False
+        return not any(isinstance(step, Step) and step.method.patience(step.said) > 0 for step in self.steps)
 
 
 def read_line(line: bytes | None, limits: Limits) -> Asked | dict[str, Any]:
