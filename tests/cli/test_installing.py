@@ -136,6 +136,6 @@ def test_ipc_is_a_post_room(desk: Desk, shim: Path) -> None:
             assert time.monotonic() < end
             time.sleep(0.02)
         daemon.send_signal(signal.SIGTERM)
-        out, _ = daemon.communicate(timeout=PATIENCE)
-        assert (0, b"") == (daemon.returncode, out)
+        out, said = daemon.communicate(timeout=PATIENCE)
+        assert (0, b"") == (daemon.returncode, out), said.decode()
     assert (desk.home / "mail.db").exists()

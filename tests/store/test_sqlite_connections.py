@@ -16,6 +16,7 @@ from postroom.model.query import Query
 from postroom.store.sqlite.connection import translate
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.store import SqliteStore
+from postroom.store.sqlite.wal import Log
 from tests.letters import ids, letter, note, post, send
 from tests.store.helpers import database, descriptors, opened
 
@@ -244,3 +245,26 @@ def test_a_child_that_closes_takes_nothing_from_its_parent(store: SqliteStore) -
             send(store, "m2")
     holder.close()
     send(store, "m2")
+
+
+def test_a_thread_that_ends_while_the_store_is_closed_closes_nothing_twice(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = store._here()
+    inside, closed = threading.Event(), []
+    close_log = Log.close
+
+    def close_slowly(log: Log) -> None:
+        closed.append(log)
+        inside.set()
+        threading.Event().wait(0.05)
+        close_log(log)
+
+    monkeypatch.setattr(Log, "close", close_slowly)
+    thread = threading.Thread(target=connection.close)
+    thread.start()
+    assert inside.wait(SOON)
+    connection.close()
+    thread.join(SOON)
+
+    assert len(closed) == 1

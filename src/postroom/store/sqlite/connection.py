@@ -6,6 +6,7 @@ Never shared between threads, never carried over a fork.
 from __future__ import annotations
 
 import os
+from _thread import allocate_lock
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -75,6 +76,7 @@ class Connection:
     commits = 0  # of this connection
 
     def __init__(self, path: str, *, boot: str, busy_timeout: float) -> None:
+        self._closing = allocate_lock()
         check_library(apsw.sqlitelibversion())
         self._path = path
         self._busy_timeout = busy_timeout
@@ -161,6 +163,11 @@ class Connection:
         self.close()
 
     def close(self) -> None:
+        """Once, though its thread may end just while the store is closed: a handle that is closed twice may be
+        somebody else's by then.
+        """
+        if not self._closing.acquire(blocking=False):
+            return
         for held in ("index", "log", "database", "lock"):
             if held in self.__dict__:
                 self.__dict__[held].close()
