@@ -6,12 +6,15 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import apsw
 import pytest
 
+import postroom
 from postroom.errors import Damaged, PostroomError, StoreBusy, StoreFailing
+from postroom.model.delivery import State
 from postroom.model.query import Query
 from postroom.store.sqlite.connection import translate
 from postroom.store.sqlite.lock import WriterLock
@@ -268,3 +271,21 @@ def test_a_thread_that_ends_while_the_store_is_closed_closes_nothing_twice(
     thread.join(SOON)
 
     assert len(closed) == 1
+
+
+def test_a_name_that_was_known_and_is_another_agents_by_now_takes_none_of_its_mail(tmp_path: Path) -> None:
+    path = str(tmp_path / "room.db")
+    with postroom.open(path) as here, postroom.open(path) as elsewhere:
+        here.mailbox("ann").send("bob", "first")
+        assert here.mailbox("bob").claim() is not None  # from now on its number is known here
+        elsewhere.rename("bob", "robert")
+        elsewhere.mailbox("ann").send("robert", "second")
+
+        moment = here._office.now()
+        found = here._office.store.offered(_offers_to("bob", moment.wall), moment)
+
+    assert not found
+
+
+def _offers_to(mailbox: str, now: datetime) -> Query:
+    return Query(mailbox=mailbox, states=(State.UNREAD,), offered_at=now, due_at=now, order="priority", limit=1)

@@ -293,15 +293,16 @@ def rung_by(writes: Sequence[Write], posted: Sequence[Posted]) -> set[str]:
     rung: set[str] = set()
     posts = 0
     for write in writes:
-        if isinstance(write, Post):
+        if isinstance(write, Move):
+            if write.after.state is State.UNREAD and write.action != "read":
+                rung.add(write.after.mailbox)
+        elif isinstance(write, Post):
             post = posted[posts].written or write
             posts += 1
             for delivery in post.deliveries:
                 rung.add(delivery.mailbox)
             if post.copies:
                 rung.update(post.copies)
-        elif isinstance(write, Move) and write.after.state is State.UNREAD and write.action != "read":
-            rung.add(write.after.mailbox)
         elif isinstance(write, Rename):
             rung.add(write.old)  # whoever still waits there is told
     return rung

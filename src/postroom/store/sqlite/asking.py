@@ -31,6 +31,17 @@ _THREAD = (
     "IN (SELECT number FROM letters WHERE thread = ? UNION"
     " SELECT number FROM letters WHERE id = ? AND thread IS NULL)"
 )
+# Asked at every claim. What does not depend on the letter is answered once; a mailbox that was renamed meanwhile
+# has another name. Short: to find the statement again, all of its text is read.
+_OFFERS = (
+    f"SELECT {DELIVERY},l.sum,l.body,EXISTS(SELECT 1 FROM deliveries WHERE mailbox=?1 AND state=1 AND seen=1),"
+    "EXISTS(SELECT 1 FROM deliveries WHERE state=2 AND lease_until<=?2 AND mailbox=?1)"
+    "OR EXISTS(SELECT 1 FROM deliveries WHERE state=0 AND due_at<=?3 AND mailbox=?1)"
+    "OR EXISTS(SELECT 1 FROM deliveries WHERE state<2 AND expires_at IS NOT NULL AND expires_at<=?3"
+    " AND mailbox=?1)"
+    f"{_FROM} WHERE d.mailbox=?1 AND m.name=?4 AND d.state=1 AND d.seen=0 AND(d.expires_at IS NULL OR"
+    " d.expires_at>?3)AND(d.due_at IS NULL OR d.due_at<=?3)ORDER BY d.rank,d.number LIMIT ?5"
+)
 SHOWN = f"NOT (d.state = 4 AND d.seen = 0 AND coalesce(d.reason, '') = '{UNSENT}')"
 _ORDER = {
     "inbox": "d.seen, d.rank, d.number",
@@ -65,11 +76,10 @@ def find_offered(query: Query, moment: Moment, mailbox: int) -> Statement | None
     """The first of `find_apart`, which says of each letter also whether anything at this mailbox is overdue: both
     questions in one take a twentieth less of a claim. None if it is not what everybody asks.
     """
-    values = _claim_values(query)
-    if values is None:
+    at, limit = query.mailbox, query.limit
+    if moment.wall is not query.offered_at or moment.wall is not query.due_at or query != _claiming(query):
         return None
-    now = micros(moment.wall)
-    return _offers(), [moment.steady, mailbox, now, mailbox, now, mailbox, *values]
+    return _OFFERS, [mailbox, moment.steady, micros(moment.wall), at, limit]
 
 
 def _apart(where: str, tail: str) -> tuple[str, str]:
@@ -104,12 +114,6 @@ def _claims() -> tuple[str, str]:
     any_time = time_of(0)
     query = _claiming(Query(mailbox="", offered_at=any_time, due_at=any_time, limit=1))
     return _apart(_conditions(query)[0], f" ORDER BY {_ORDER[query.order]} LIMIT ?")
-
-
-@cache
-def _offers() -> str:
-    overdue = " OR ".join(f"EXISTS ({piece})" for piece in _overdue_pieces(1))
-    return _claims()[0].replace(", 0 FROM", f", {overdue} FROM", 1)
 
 
 def find_late(query: Query) -> Statement:

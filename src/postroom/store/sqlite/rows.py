@@ -40,6 +40,7 @@ DELIVERY = (
     " d.lease_boot, d.reason, d.history, d.arrived"
 )
 _SUM_AT = 21  # in a row: behind these columns
+_NOTHING_YET = (None,) * 13
 SALVAGE = "postroom doctor --repair saves what can be read; or restore a backup"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNLIKELY = (ValueError, TypeError, IndexError, OverflowError)  # what values that nobody wrote lead to
@@ -156,8 +157,7 @@ def sound(sum: int, body: bytes) -> Message:
 
 def delivery(message: Message, row: Row) -> Delivery:
     """From `DELIVERY` columns, whatever is behind them."""
-    (number, mailbox, kind, state, rank, revision, attempts, delivered, read, acked, dead, due, archived,
-     expires, token, holder, until, boot, reason, history, arrived) = row[:_SUM_AT]  # fmt: skip
+    (number, mailbox, kind, state, rank, revision, attempts, delivered), later = row[:8], row[8:_SUM_AT]
     if mailbox is None:
         raise Damaged("the name of a mailbox is damaged", hint=SALVAGE)
     return Delivery(
@@ -166,21 +166,42 @@ def delivery(message: Message, row: Row) -> Delivery:
         number=number,
         kind=KINDS[kind],
         state=STATES[state],
-        priority=priority_of(rank),
+        priority=PRIORITIES[rank],
         revision=revision,
         attempts=attempts,
         delivered_at=delivered and time_of(delivered),
-        read_at=read and time_of(read),
-        acked_at=acked and time_of(acked),
-        dead_at=dead and time_of(dead),
-        due_at=due and time_of(due),
-        archived_at=archived and time_of(archived),
-        expires_at=expires and time_of(expires),
-        lease=None if token is None else Lease(token=token, holder=holder, until=until, boot=boot),
-        reason=reason,
-        history=_decode_history(history) if history else (),
-        arrived=arrived or 0,
+        **({} if later == _NOTHING_YET else _what_happened(*later)),
     )
+
+
+def _what_happened(
+    read: int | None,
+    acked: int | None,
+    dead: int | None,
+    due: int | None,
+    archived: int | None,
+    expires: int | None,
+    token: str | None,
+    holder: str,
+    until: float,
+    boot: str,
+    reason: str | None,
+    history: bytes | None,
+    arrived: int | None,
+) -> dict[str, Any]:
+    """To a delivery, since it lies there. Most that are asked for just lie there."""
+    return {
+        "read_at": read and time_of(read),
+        "acked_at": acked and time_of(acked),
+        "dead_at": dead and time_of(dead),
+        "due_at": due and time_of(due),
+        "archived_at": archived and time_of(archived),
+        "expires_at": expires and time_of(expires),
+        "lease": None if token is None else Lease(token=token, holder=holder, until=until, boot=boot),
+        "reason": reason,
+        "history": _decode_history(history) if history else (),
+        "arrived": arrived or 0,
+    }
 
 
 def letter_row(message: Message, number: int, sender: int, body: bytes) -> Row:

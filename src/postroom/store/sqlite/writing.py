@@ -236,8 +236,8 @@ class Writing:
         update, values = UPDATE.get(action) or UPDATE_ALL
         names, lives = self._names.committed, action in SIGNS_OF_LIFE
         steps, changes = [], []
-        for move in moves:
-            before, after, change = move.before, move.after, self.take_number()
+        for change, move in enumerate(moves, self._take_numbers(len(moves))):
+            before, after = move.before, move.after
             mailbox, known = names.get(before.mailbox) or self.mailbox(before.mailbox, "mailbox", known=lives)
             if lives and not known:
                 self.mailbox(before.mailbox, "mailbox", known=True)
@@ -344,19 +344,23 @@ class Writing:
     # -- numbers and changes
 
     def take_number(self) -> int:
-        if not self._number:
-            self._look()
-        self._number += 1
-        return self._number - 1
+        return self._take_numbers(1)
 
-    def _look(self) -> None:
+    def _take_numbers(self, count: int) -> int:
+        """The first of so many."""
+        first = self._number or self._look()
+        self._number = first + count
+        return first
+
+    def _look(self) -> int:
         """The next number, and whether the room is bare: known, or asked for."""
         names = self._names
         if names.seal == names.sealed():
             self._number, self._is_bare = names.as_of, names.is_bare is True
-            return
-        found: tuple[Any, ...] = self._execute(LOOK).fetchall()[0]
-        self._number, self._is_bare = found[0], found[1] == 1
+        else:
+            found: tuple[Any, ...] = self._execute(LOOK).fetchall()[0]
+            self._number, self._is_bare = found[0], found[1] == 1
+        return self._number
 
     def _note(self, what: str, *, kind: str | None = None, key: str | None = None) -> None:
         self._execute(INSERT_CHANGE, (self.take_number(), what, kind, key))
