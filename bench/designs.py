@@ -6,9 +6,10 @@ synchronous=FULL, BEGIN IMMEDIATE, a busy timeout of 60 s. It checks nothing, so
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import apsw
 
@@ -26,6 +27,7 @@ from postroom.store.sqlite.writing import INSERT_DELIVERY, INSERT_LETTER, INSERT
 from .measure import LETTER
 
 READER = "reader"
+AT_ONCE = 10  # letters that a receiver takes
 
 
 class Design(Protocol):
@@ -33,8 +35,8 @@ class Design(Protocol):
         """Send one letter to the reader; its id."""
         ...
 
-    def take(self) -> str | None:
-        """Claim one letter, and acknowledge it; its id. A commit each."""
+    def take(self) -> list[str]:
+        """Claim what is there, up to ten letters, and acknowledge them; their ids. A commit each."""
         ...
 
 
@@ -45,12 +47,11 @@ class Ours:
     def send(self) -> str:
         return self._mailbox.send(READER, LETTER).id
 
-    def take(self) -> str | None:
-        work = self._mailbox.claim(timeout=0.1)
-        if work is None:
-            return None
-        work.ack()
-        return work.id
+    def take(self) -> list[str]:
+        batch = self._mailbox.claim(AT_ONCE, timeout=0.1)
+        if batch:
+            batch.ack()
+        return [work.id for work in batch]
 
 
 class Naive:
@@ -86,20 +87,22 @@ class Naive:
             self._database.execute(INSERT_DELIVERY, delivery_row(delivery, number, self._reader))
         return message.id
 
-    def take(self) -> str | None:
+    def take(self) -> list[str]:
         with self:
-            number = self._database.execute(
-                "SELECT number FROM deliveries WHERE mailbox = ? AND state = 1"
-                " ORDER BY seen, rank, number LIMIT 1",
-                (self._mailbox,),
-            ).get
-            if number is None:
-                return None
-            self._move(number, 2)
+            found: list[Any] = self._database.execute(
+                "SELECT d.number, l.id FROM deliveries d JOIN letters l USING (number)"
+                " WHERE d.mailbox = ? AND d.state = 1 ORDER BY d.seen, d.rank, d.number LIMIT ?",
+                (self._mailbox, AT_ONCE),
+            ).fetchall()
+            for number, _ in found:
+                self._move(number, 2)
+        if not found:
+            time.sleep(0.001)  # nothing tells it of mail
+            return []
         with self:
-            self._move(number, 3)
-        id: str = self._database.execute("SELECT id FROM letters WHERE number = ?", (number,)).get
-        return id
+            for number, _ in found:
+                self._move(number, 3)
+        return [id for _, id in found]
 
     def _move(self, number: int, state: int) -> None:
         where = (state, number, self._mailbox)

@@ -160,8 +160,10 @@ says so. Everything else happens beside the bench, on the disk the working tree 
 - *Raw* is what the disk can do: 1 KiB written into a file that is there already, then fdatasync.
 - The *naive design* has the same tables and rows through the same SQLite library: WAL, synchronous=FULL, BEGIN
   IMMEDIATE, a busy timeout of 60 s. It checks nothing, so it has less to do in Python.
-- Eight processes are spawned and started together. The letters they were told of are compared with those in the
-  room, and with those the receiver acknowledged, id by id.
+- Eight processes are spawned and started together, and send for some seconds. Beside a receiver each of them sends
+  a share of the letters, and the clock stops when the receiver, which takes up to ten at once, has acknowledged
+  the last: so a design that lets one process run ahead and others starve gains nothing by it. The letters they
+  were told of are compared with those in the room, and with those the receiver acknowledged, id by id.
 - One, two, four and eight processes get a fresh room each time; what a plain file takes from one process, in the
   same round, is their yardstick. The p99 is compared with the mean time of such a write.
 - A warm start: the log has reached its full size before the clock runs.

@@ -28,7 +28,7 @@ def measure(effort: Effort, folder: Path) -> Iterator[Line | Curve]:
             raw.append(file.rate(seconds / 2))
             for design, processes in itertools.product(DESIGNS, PROCESSES):
                 path = folder / str(next(fresh)) / "room.db"
-                one = run(path, design, seconds, receiver=False, senders=processes)
+                one = run(path, design, seconds, senders=processes)
                 runs.setdefault((design, processes), []).append(one)
     for processes in PROCESSES:
         yield from _lines(runs, raw, processes)
