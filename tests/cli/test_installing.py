@@ -115,6 +115,7 @@ def test_mcp_is_an_mcp_server(desk: Desk, shim: Path) -> None:
     assert "serverInfo" in json.loads(out)["result"]
 
 
+@pytest.mark.daemon
 def test_ipc_is_a_post_room(desk: Desk, shim: Path) -> None:
     desk.json(*INSTALL)
     socket, inboxes = desk.home / "s", desk.home / "inboxes"

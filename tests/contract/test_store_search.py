@@ -228,7 +228,7 @@ def rooms(folder: str) -> Iterator[Store]:
 
 
 @given(LETTERS, st.lists(QUERIES, min_size=1, max_size=5), st.integers(0, 6))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings().max_examples // 3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_store_answers_any_question_alike(
     indexed: bool, letters: list[tuple[str, str, str, str, bool]], queries: list[str], in_index: int
 ) -> None:

@@ -96,7 +96,7 @@ FULL = letter(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(message=messages)
 def test_a_letter_comes_back_as_it_was_accepted(kind: Kind, message: Message) -> None:
     with TemporaryDirectory() as folder:
