@@ -39,7 +39,9 @@ DELIVERY = (
     " d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,"
     " d.lease_boot, d.reason, d.history, d.arrived"
 )
-_SUM_AT = 21  # in a row: behind these columns
+_MORE_AT = 8  # in a row: here begins what a delivery has not at first
+_SUM_AT = 21  # and here ends the delivery
+NOTHING_MORE: Row = (None,) * (_SUM_AT - _MORE_AT)
 SALVAGE = "postroom doctor --repair saves what can be read; or restore a backup"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNLIKELY = (ValueError, TypeError, IndexError, OverflowError)  # what values that nobody wrote lead to
@@ -61,8 +63,17 @@ def micros(time: datetime) -> int:
     return number
 
 
+_latest: tuple[int, datetime] = (0, _EPOCH)  # letters that were sent together came at the same moment
+
+
 def time_of(microseconds: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=microseconds)
+    global _latest  # noqa: PLW0603 - as above
+    number, time = _latest
+    if number == microseconds:
+        return time
+    time = _EPOCH + timedelta(microseconds=microseconds)
+    _latest = (microseconds, time)
+    return time
 
 
 RANK = {priority: Priority.URGENT - priority for priority in Priority}  # arithmetic on enums is slow
@@ -156,10 +167,23 @@ def sound(sum: int, body: bytes) -> Message:
 
 def delivery(message: Message, row: Row) -> Delivery:
     """From `DELIVERY` columns, whatever is behind them."""
-    (number, mailbox, kind, state, rank, revision, attempts, delivered, read, acked, dead, due, archived,
-     expires, token, holder, until, boot, reason, history, arrived) = row[:_SUM_AT]  # fmt: skip
+    number, mailbox, kind, state, rank, revision, attempts, delivered = row[:_MORE_AT]
     if mailbox is None:
         raise Damaged("the name of a mailbox is damaged", hint=SALVAGE)
+    more = row[_MORE_AT:_SUM_AT]
+    if more == NOTHING_MORE:  # most of what is read or claimed: a fifth of the time that all fields take
+        return Delivery(
+            message_id=message.id,
+            mailbox=mailbox,
+            number=number,
+            kind=KINDS[kind],
+            state=STATES[state],
+            priority=PRIORITIES[rank],
+            revision=revision,
+            attempts=attempts,
+            delivered_at=delivered and time_of(delivered),
+        )
+    read, acked, dead, due, archived, expires, token, holder, until, boot, reason, history, arrived = more
     return Delivery(
         message_id=message.id,
         mailbox=mailbox,
