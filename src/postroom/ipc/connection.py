@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.caller is not None:
             self._waiting += self._lines.feed(data)
-            self.go_on()
+            self._server.desk.hear_out(self.caller, self.go_on)
 
     def eof_received(self) -> bool:
         """The caller may have half closed; what it said last is still answered."""

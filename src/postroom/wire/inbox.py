@@ -42,7 +42,8 @@ def _send(room: Room, said: dict[str, Any]) -> Any:
     fields = {ours: said[theirs] for theirs, ours in _FIELDS.items() if theirs in said}
     to = _recipients(said["to"])
     for kind in ("cc", "bcc"):
-        to.setdefault(kind, []).extend(_recipients(said[kind])["to"] if kind in said else [])
+        if kind in said:
+            to.setdefault(kind, []).extend(_recipients(said[kind])["to"])
     if "payload" not in said and "body" not in said and "data" not in said:
         raise Invalid("is missing", field="payload", hint="text, an object with a `type`, or any JSON")
     body = payload_to_parts(said["payload"]) if "payload" in said else said.get("body")
