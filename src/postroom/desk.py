@@ -98,7 +98,7 @@ class Desk:
 
     def hear_out(self, caller: object, say: Callable[[], object]) -> None:
         """`say` submits what a caller has to say for now. Who was alone here the last time too is served at once:
-        to look first whether others come takes the loop another round, a tenth of the time of a small call.
+        to look first whether others come takes the loop another round and a call of the system, 7 µs of 167.
         """
         if self._is_called:
             say()

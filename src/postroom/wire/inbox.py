@@ -39,7 +39,7 @@ _THEIRS = {"priority": "importance", "metadata": "meta", "mailbox": "from", "sen
 
 def _send(room: Room, said: dict[str, Any]) -> Any:
     """What is said in the words of our own `send` is understood, too. One name and plain text go on as they are:
-    to look at lists and parts takes an eighth of the whole call.
+    to look at lists and parts takes an eighth of the steps of the whole call.
     """
     fields = {_FIELDS[theirs]: value for theirs, value in said.items() if theirs in _FIELDS}
     if "priority" in said:
