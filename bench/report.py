@@ -234,6 +234,13 @@ says so. Everything else happens beside the bench, on the disk the working tree 
   in mapped memory could save 4 µs at most. Files found by name before folder would be two pages less for an ack,
   but then the few letters that wait in a mailbox are found among all it ever had: 26 ms instead of 0.3 ms among
   100,000, for every command.
+- A letter over the socket is some 5,500 steps of Python's machine in 250 calls where one client sends, 4,500 in
+  200 where eight do. Of the daemon's processor time (perf, cpu-clock) 50 to 63 % are Python, 20 to 37 % the kernel
+  and 8 % SQLite; no function has more than a twentieth of the steps. Of a thousand letters that are taken at once,
+  2 ms are SQLite that marks them as read, 1.4 ms SQLite that finds them, 3 to 4 ms the client that reads the JSON;
+  the rest is Python. Measured apart, little is left to be gained by asking inside the transaction who is sealed
+  (4 µs of a letter), by doing without savepoints (2 µs of one), or by finding letters unsorted (0.1 ms of a
+  thousand).
 - Tried without gain: pages of 1 and 2 KiB, a blocking lock, spinning before sleeping, waking the next writer
   early, a second line in which most writers rest while a few take turns, keeping the room while the log is synced.
 

@@ -60,6 +60,7 @@ class Desk:
         self._queue = Queue()
         self._seen: dict[str, float] = {}  # agents, and when they last asked for something
         self._is_called = False  # has the loop been asked to serve?
+        self._alone: object = None  # whose one call was all there was to do the last time
         self._away: set[object] = set()  # whose calls are being carried out on the thread beside
         self._under_way: set[asyncio.Future[Any]] = set()  # on any thread
         self._is_closed = False
@@ -94,6 +95,23 @@ class Desk:
         if method.is_slow(said):
             return Outcome.of(self._slowly(self._slow if method.slow else self._reading, call))
         return self._submit(call, caller, looks=not method.writes, is_heavy=is_heavy(said))
+
+    def hear_out(self, caller: object, say: Callable[[], object]) -> None:
+        """`say` submits what a caller has to say for now. Who was alone here the last time too is served at once:
+        to look first whether others come takes the loop another round and a call of the system, 7 µs of 167.
+        """
+        if self._is_called:
+            say()
+            return
+        self._is_called = True  # as far as the loop is concerned
+        try:
+            say()
+        finally:
+            self._is_called = False
+            if self._alone is caller and self._queue.is_all_of(caller):
+                self._serve()
+            else:
+                self._call_if_needed()
 
     def submit(self, run: Callable[[], Any]) -> Outcome:
         """Something quick, in its turn."""
@@ -180,6 +198,7 @@ class Desk:
         batch = self._queue.take(MOST_AT_ONCE)
         if not batch:
             return
+        self._alone = batch[0].caller if len(batch) == 1 else None
         self.counters.batches += 1
         self.counters.batched += len(batch)
         if len(batch) <= FEW and self._is_prompt and not any(ticket.is_heavy for ticket in batch):

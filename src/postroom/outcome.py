@@ -70,7 +70,7 @@ class Outcome:
 
     def add_done_callback(self, call: Callable[[Outcome], object]) -> None:
         """Call when it is settled; at once if it is."""
-        if self.done():
+        if self._result is not _OPEN:
             call(self)
         else:
             self._waiting.append(call)

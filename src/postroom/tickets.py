@@ -44,6 +44,10 @@ class Queue:
         before, self._seen = self._seen, len(self._lines)
         return max(before, 1) < self._seen < FEW
 
+    def is_all_of(self, caller: object) -> bool:
+        """Does this caller stand here, and nobody else?"""
+        return len(self._lines) == 1 and caller in self._lines
+
     def add(self, ticket: Ticket) -> None:
         self._lines.setdefault(ticket.caller, deque()).append(ticket)
 

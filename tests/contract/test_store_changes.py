@@ -15,10 +15,10 @@ from postroom.model import delivery as moves
 from postroom.model.change import Change, Cursor
 from postroom.model.delivery import State
 from postroom.model.record import Record
-from postroom.store.base import Forget, Put, Store, Watch
+from postroom.store.base import Forget, Move, Put, Store, Watch
 from tests.contract.conftest import Reboot
 from tests.contract.stores import Kind
-from tests.letters import ack, attempt, claim, held, letter, move, note, post, read, send
+from tests.letters import NOW, ack, attempt, claim, held, letter, move, note, post, read, send
 
 SOON = 60.0  # seconds; only a broken bell waits this long
 
@@ -66,6 +66,33 @@ def test_every_kind_of_write_is_told_in_order(store: Store) -> None:
     numbers = [change.number for change in changes]
     assert numbers == sorted(set(numbers))
     assert now == store.cursor() == replace(start, number=numbers[-1])
+
+
+def test_letters_that_are_read_together_are_told_one_by_one(store: Store) -> None:
+    found = [send(store, f"m{number}") for number in range(5)]
+    start = store.cursor()
+
+    store.commit([Move(one, moves.read(one, NOW), "read") for one in reversed(found)])
+
+    told, now = store.changes(start, 100)
+    ids = [one.message_id for one in reversed(found)]
+    assert facts(told) == [
+        Change(number=0, what="moved", message_id=id, mailbox="bob", state=State.UNREAD) for id in ids
+    ]
+    assert list(range(start.number + 1, start.number + 6)) == [change.number for change in told]
+    assert now == store.cursor()
+    after = [held(store, one.message_id) for one in found]
+    assert [(2, NOW)] * 5 == [(one.revision, one.read_at) for one in after]
+
+
+def test_letters_are_read_together_or_none_of_them_is(store: Store) -> None:
+    first, second, third = [send(store, f"m{number}") for number in range(3)]
+    read(store, second)
+    start = store.cursor()
+    with pytest.raises(StaleRevision):
+        store.commit([Move(one, moves.read(one, NOW), "read") for one in (first, second, third)])
+    assert [] == store.changes(start, 100)[0]
+    assert [1, 2, 1] == [held(store, one.message_id).revision for one in (first, second, third)]
 
 
 def test_a_deleted_letter_is_told_by_its_deletion_alone(store: Store) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,33 @@ def test_those_who_come_together_are_served_together(tmp_path: Path) -> None:
             calls += [asyncio.ensure_future(callers[2].call("send", said))]
             await asyncio.gather(*calls)
             assert (1, 3) == (desk.counters.batches, desk.counters.batched)
+
+    run(story())
+
+
+def test_who_is_alone_is_served_at_once_and_with_all_it_says_together(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            ann, bob, said = object(), object(), {"agent_id": "a", "to": "b", "body": "x"}
+
+            def send(caller: object, times: int = 1) -> list[Outcome]:
+                calls: list[Outcome] = []
+                method = named("send")
+                once = partial(desk.carry_out, desk.room, method, said, caller=caller)
+                desk.hear_out(caller, lambda: calls.extend(once() for _ in range(times)))
+                return calls
+
+            (first,) = send(ann)
+            assert not first.done()  # others may come
+            await first
+            assert [True] == [call.done() for call in send(ann)]  # nobody came
+            assert [True] * 3 == [call.done() for call in send(ann, 3)]
+            assert (3, 5) == (desk.counters.batches, desk.counters.batched)
+            await send(ann)[0]
+            both = [*send(bob), *send(ann)]
+            assert [False, False] == [call.done() for call in both]  # she is not alone any more
+            await asyncio.gather(*both)
+            assert (5, 8) == (desk.counters.batches, desk.counters.batched)
 
     run(story())
 

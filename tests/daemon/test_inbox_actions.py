@@ -63,6 +63,26 @@ def test_mail_comes_in_the_order_it_was_sent_whatever_its_importance(shared: Dae
     assert sent == [record["id"] for record in inbox(shared, agentId="order")]
 
 
+def test_priority_counts_before_importance_in_whichever_order_they_are_said(shared: Daemon) -> None:
+    said = {"from": "a", "to": "both-words", "payload": "x"}
+    send(shared, **said, importance="low", priority="high")
+    send(shared, **said, priority="high", importance="low")
+
+    assert ["high", "high"] == [record["importance"] for record in inbox(shared, agentId="both-words")]
+
+
+def test_cc_may_be_said_among_the_recipients_and_beside_them(shared: Daemon) -> None:
+    to = ["two-ways", {"agent_id": "cc-1", "kind": "cc"}]
+    send(shared, **{"from": "a", "to": to, "cc": "cc-2", "bcc": ["cc-3"], "payload": {"n": 1}})
+    send(shared, **{"from": "a", "to": "two-ways", "cc": ["cc-1", "cc-2"], "payload": "x"})
+
+    got = [
+        [(one["agent_id"], one["kind"]) for one in record["recipients"]]
+        for record in inbox(shared, agentId="two-ways")
+    ]
+    assert [[("two-ways", "to"), ("cc-1", "cc"), ("cc-2", "cc")]] * 2 == got
+
+
 def test_only_what_is_returned_is_marked_as_read(shared: Daemon) -> None:
     sent = [send(shared, **{"from": "a", "to": "many", "payload": n}) for n in range(5)]
     first = inbox(shared, agentId="many", unreadOnly=True, clear=True, limit=2)

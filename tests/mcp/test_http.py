@@ -187,7 +187,7 @@ def test_whoever_uses_all_of_its_sessions_is_told_so(monkeypatch: pytest.MonkeyP
             async with http.stream("GET", url, headers=own) as stream:
                 assert 200 == stream.status_code
                 refusal = await http.post(url, json=HELLO)
-                assert 429 == refusal.status_code and "DELETE" in refusal.text
+                assert 429 == refusal.status_code and "DELETE" in refusal.json()["error"]["message"]
             async with calling(url, "ann") as later:  # the revision that has no sessions
                 assert [] == (await ask(later, "check_inbox"))["messages"]
 
@@ -209,6 +209,8 @@ def test_host_origin_and_caller_are_checked(headers: dict[str, str], status: int
         async with house() as opened, serving(opened) as url, httpx.AsyncClient() as http:
             got = await http.post(url, json=HELLO, headers={**JSON, **headers})
             assert status == got.status_code
+            if status == 401:
+                assert "who are you?" == got.json()["error"]["message"]
 
     run(story())
 

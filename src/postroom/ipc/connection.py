@@ -42,6 +42,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_full = False  # does the caller not read its replies?
         self._is_ended = False  # will it say no more?
+        self._is_resting = False  # is it not read from just now?
         self._hangup: Hangup | None = None
         self.caller: Caller | None = None
 
@@ -61,7 +62,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.caller is not None:
             self._waiting += self._lines.feed(data)
-            self.go_on()
+            self._server.desk.hear_out(self.caller, self.go_on)
 
     def eof_received(self) -> bool:
         """The caller may have half closed; what it said last is still answered."""
@@ -131,9 +132,13 @@ class Connection(asyncio.Protocol):
 
     def _breathe(self) -> None:
         """Read on only while there is room."""
-        if self._transport is None or self._transport.is_closing() or self._is_ended:
+        must_rest = self._is_full or self._next is not None
+        if must_rest is self._is_resting or self._transport is None or self._is_ended:
             return
-        if self._is_full or self._next is not None:
+        if self._transport.is_closing():
+            return
+        self._is_resting = must_rest
+        if must_rest:
             self._transport.pause_reading()
             self._listen_for_hangup()
         else:

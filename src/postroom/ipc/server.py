@@ -29,7 +29,7 @@ class Server:
         self.limits: Limits = desk.room.settings
         self.place = Place(path)
         self.connections: set[Connection] = set()
-        self._desk = desk
+        self.desk = desk
         self._hub = hub
         self._listening: asyncio.Server | None = None
         self._gone = asyncio.Event()  # nobody is here any more
@@ -66,4 +66,4 @@ class Server:
             self._gone.set()
 
     def open_caller(self, push: Callable[[dict[str, Any]], bool], expel: Callable[[], None]) -> Caller:
-        return Caller(self._desk, self._hub, push=push, expel=expel)
+        return Caller(self.desk, self._hub, push=push, expel=expel)

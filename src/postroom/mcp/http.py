@@ -17,6 +17,9 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from ..model.codec import encode
+from ..wire.problems import INVALID_REQUEST
+from ..wire.rpc import failure
 from . import sessions
 from .caller import Caller
 from .server import build
@@ -88,7 +91,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         room: Room | None = scope.get(ROOM)
         if room is None:
-            await _refuse(send, 401, b"who are you?")
+            await _refuse(send, 401, "who are you?")
             return
         caller = f"{room.principal.name} {room.principal.token}"
         gone = asyncio.Event()
@@ -110,7 +113,7 @@ class App:
             with self._sessions.opening(caller):
                 await self._manager.handle_request(scope, receive, self._noting(caller, scope, send))
         else:
-            await _refuse(send, 429, b"too many sessions of this token are in use; end one with DELETE")
+            await _refuse(send, 429, "too many sessions of this token are in use; end one with DELETE")
 
     async def _has_room(self, caller: str, scope: Scope) -> bool:
         """For one more session of this caller. The one that was not used for longest makes room, if it is idle."""
@@ -174,6 +177,8 @@ def _watched(receive: Receive, gone: asyncio.Event) -> Receive:
     return some
 
 
-async def _refuse(send: Send, status: int, why: bytes) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
-    await send({"type": "http.response.body", "body": why + b"\n"})
+async def _refuse(send: Send, status: int, why: str) -> None:
+    """In the words of JSON-RPC: a client that reads nothing else is told, too."""
+    headers = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": encode(failure(INVALID_REQUEST, why))})

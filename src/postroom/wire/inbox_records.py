@@ -13,7 +13,7 @@ from msgspec import to_builtins
 
 from ..model.card import INBOX_WORDS
 from ..model.content import content_of, payload_to_parts
-from ..model.message import DEFAULT_SCOPE, is_any, is_broadcast, same_name
+from ..model.message import DEFAULT_SCOPE, Priority, is_any, is_broadcast, same_name
 from ..model.thread import conversation_of
 
 if TYPE_CHECKING:
@@ -26,28 +26,29 @@ if TYPE_CHECKING:
 __all__ = ["agent_record", "message_record", "milliseconds", "payload_to_parts", "present", "stamp"]
 
 OFFLINE = "offline"
+_IMPORTANCE = {priority: priority.name.lower() for priority in Priority}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def message_record(message: Message, deliveries: Iterable[Delivery], reader: str | None) -> dict[str, Any]:
     """A letter as `reader` may see it; None: somebody who is no party to it."""
-    record: dict[str, Any] = {
+    record: dict[str, Any] = {  # what is always there in one go: a dictionary that grows is made anew
         "id": message.id,
         "scope": message.scope,
         "sender_id": message.sender,
         "recipients": recipient_records(message, deliveries, reader),
+        "content": content_of(message.parts),
+        "conversation_id": conversation_of(message),
+        "importance": _IMPORTANCE[message.priority],
+        "metadata": message.metadata,
+        "created_at": stamp(message.created_at),
     }
     if message.subject:
         record["subject"] = message.subject
-    record["content"] = content_of(message.parts)
     if message.thread_tag is not None:
         record["thread_tag"] = message.thread_tag
     if message.in_reply_to is not None:
         record["in_reply_to"] = message.in_reply_to
-    record["conversation_id"] = conversation_of(message)
-    record["importance"] = message.priority.name.lower()
-    record["metadata"] = message.metadata
-    record["created_at"] = stamp(message.created_at)
     return record
 
 

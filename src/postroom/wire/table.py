@@ -30,9 +30,8 @@ _TYPES: dict[Kind, tuple[type, ...]] = {
     "list": (list,),
     "when": (str, int, float),
     "time": (str, int, float),
-    "any": (object,),
-    "json": (object,),
 }
+_ANYTHING = frozenset({"any", "json"})
 _SAID: dict[Kind, str] = {
     "text": "text",
     "texts": "text or a list of texts",
@@ -133,14 +132,16 @@ def taken(method: Method, said: Mapping[str, Any], names: Iterable[str] = ()) ->
     known = method.known
     given: dict[str, Any] = {}
     for name, value in said.items():
-        plain = name if name in known else snake(name)
-        if plain not in known:
+        param = known.get(name) or known.get(snake(name))
+        if param is None:
             if method.strict:
                 hint = ", ".join(names or known) or "it takes none"
                 raise Invalid("there is no such parameter", field=name, hint=hint)
             continue
-        if value is not None or known[plain].kind == "json":
-            given[plain] = _checked(known[plain], value, name)
+        if value is None and param.kind != "json":
+            continue
+        is_right = param.kind in _ANYTHING or (param.kind == "text" and type(value) is str)  # most are
+        given[param.name] = value if is_right else _checked(param, value, name)
     for param in method.required:
         if param.name not in given:
             raise Invalid("is missing", field=param.name, hint=param.about)
@@ -154,7 +155,7 @@ def snake(name: str) -> str:
 
 def _checked(param: Param, value: Any, field: str) -> Any:
     kinds: Any = _TYPES[param.kind]
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds and object not in kinds):
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise Invalid(f"must be {_SAID[param.kind]}, not {type(value).__name__}", field=field)
     if param.kind == "texts":
         values: list[Any] = [value] if isinstance(value, str) else value

@@ -15,6 +15,7 @@
     schema      versions and migrations
     rows        rows ⇄ model
     writing     what each write does, inside a transaction
+    repeats     a letter that was accepted before
     committing  one commit, from the line to the answer
     joining     several commits in one transaction
     gathering   several commits, made safe by one sync
@@ -30,6 +31,7 @@
     patience    long statements let Ctrl-C in
     place       the health of the files, from outside
     examining   the health of the room, from inside
+    quarantine  where damaged letters are kept
     access      a connection for each thread; answers that are sound, or set aside
     store       the protocol, put together
 
@@ -56,7 +58,9 @@ if TYPE_CHECKING:
         index,
         laid,
         parcels,
+        quarantine,
         renaming,
+        repeats,
         searching,
         tray,
         turns,
@@ -72,7 +76,9 @@ __all__ = [
     "index",
     "laid",
     "parcels",
+    "quarantine",
     "renaming",
+    "repeats",
     "searching",
     "tray",
     "turns",

@@ -10,9 +10,9 @@ import apsw
 
 from ...errors import Damaged, Unreadable
 from ...model.names import fold
+from .. import sqlite
 from . import forks, ground, rows
 from .connection import Connection, translate
-from .writing import quarantine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,11 +108,11 @@ class Access:
 
         logging.getLogger("postroom").warning("letter %d in %s was set aside: %s", number, self.path, damage)
         if here.database.in_transaction:  # a plan is looking: its commit carries this along
-            quarantine(here.database, number)
+            sqlite.quarantine.quarantine(here.database, number)
             return
         try:
             with here.lock, here.database:
-                quarantine(here.database, number)
+                sqlite.quarantine.quarantine(here.database, number)
         except apsw.Error as error:  # more is damaged than this letter
             raise translate(error, self.path) from error
 

@@ -124,18 +124,9 @@ class Connection:
             with self.database:
                 _enter(self.database, boot)
 
-    @contextmanager
-    def hurried(self) -> Iterator[Callable[[], bool]]:
+    def hurried(self) -> Hurry:
         """Wait for nobody meanwhile: neither for who is in by our lock, nor for a stranger who has SQLite's."""
-        before, hurried = self.commits, self.lock.hurries
-        self.lock.hurries = True
-        self.database.set_busy_timeout(0)
-        try:
-            yield lambda: self.commits != before
-        finally:
-            self.lock.hurries = hurried
-            if not hurried:
-                self.database.set_busy_timeout(int(self._busy_timeout * 1000))
+        return Hurry(self, int(self._busy_timeout * 1000))
 
     def mend(self) -> None:
         """Under the lock, before anything is written: it is the same room still, nothing is left of an
@@ -171,6 +162,29 @@ class Connection:
         for held in ("index", "log", "database", "lock"):
             if held in self.__dict__:
                 self.__dict__[held].close()
+
+
+class Hurry:
+    """Written out: every call at a desk passes here, and a generator takes 1.4 µs in place of 0.6."""
+
+    def __init__(self, here: Connection, patience: int) -> None:
+        self._here = here
+        self._patience = patience  # milliseconds, for who is in no hurry
+        self._before = here.commits
+        self._was_hurried = here.lock.hurries
+
+    def __enter__(self) -> Callable[[], bool]:
+        self._here.lock.hurries = True
+        self._here.database.set_busy_timeout(0)
+        return self._has_committed
+
+    def __exit__(self, *_: object) -> None:
+        self._here.lock.hurries = self._was_hurried
+        if not self._was_hurried:
+            self._here.database.set_busy_timeout(self._patience)
+
+    def _has_committed(self) -> bool:
+        return self._here.commits != self._before
 
 
 def _check_not_emptied(path: str) -> None:

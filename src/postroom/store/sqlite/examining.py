@@ -26,9 +26,9 @@ from .connection import OLDEST_SQLITE, Connection, translate
 from .pages import commits_behind
 from .patience import interruptible
 from .place import examine_place
+from .quarantine import quarantine
 from .schema import STEPS
 from .wal import CHECKPOINT_PAGES, FRAME
-from .writing import quarantine
 
 if TYPE_CHECKING:
     from ...model.health import Progress

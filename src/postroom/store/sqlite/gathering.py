@@ -91,7 +91,7 @@ class Gathering:
         try:
             last = {here: done for here, done in self._kept if done.must_sync}
             for here, done in last.items():
-                make_safe(here, replace(done, carried=()))
+                make_safe(here, replace(done, carried=()) if done.carried else done)
         except BaseException:
             for here, done in self._kept:
                 turn_back(here, done.carried)

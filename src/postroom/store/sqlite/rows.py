@@ -39,8 +39,9 @@ DELIVERY = (
     " d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,"
     " d.lease_boot, d.reason, d.history, d.arrived"
 )
-_SUM_AT = 21  # in a row: behind these columns
-_NOTHING_YET = (None,) * 13
+_MORE_AT = 8  # in a row: here begins what a delivery has not at first
+_SUM_AT = 21  # and here ends the delivery
+NOTHING_MORE: Row = (None,) * (_SUM_AT - _MORE_AT)
 SALVAGE = "postroom doctor --repair saves what can be read; or restore a backup"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNLIKELY = (ValueError, TypeError, IndexError, OverflowError)  # what values that nobody wrote lead to
@@ -62,8 +63,17 @@ def micros(time: datetime) -> int:
     return number
 
 
+_latest: tuple[int, datetime] = (0, _EPOCH)  # letters that were sent together came at the same moment
+
+
 def time_of(microseconds: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=microseconds)
+    global _latest  # noqa: PLW0603 - as above
+    number, time = _latest
+    if number == microseconds:
+        return time
+    time = _EPOCH + timedelta(microseconds=microseconds)
+    _latest = (microseconds, time)
+    return time
 
 
 RANK = {priority: Priority.URGENT - priority for priority in Priority}  # arithmetic on enums is slow
@@ -157,9 +167,10 @@ def sound(sum: int, body: bytes) -> Message:
 
 def delivery(message: Message, row: Row) -> Delivery:
     """From `DELIVERY` columns, whatever is behind them."""
-    (number, mailbox, kind, state, rank, revision, attempts, delivered), later = row[:8], row[8:_SUM_AT]
+    number, mailbox, kind, state, rank, revision, attempts, delivered = row[:_MORE_AT]
     if mailbox is None:
         raise Damaged("the name of a mailbox is damaged", hint=SALVAGE)
+    more = row[_MORE_AT:_SUM_AT]
     return Delivery(
         message_id=message.id,
         mailbox=mailbox,
@@ -170,7 +181,7 @@ def delivery(message: Message, row: Row) -> Delivery:
         revision=revision,
         attempts=attempts,
         delivered_at=delivered and time_of(delivered),
-        **({} if later == _NOTHING_YET else _what_happened(*later)),
+        **({} if more == NOTHING_MORE else _what_happened(*more)),
     )
 
 
