@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import os
@@ -16,7 +15,7 @@ from msgspec.structs import asdict
 from .. import service
 from ..daemon import logs
 from ..daemon.app import serve
-from ..daemon.extras import MCP, SERVE, has_mcp
+from ..daemon.extras import MCP, SERVE, has_mcp, run
 from ..daemon.options import options
 from ..model.codec import to_plain
 from .answers import Answer
@@ -53,7 +52,7 @@ def run_serve(context: Context) -> Iterator[Answer]:
         sys.stdout.flush()
 
     gc.set_threshold(2000, 10, 10)  # this one runs for long
-    asyncio.run(serve(chosen, told))
+    run(serve(chosen, told))
     return iter(())
 
 

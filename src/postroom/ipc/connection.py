@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import NotAllowed
 from ..model.codec import encode
@@ -49,7 +49,7 @@ class Connection(asyncio.Protocol):
     # -- what the loop tells
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of a stream
+        transport = cast("asyncio.Transport", transport)  # of a stream
         self._transport = transport
         self._server.enter(self)
         if not _is_ours(transport.get_extra_info("socket")):

@@ -1,0 +1,28 @@
+"""The service runs in the quicker loop where it is installed, and in Python's own where it is not."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.util import find_spec
+
+import pytest
+
+from postroom.daemon import extras
+
+
+async def the_loop(told: list[str]) -> None:
+    told.append(type(asyncio.get_running_loop()).__module__)
+
+
+def test_the_quicker_loop_is_taken_where_it_is_there() -> None:
+    assert find_spec("uvloop")
+    told: list[str] = []
+    extras.run(the_loop(told))
+    assert told == ["uvloop"]
+
+
+def test_pythons_own_does_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "is_there", lambda module: module != "uvloop")
+    told: list[str] = []
+    extras.run(the_loop(told))
+    assert told == ["asyncio.unix_events"]
