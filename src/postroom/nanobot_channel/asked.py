@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from .. import service
 from ..model.codec import convert, to_plain
 from ..model.delivery import State
 from ..model.names import fold
@@ -86,8 +87,11 @@ def use_up(office: Office, agent: str, answer: Message) -> None:
     office.store.commit(plan)
 
 
-def is_used_up(where: Asked, answer: Message) -> bool:
-    return where.answers.get(fold(answer.sender), answer.id) != answer.id
+def is_used_up(office: Office, where: Asked, answer: Message) -> bool:
+    """Did another letter of its sender come first, whatever that one was called then?"""
+    names = service.naming.names_of(office, service.naming.resident(office, answer.sender))
+    used = {where.answers[fold(name)] for name in names if fold(name) in where.answers}
+    return bool(used) and answer.id not in used
 
 
 def is_waiting(office: Office, agent: str, letter: str, but: str) -> bool:

@@ -209,7 +209,7 @@ class Reception:
         if errand.what == "done":
             await work.ack()
         elif errand.what == "refuse":
-            await work.reject("unauthorized")
+            await work.reject(errand.reason)
         elif errand.what == "stop":
             await self._stop(work, errand)
         elif not await self._reaches(errand):
