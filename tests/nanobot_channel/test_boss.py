@@ -66,6 +66,20 @@ def test_what_is_refused_fails_or_is_late_comes_back_with_the_reason(crew: Crew)
         coder.model.broken = False
 
 
+def test_an_answer_that_speaks_of_errors_is_an_answer(crew: Crew) -> None:
+    """Old versions of nanobot say a failure in the place of an answer, with such words."""
+    found = ["Error: line 7 has no colon.", "Sorry, I encountered an error in line 7."]
+    researcher = crew("researcher", boss)
+    crew("coder", lambda _: found[0])
+    while found:
+        with researcher.person() as person:
+            person.say("what is wrong here?")
+            person.hear()
+            told = person.hear()
+        assert "is completed" in told and found[0] in told
+        found.pop(0)
+
+
 def test_a_silent_peer_a_stranger_and_a_name_nobody_has(crew: Crew) -> None:
     def script(asked: Asked) -> str | Call:
         if asked.last.startswith(("[Answer from agent", "[Overdue: notice of the post room")):

@@ -55,6 +55,27 @@ def test_progress_is_told_from_last_words(message: Message, progress: bool, last
     assert (progress, last) == (outbound.is_progress(message), outbound.is_last_word(message))
 
 
+@pytest.mark.parametrize(
+    ("said", "kept", "failed"),
+    [
+        ("fine", ["fine"], False),
+        ("fine", [], False),
+        ("Error: no colon", ["Error: no colon"], False),
+        ("Error: no colon", ["fine"], True),
+        ("Error: no colon", [], True),
+        ("Error calling LLM: timed out", ["[Assistant reply unavailable due to model error.]"], True),
+        ("The API key is out of quota", ["[Assistant reply unavailable due to model error.]"], True),
+        ("Sorry, I encountered an error.", [None], True),
+    ],
+)
+def test_a_failure_is_what_is_said_and_not_kept(said: str, kept: list[str | None], failed: bool) -> None:
+    session = [{"role": "user", "content": "hello"}, *({"role": "assistant", "content": one} for one in kept)]
+    assert failed is outbound.is_failure(Message(content=said), outbound.last_answer(session))
+    by_tool = Message(content=said)
+    outbound.note(by_tool, Context(), None, collects=False)
+    assert not outbound.is_failure(by_tool, outbound.last_answer(session))
+
+
 def test_whoever_calls_a_tool_is_noted() -> None:
     message = Message()
     outbound.note(message, Context(), None, collects=True)

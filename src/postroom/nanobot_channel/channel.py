@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nanobot.bus.events import OutboundMessage
 
     from .post import Caller, Post
+    from .turns import Turn
 
 STOP_PATIENCE = 10.0  # seconds
 BEFORE_GIVING_UP = 2.0  # seconds after a turn was stopped: a gateway that goes down stops its channels next
@@ -43,6 +44,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         super().__init__({**config, "allowFrom": list(self.settings.allow_from)}, bus)
         self.post: Post | None = None
         self.reception: Reception | None = None
+        self._workspace = Path()
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: list[Any] = []
         self._log = self.logger  # loguru's: its texts have places in braces
@@ -74,7 +76,8 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         """Stays until it is stopped."""
         self._task = asyncio.current_task()
         written = await asyncio.to_thread(load_config)
-        self.post = await shared(self.settings, str(written.workspace_path))
+        self._workspace = written.workspace_path
+        self.post = await shared(self.settings, str(self._workspace))
         self.reception = Reception(self.post, self, self._log, Path(get_media_dir(OWN_CHANNEL)))
         self._subscribe()
         self._running = True
@@ -130,10 +133,20 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             return
         turn = outbound.turn_of(msg, self.post.turns)
         if turn is not None:
-            turn.failed = turn.failed or (not self._unsubscribe and outbound.says_it_failed(msg))
+            turn.failed = turn.failed or (not self._unsubscribe and await self._has_failed(turn, msg))
             await self.reception.say(turn.id, msg.content, tuple(msg.media))
         elif not outbound.is_about_turn(msg):
             await self._mail(self.post, msg)
+
+    async def _has_failed(self, turn: Turn, msg: OutboundMessage) -> bool:
+        """As far as a nanobot without events lets us know: by what it has just kept in the session."""
+        held = await asyncio.to_thread(self._sessions().read_session_file, turn.errand.session)
+        return outbound.is_failure(msg, outbound.last_answer(held["messages"] if held else []))
+
+    def _sessions(self) -> Any:
+        from nanobot.session.manager import SessionManager  # noqa: PLC0415 - not needed from 0.3.5 on
+
+        return SessionManager(self._workspace)
 
     async def _mail(self, post: Post, msg: OutboundMessage) -> None:
         caller = outbound.caller_of(msg)

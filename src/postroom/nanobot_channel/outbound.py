@@ -27,6 +27,7 @@ TASK = "mailbox_task"
 _PROGRESS = ("_progress", "_tool_hint", "_tool_events", "_stream_delta", "_stream_end", "_retry_wait")
 _ERROR = "Sorry, I encountered an error"
 _ERRORS = (_ERROR, "Error calling ", "Error: ")  # what old versions say when a turn failed; new ones have an event
+_IN_ITS_PLACE = "[Assistant reply unavailable due to model error.]"  # what they keep of it in the session
 
 
 class Message(Protocol):
@@ -113,9 +114,20 @@ def turn_of(message: Message, turns: Turns) -> Turn | None:
     return None
 
 
-def says_it_failed(message: Message) -> bool:
-    """Is this what a nanobot without events says of a turn that failed?"""
-    return message.content.startswith(_ERRORS)
+def is_failure(message: Message, kept: str | None) -> bool:
+    """Does a nanobot without events say by this that a turn failed? It is said in the place of an answer, but not
+    kept as one: `kept` is the last answer in the session.
+    """
+    if caller_of(message) is not None:  # a tool says it, while the turn goes on
+        return False
+    return kept == _IN_ITS_PLACE or (message.content.startswith(_ERRORS) and kept != message.content)
+
+
+def last_answer(messages: list[Any]) -> str | None:
+    """The last thing the model said in a session, as nanobot keeps it."""
+    said = [one for one in messages if isinstance(one, dict) and one.get("role") == "assistant"]
+    content = said[-1].get("content") if said else None
+    return content if isinstance(content, str) else None
 
 
 def is_about_turn(message: Message) -> bool:
