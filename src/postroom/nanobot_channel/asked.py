@@ -41,6 +41,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str  # nanobot's key of it
     rounds: int = 0  # how many results it got in a row since its person last spoke
     letter: str | None = None  # the letter that was worked on there, if it is a session of mail
+    home: str = ""  # of the gateway that has the session
     at: datetime | None = None
     answers: dict[str, str] = {}  # who has answered, and by which letter: each is let in once
 

@@ -13,11 +13,11 @@ from nanobot.agent.tools.context import current_request_context
 from nanobot.bus.events import InboundMessage
 from nanobot.channels.base import BaseChannel
 from nanobot.config.loader import load_config
-from nanobot.config.paths import get_media_dir
+from nanobot.config.paths import get_data_dir, get_media_dir
 
 from ..errors import Busy, PostroomError
 from . import config as settings
-from . import outbound, wording
+from . import homes, outbound, wording
 from .config import OWN_CHANNEL
 from .post import shared
 from .reach import is_reached
@@ -77,7 +77,8 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         self._task = asyncio.current_task()
         written = await asyncio.to_thread(load_config)
         self._workspace = written.workspace_path
-        self.post = await shared(self.settings, str(self._workspace))
+        home = await asyncio.to_thread(homes.home_at, get_data_dir())
+        self.post = await shared(self.settings, str(self._workspace), home)
         self.reception = Reception(self.post, self, self._log, Path(get_media_dir(OWN_CHANNEL)))
         self._subscribe()
         self._running = True

@@ -18,7 +18,7 @@ from ..model.query import LetterQuery
 from ..model.task import TASK, TASK_UPDATE, Standing, TaskState
 from ..policy.admission import check_allowed
 from ..service.taskbook import task_of
-from . import asked, manners
+from . import asked, homes, manners
 from .config import OWN_CHANNEL
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     wants_answer: bool = False
     rounds: int = 0
     reason: str = ""
+    home: str = ""  # of the gateway that has the session; empty: whoever takes it
 
 
 DONE = Errand(what="done")
@@ -129,11 +130,18 @@ def _of_task(mailbox: Mailbox, letter: Message, task: Standing) -> Errand:
 
 def _of_task_received(mailbox: Mailbox, letter: Message, task: Standing) -> Errand:
     if task.state is TaskState.CANCELED:
-        return Errand(what="stop", task=task)
+        return Errand(what="stop", task=task, home=_home_of_work(mailbox, task))
     if task.is_final or task.last != letter.id:
         return DONE
     session = _session_with(mailbox, task.giver, task.thread)  # the answer to what we asked
-    return Errand(what="work", session=session, task=task, answers=task.letter)
+    home = _home_of_work(mailbox, task)
+    return Errand(what="work", session=session, task=task, answers=task.letter, home=home)
+
+
+def _home_of_work(mailbox: Mailbox, task: Standing) -> str:
+    """Of the gateway that worked on a task: it has its text, and the turn if there is one."""
+    lease = service.reading.received(mailbox._office, mailbox.name, task.letter).delivery.lease
+    return "" if lease is None else homes.home_of(mailbox._office, mailbox.name, lease.holder)
 
 
 def _asked_for(mailbox: Mailbox, letter: Message) -> asked.Asked | None:
@@ -171,7 +179,8 @@ def _is_answer_to_us(mailbox: Mailbox, letter: Message) -> bool:
 def _back_to(where: asked.Asked, task: Standing | None) -> Errand:
     """Into the session that asked. One of mail goes on with the letter it worked on."""
     if where.channel != OWN_CHANNEL:
-        return Errand(what="tell", session=where.session, asked=where, task=task, rounds=where.rounds + 1)
+        rounds = where.rounds + 1
+        return Errand(what="tell", session=where.session, asked=where, task=task, rounds=rounds, home=where.home)
     return Errand(
         what="go_on",
         session=where.session,
@@ -180,6 +189,7 @@ def _back_to(where: asked.Asked, task: Standing | None) -> Errand:
         answers=where.letter,
         wants_answer=where.letter is not None,
         rounds=where.rounds + 1,
+        home=where.home,
     )
 
 
