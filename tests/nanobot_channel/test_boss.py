@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from .conftest import Crew
-from .gateways import QUIET, until
+from .gateways import PATIENCE, QUIET, until
 from .models import Asked, Call
 
 pytestmark = [pytest.mark.nanobot, pytest.mark.xdist_group("crew")]  # one process starts the gateways they share
@@ -66,6 +68,26 @@ def test_what_is_refused_fails_or_is_late_comes_back_with_the_reason(crew: Crew)
         told = person.hear()
         assert "is failed" in told and "the model is broken" in told
         coder.model.broken = False
+
+
+def test_a_result_is_told_when_the_model_is_there_again(crew: Crew) -> None:
+    go = threading.Event()
+
+    def coder_says(_: Asked) -> str:
+        go.wait(PATIENCE)
+        return "def sort(): ..."
+
+    researcher = crew("researcher", boss)
+    crew("coder", coder_says)
+    with researcher.person() as person:
+        person.say("write me a sort")
+        person.hear()
+        researcher.model.broken = True
+        go.set()
+        assert "the model is broken" in person.hear()
+        researcher.model.broken = False
+        told = person.hear(60)
+    assert "def sort(): ..." in told and "is completed" in told
 
 
 def test_an_answer_that_speaks_of_errors_is_an_answer(crew: Crew) -> None:

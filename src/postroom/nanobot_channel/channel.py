@@ -6,6 +6,7 @@ Works with nanobot 0.2.2 to 0.3.5. Newer ones say when a turn is over; with the 
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .turns import Turn
 
 STOP_PATIENCE = 10.0  # seconds
+BEFORE_TOLD = 1.0  # seconds after a word in which nanobot would queue again what the turn did not take up
 BEFORE_GIVING_UP = 2.0  # seconds after a turn was stopped: a gateway that goes down stops its channels next
 
 
@@ -52,6 +54,8 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         self._giving_up: set[asyncio.Task[None]] = set()
         self._publish_outbound = bus.publish_outbound
         bus.publish_outbound = self._note_outbound  # the only place where the asking session is known
+        self._publish_inbound = bus.publish_inbound
+        bus.publish_inbound = self._note_inbound
 
     @classmethod
     def default_config(cls) -> dict[str, Any]:
@@ -98,6 +102,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=STOP_PATIENCE)
         self.bus.publish_outbound = self._publish_outbound
+        self.bus.publish_inbound = self._publish_inbound
         if self.reception is not None:
             await self.reception.leave()
         if self.post is not None:
@@ -179,9 +184,24 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             outbound.note(msg, context, turns, collects=bool(self._unsubscribe))
         elif self.reception is not None and context is None and outbound.is_last_word(msg):
             for turn in self.reception.post.turns.told_at(msg.channel, msg.chat_id):
-                turn.is_answered = True
-                _soon(self.reception.over(turn.id), self._under_way)
+                _soon(self._told(turn, msg, time.monotonic()), self._under_way)
         await self._publish_outbound(msg)
+
+    async def _note_inbound(self, msg: InboundMessage) -> None:
+        turn = self._turn_of(msg.metadata)
+        if turn is not None:
+            turn.queued_at = time.monotonic()
+        await self._publish_inbound(msg)
+
+    async def _told(self, turn: Turn, msg: OutboundMessage, at: float) -> None:
+        """A person was told something: what waited for that chat was part of it, unless it is queued again. Where
+        nanobot says itself that the turn is over, this comes too late and does nothing.
+        """
+        await asyncio.sleep(BEFORE_TOLD)
+        if self.reception is None or turn.queued_at > at:
+            return
+        turn.failed = turn.failed or (not self._unsubscribe and await self._has_failed(turn, msg))
+        await self.reception.over(turn.id)
 
     # -- what nanobot says of turns, from 0.3.5 on
 
@@ -197,8 +217,13 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
 
     def _on_completed(self, event: Any) -> None:
         """Comes when the last word is queued and before it is sent, so that `send` knows how the turn ended."""
-        turn, reception = self._turn_in(event), self.reception
-        if turn is None or reception is None:
+        reception = self.reception
+        if reception is None:
+            return
+        for waiting in reception.post.turns.told_in(event.context.session_key):  # it may have been part of this
+            waiting.failed = event.outcome == "failed"
+        turn = self._turn_of(event.context.metadata)
+        if turn is None:
             return
         turn.failed = event.outcome == "failed"
         turn.is_over = True
@@ -206,7 +231,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             _soon(reception.over(turn.id), self._under_way)
 
     def _on_status(self, event: Any) -> None:
-        turn = self._turn_in(event)
+        turn = self._turn_of(event.context.metadata)
         if turn is not None and event.status == "idle" and not turn.is_over:
             _soon(self._give_up(turn.id), self._giving_up)
 
@@ -215,10 +240,8 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         if self.reception is not None:
             await self.reception.broken_off(letter)
 
-    def _turn_in(self, event: Any) -> Any:
-        if self.post is None:
-            return None
-        return self.post.turns.get(outbound.letter_in(event.context.metadata))
+    def _turn_of(self, metadata: Any) -> Turn | None:
+        return None if self.post is None else self.post.turns.get(outbound.letter_in(metadata))
 
 
 def _soon(doing: Any, tasks: set[asyncio.Task[None]]) -> None:

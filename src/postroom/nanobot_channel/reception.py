@@ -333,7 +333,10 @@ class Reception:
         turn = self.post.turns.get(letter)
         if turn is None or turn.is_answering:
             return
-        if turn.said:
+        if turn.errand.what == "tell" and turn.failed:
+            await self._try("give back", turn.work.fail("the turn that was to tell it failed"))
+            await self._end(turn)
+        elif turn.said:
             await self._try("answer", self.say(letter, "", ()))
         else:
             await self._done(turn)

@@ -26,6 +26,7 @@ class Turn:
     errand: Errand
     task: AsyncTask | None = None  # the task that its last word finishes
     began: float = 0.0  # seconds of a steady clock
+    queued_at: float = 0.0  # likewise; nanobot queues once more what a running turn did not take up
     is_answered: bool = False  # by a tool; then the last word is not mailed
     is_answering: bool = False  # its last word is on its way to us
     is_waiting: bool = False  # not handed over yet: its session is busy
@@ -117,6 +118,14 @@ class Turns:
             if turn.errand.what == "tell"
             and turn.errand.asked is not None
             and (turn.errand.asked.channel, turn.errand.asked.chat) == (channel, chat)
+        ]
+
+    def told_in(self, session: str) -> list[Turn]:
+        """What is about to be told in this session."""
+        return [
+            turn
+            for turn in self._by_letter.values()
+            if turn.errand.what == "tell" and turn.errand.session == session
         ]
 
     def of_task(self, letter: str) -> Turn | None:
