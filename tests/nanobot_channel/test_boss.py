@@ -195,6 +195,7 @@ def test_a_plain_mail_and_the_stock_message_tool_bring_their_answer_back(crew: C
         assert "Message sent to mailbox:nobody-here" in person.hear()
         assert "" != person.hear()
     assert "was not sent" in researcher.model.asked[-1].last
+    assert "mail_agents lists whom you can mail" in researcher.model.asked[-1].last
     assert 2 == len(coder.model.asked)
 
 

@@ -16,13 +16,14 @@ from nanobot.channels.base import BaseChannel
 from nanobot.config.loader import load_config
 from nanobot.config.paths import get_data_dir, get_media_dir
 
-from ..errors import Busy, PostroomError
+from ..errors import Busy, PostroomError, UnknownAgent
 from . import config as settings
 from . import homes, outbound, wording
 from .config import OWN_CHANNEL
 from .post import shared
 from .reach import is_reached
 from .reception import Inbound, Reception
+from .toolbox import WHOM
 
 if TYPE_CHECKING:
     from nanobot.bus.events import OutboundMessage
@@ -161,6 +162,8 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         except Busy:
             raise
         except PostroomError as refused:
+            if isinstance(refused, UnknownAgent):
+                refused.hint = WHOM  # a model registers nobody
             self._log.warning("mailbox: the mail to {} is not sent: {}", msg.chat_id, refused)
             if caller is not None and caller.channel != OWN_CHANNEL:
                 await self._tell_not_sent(msg, caller, refused)

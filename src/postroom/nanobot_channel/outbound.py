@@ -91,7 +91,11 @@ def note(message: Message, context: Context | None, turns: Turns | None, *, coll
         return
     if context is not None:
         message.metadata = {**(message.metadata or {}), ASKED: caller_from(context)}
-    turn = None if turns is None else turn_of(message, turns)
+    if turns is None:
+        return
+    if context is None and letter_in(message.metadata) is None and message.content.startswith(_ERROR):
+        _give_back_its_turn(message, turns)
+    turn = turn_of(message, turns)
     if turn is None:
         return
     if context is not None and collects:
@@ -104,14 +108,17 @@ def note(message: Message, context: Context | None, turns: Turns | None, *, coll
 def turn_of(message: Message, turns: Turns) -> Turn | None:
     """The turn whose last word this is. By a tool it is one if it goes to the chat of its own turn."""
     letter = letter_in(message.metadata)
-    if letter is not None:
-        return None if message.metadata.get(COLLECTED) else turns.get(letter)
-    if message.metadata.get(ASKED) is None and message.content.startswith(_ERROR):  # 0.2.2 forgets the turn
-        turn = turns.only_of(message.chat_id)
-        if turn is not None:
-            turn.failed = True
-        return turn
-    return None
+    return None if letter is None or message.metadata.get(COLLECTED) else turns.get(letter)
+
+
+def _give_back_its_turn(message: Message, turns: Turns) -> None:
+    """0.2.2 says that it is sorry without saying to whom. One such word comes of each turn that broke: it counts
+    for the one of that peer that runs longest.
+    """
+    turn = turns.first_of(message.chat_id)
+    if turn is not None:
+        turn.failed = True
+        message.metadata = {**(message.metadata or {}), OWN_CHANNEL: {"id": turn.id}}
 
 
 def is_failure(message: Message, kept: str | None) -> bool:

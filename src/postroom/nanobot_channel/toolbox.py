@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MINUTE = 60.0
 OFFLINE = "offline"
 LONGEST_NAME = 60  # of a parameter that does not exist
+WHOM = "mail_agents lists whom you can mail"
 DEFAULT_DEADLINE = 24 * 60  # minutes; then whoever asked is told that nobody answered
 
 Run = Callable[..., Awaitable[str]]
@@ -49,7 +50,7 @@ async def call(row: Row, post: Post, caller: Caller | None, arguments: dict[str,
         _check_arguments(row, arguments)
         return await row.run(post, caller, **arguments)
     except UnknownAgent as unknown:
-        unknown.hint = "mail_agents lists whom you can mail"  # a model registers nobody
+        unknown.hint = WHOM  # a model registers nobody
         return f"Error: {unknown}"
     except PostroomError as refused:
         return f"Error: {refused}"

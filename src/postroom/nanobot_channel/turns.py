@@ -132,7 +132,6 @@ class Turns:
         """The turn that works on the task that this letter opened."""
         return next((turn for turn in self._by_letter.values() if turn.task and turn.task.id == letter), None)
 
-    def only_of(self, peer: str) -> Turn | None:
-        """The turn for a peer, if it is the only one that runs."""
-        found = [turn for turn in self._running.values() if turn.peer == peer]
-        return found[0] if len(found) == 1 else None
+    def first_of(self, peer: str) -> Turn | None:
+        """The turn for a peer that has run longest and has not said its last word."""
+        return next((turn for turn in self._running.values() if turn.peer == peer and not turn.is_answering), None)
