@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 
@@ -131,6 +132,25 @@ def test_what_a_killed_gateway_held_goes_to_another_when_the_lease_ends(gateway:
     until(lambda: anna.task(task.id).state == "completed", what="result", show=other.said)
     assert 2 == len(other.model.asked)
     assert "idle" == other.room.agent("coder").presence.status
+
+
+def test_a_turn_that_breaks_in_nanobot_itself_is_a_failure_of_its_own_letter(gateway: Open) -> None:
+    """Its sessions cannot be written: it says that it is sorry, and one version not even to whom."""
+    coder = gateway("coder", lambda _: "done")
+    for folder in (coder.home / "workspace" / "sessions", coder.home / "sessions"):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.write_text("no folder", encoding="utf-8")
+    anna = coder.room.mailbox("anna")
+    sent = [anna.send("coder", f"mail {number}").id for number in range(2)]
+    task = anna.give_task("coder", "work")
+    until(lambda: anna.task(task.id).state == "failed", what="failure", show=coder.said)
+    office = coder.room._office
+    until(
+        lambda: all(received(office, "coder", id).delivery.attempts for id in sent),
+        what="two failed tries",
+        show=coder.said,
+    )
+    assert anna.check(kinds="message", peek=True) == []
 
 
 def test_an_orderly_stop_in_the_middle_of_a_turn_gives_the_letter_back(gateway: Open) -> None:

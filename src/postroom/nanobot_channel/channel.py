@@ -147,13 +147,17 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
 
     async def _has_failed(self, turn: Turn, msg: OutboundMessage) -> bool:
         """As far as a nanobot without events lets us know: by what it has just kept in the session."""
-        held = await asyncio.to_thread(self._sessions().read_session_file, turn.errand.session)
-        return outbound.is_failure(msg, outbound.last_answer(held["messages"] if held else []))
+        kept = await asyncio.to_thread(self._kept_in, turn.errand.session)
+        return outbound.is_failure(msg, outbound.last_answer(kept))
 
-    def _sessions(self) -> Any:
+    def _kept_in(self, session: str) -> list[Any]:
         from nanobot.session.manager import SessionManager  # noqa: PLC0415 - not needed from 0.3.5 on
 
-        return SessionManager(self._workspace)
+        try:
+            held = SessionManager(self._workspace).read_session_file(session)
+        except OSError:  # nothing can be kept there: then nothing was
+            held = None
+        return list(held["messages"]) if held else []
 
     async def _mail(self, post: Post, msg: OutboundMessage) -> None:
         caller = outbound.caller_of(msg)
