@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from ..errors import Busy, PostroomError, UnknownAgent
 from . import config as settings
 from . import homes, outbound, wording
 from .config import OWN_CHANNEL
+from .manners import MOST_REFUSALS
 from .post import shared
 from .reach import is_reached
 from .reception import Inbound, Reception
@@ -48,6 +50,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         self.post: Post | None = None
         self.reception: Reception | None = None
         self._workspace = Path()
+        self._refused: Counter[str] = Counter()  # by session
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: list[Any] = []
         self._log = self.logger  # loguru's: its texts have places in braces
@@ -173,6 +176,10 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
                 await self._tell_not_sent(msg, caller, refused)
 
     async def _tell_not_sent(self, msg: OutboundMessage, caller: Caller, refused: PostroomError) -> None:
+        """A model that tries again whenever it is told is not told for ever."""
+        self._refused[caller.session] += 1
+        if self._refused[caller.session] > MOST_REFUSALS:
+            return
         await self.hand_over(
             Inbound(
                 channel="system",
@@ -198,6 +205,8 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         turn = self._turn_of(msg.metadata)
         if turn is not None:
             turn.queued_at = time.monotonic()
+        elif msg.channel not in {"system", OWN_CHANNEL}:  # a person speaks
+            self._refused.clear()
         await self._publish_inbound(msg)
 
     async def _told(self, turn: Turn, msg: OutboundMessage, at: float) -> None:

@@ -349,6 +349,7 @@ class Reception:
             await self._end(turn)
 
     async def _done(self, turn: Turn) -> None:
+        turn.is_answering = True  # its lease is not lost if it cannot be renewed from here on
         if not turn.work.is_settled:
             await self._try("settle", turn.work.ack())
         await self._end(turn)
