@@ -143,7 +143,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             return
         turn = outbound.turn_of(msg, self.post.turns)
         if turn is not None:
-            turn.failed = turn.failed or (not self._unsubscribe and await self._has_failed(turn, msg))
+            turn.failed = turn.failed or (self._knows_only_words() and await self._has_failed(turn, msg))
             await self.reception.say(turn.id, msg.content, tuple(msg.media))
         elif not outbound.is_about_turn(msg):
             await self._mail(self.post, msg)
@@ -195,10 +195,10 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         context = current_request_context()
         if msg.channel == OWN_CHANNEL:
             turns = None if self.post is None else self.post.turns
-            outbound.note(msg, context, turns, collects=bool(self._unsubscribe))
-        elif self.reception is not None and context is None and outbound.is_last_word(msg):
-            for turn in self.reception.post.turns.told_at(msg.channel, msg.chat_id):
-                _soon(self._told(turn, msg, time.monotonic()), self._under_way)
+            outbound.note(msg, context, turns, collects=not self._knows_only_words())
+        elif self._knows_only_words() and self.post is not None and context is None and outbound.is_last_word(msg):
+            for turn in self.post.turns.told_at(msg.channel, msg.chat_id):
+                _soon(self._told(turn, time.monotonic(), msg), self._under_way)
         await self._publish_outbound(msg)
 
     async def _note_inbound(self, msg: InboundMessage) -> None:
@@ -209,17 +209,19 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             self._refused.clear()
         await self._publish_inbound(msg)
 
-    async def _told(self, turn: Turn, msg: OutboundMessage, at: float) -> None:
-        """A person was told something: what waited for that chat was part of it, unless it is queued again. Where
-        nanobot says itself that the turn is over, this comes too late and does nothing.
-        """
+    async def _told(self, turn: Turn, at: float, msg: OutboundMessage | None = None) -> None:
+        """A person was told something: what waited for it there was part of that, unless it is queued again."""
         await asyncio.sleep(BEFORE_TOLD)
         if self.reception is None or turn.queued_at > at:
             return
-        turn.failed = turn.failed or (not self._unsubscribe and await self._has_failed(turn, msg))
+        turn.failed = turn.failed or (msg is not None and await self._has_failed(turn, msg))
         await self.reception.over(turn.id)
 
     # -- what nanobot says of turns, from 0.3.5 on
+
+    def _knows_only_words(self) -> bool:
+        """Then the last word of a turn has to tell all of it."""
+        return not self._unsubscribe
 
     def _subscribe(self) -> None:
         if not hasattr(self.bus, "subscribe"):
@@ -236,15 +238,16 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         reception = self.reception
         if reception is None:
             return
-        for waiting in reception.post.turns.told_in(event.context.session_key):  # it may have been part of this
-            waiting.failed = event.outcome == "failed"
+        has_failed = event.outcome == "failed"
         turn = self._turn_of(event.context.metadata)
-        if turn is None:
-            return
-        turn.failed = event.outcome == "failed"
-        turn.is_over = True
-        if not turn.is_answering:
-            _soon(reception.over(turn.id), self._under_way)
+        if turn is not None:
+            turn.failed, turn.is_over = has_failed, True
+            if not turn.is_answering:
+                _soon(reception.over(turn.id), self._under_way)
+        for waiting in reception.post.turns.told_in(event.context.session_key):
+            if waiting is not turn:  # it may have been part of this one
+                waiting.failed = has_failed
+                _soon(self._told(waiting, time.monotonic()), self._under_way)
 
     def _on_status(self, event: Any) -> None:
         turn = self._turn_of(event.context.metadata)
