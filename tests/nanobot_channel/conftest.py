@@ -62,6 +62,13 @@ def python(version: str, shared_folder: Path) -> Path:
         return folder / "bin" / "python"
 
 
+def wheel_once(folder: Path) -> Path:
+    """Postroom's wheel, built by the first of the run's processes that wants it."""
+    with open(folder / "lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return built_wheel(folder)
+
+
 def built_wheel(folder: Path) -> Path:
     wheel: Path = next(folder.glob("*.whl"), None) or NANOBOT["wheel"](folder)
     return wheel

@@ -153,6 +153,17 @@ class Gateway:
         return postroom.open(f"files:{self.mailboxes}?layout=nanobot")
 
 
+def calls_after_a_while(*gateways: Gateway) -> list[int]:
+    """How often each model was asked, once nothing more happens."""
+    end = time.monotonic() + PATIENCE
+    seen: list[int] = []
+    while seen != (now := [len(gateway.model.asked) for gateway in gateways]):
+        assert time.monotonic() < end, f"it goes on for ever: {now}"
+        seen = now
+        time.sleep(QUIET)
+    return seen
+
+
 class Person:
     """Somebody who talks to an agent at the test channel."""
 

@@ -76,12 +76,14 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(folder: Path, agent: str, says: Says = lambda _: None, **section: Any) -> AsyncIterator[Desk]:
-    """A reception at work, over the mailboxes in `folder`."""
+async def desk(
+    folder: Path, agent: str, says: Says = lambda _: None, *, home: str = "", **section: Any
+) -> AsyncIterator[Desk]:
+    """A reception at work, over the mailboxes in `folder`. Desks of one agent have different homes."""
     said = {"enabled": True, "agentId": agent, "mailboxesRoot": str(folder / "mailboxes"), "pollInterval": 0.2}
     workspace = folder / f"{agent}-workspace"
     workspace.mkdir(exist_ok=True)
-    post = await shared(config.parse(said | section), str(workspace))
+    post = await shared(config.parse(said | section), str(workspace), home)
     made = Desk(post, says, folder / f"{agent}-media")
     running = asyncio.create_task(made.reception.run())
     try:

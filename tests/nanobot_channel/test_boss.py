@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from postroom.nanobot_channel.manners import MOST_REFUSALS
+
 from .conftest import Crew
-from .gateways import QUIET, until
+from .gateways import PATIENCE, QUIET, calls_after_a_while, until
 from .models import Asked, Call
 
 pytestmark = [pytest.mark.nanobot, pytest.mark.xdist_group("crew")]  # one process starts the gateways they share
@@ -35,7 +39,9 @@ def test_the_result_comes_back_into_the_persons_conversation(crew: Crew) -> None
     states = [letter.task.state for letter in task.letters() if letter.task is not None]
     assert ["pending", "accepted", "working", "completed"] == states
     assert "[Task from agent researcher" in coder.model.asked[0].last
-    assert {"channel": "person", "chat": person.chat, "session": f"person:{person.chat}"} == task.session
+    home = (researcher.home / "mailbox.id").read_text(encoding="utf-8").strip()
+    where = {"channel": "person", "chat": person.chat, "session": f"person:{person.chat}", "home": home}
+    assert home and where == task.session
     assert not any(
         f"person:{person.chat}" in path.read_text() for path in researcher.mailboxes.rglob("*.msg.json")
     )
@@ -64,6 +70,40 @@ def test_what_is_refused_fails_or_is_late_comes_back_with_the_reason(crew: Crew)
         told = person.hear()
         assert "is failed" in told and "the model is broken" in told
         coder.model.broken = False
+
+
+def test_a_result_is_told_when_the_model_is_there_again(crew: Crew) -> None:
+    go = threading.Event()
+
+    def coder_says(_: Asked) -> str:
+        go.wait(PATIENCE)
+        return "def sort(): ..."
+
+    researcher = crew("researcher", boss)
+    crew("coder", coder_says)
+    with researcher.person() as person:
+        person.say("write me a sort")
+        person.hear()
+        researcher.model.broken = True
+        go.set()
+        assert "the model is broken" in person.hear()
+        researcher.model.broken = False
+        told = person.hear(60)
+    assert "def sort(): ..." in told and "is completed" in told
+
+
+def test_an_answer_that_speaks_of_errors_is_an_answer(crew: Crew) -> None:
+    """Old versions of nanobot say a failure in the place of an answer, with such words."""
+    found = ["Error: line 7 has no colon.", "Sorry, I encountered an error in line 7."]
+    researcher = crew("researcher", boss)
+    crew("coder", lambda _: found[0])
+    while found:
+        with researcher.person() as person:
+            person.say("what is wrong here?")
+            person.hear()
+            told = person.hear()
+        assert "is completed" in told and found[0] in told
+        found.pop(0)
 
 
 def test_a_silent_peer_a_stranger_and_a_name_nobody_has(crew: Crew) -> None:
@@ -155,8 +195,11 @@ def test_a_plain_mail_and_the_stock_message_tool_bring_their_answer_back(crew: C
         assert "hello back to stock" in person.hear()
         person.say("mail to nobody")
         assert "Message sent to mailbox:nobody-here" in person.hear()
-        assert "" != person.hear()
-    assert "was not sent" in researcher.model.asked[-1].last
+    until(lambda: "was not sent" in researcher.model.asked[-1].last, what="refusal", show=researcher.said)
+    calls_after_a_while(researcher)  # it tries again whenever it is told, and comes to an end
+    told = [asked.last for asked in researcher.model.asked if not asked.results and "was not sent" in asked.last]
+    assert 1 <= len(told) <= MOST_REFUSALS
+    assert "mail_agents lists whom you can mail" in told[0]
     assert 2 == len(coder.model.asked)
 
 

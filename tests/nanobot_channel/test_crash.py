@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
 import time
 
 import pytest
 
 import postroom
+from postroom.nanobot_channel.reception import LEASE
 from postroom.service.reading import received
 
+from ..conftest import LONG
 from .conftest import Open
 from .gateways import PATIENCE, QUIET, until
-from .models import Asked
+from .models import Asked, Call
 
 pytestmark = pytest.mark.nanobot
 
@@ -51,9 +55,26 @@ def test_what_a_killed_gateway_worked_on_is_handed_out_again_and_answered_once(g
     assert (1, 1) == (len(replies), len(results))
 
 
+def delegating(asked: Asked) -> str | Call:
+    """Gives what a person asks for to a helper; tells what comes of it; is done with all else."""
+    if "[Answer from agent" in asked.last:
+        return f"I heard: {asked.last}"
+    if asked.last.startswith("errand"):
+        return "Given." if asked.results else Call("mail_task", {"to": "helper", "text": asked.last})
+    return "done"
+
+
+def help_once(helper: postroom.Mailbox) -> None:
+    letter = helper.claim(timeout=PATIENCE)
+    assert letter is not None
+    task = helper.task(letter)
+    task.accept()
+    task.complete(f"result of {letter.text}")
+
+
 def test_two_gateways_of_one_agent_share_the_mail_and_do_nothing_twice(gateway: Open) -> None:
-    first = gateway("coder", lambda _: "done", home="first", start=False)
-    second = gateway("coder", lambda _: "done", home="second", start=False)
+    first = gateway("coder", delegating, home="first", start=False)
+    second = gateway("coder", delegating, home="second", start=False)
     first.launch()
     second.launch()
     first.wait_until_up()
@@ -69,6 +90,67 @@ def test_two_gateways_of_one_agent_share_the_mail_and_do_nothing_twice(gateway: 
     asked = [asked.last for gateway in (first, second) for asked in gateway.model.asked]
     assert sorted(sent) == sorted(text.partition("id ")[2].partition(",")[0] for text in asked)
     assert all(sender.wait(0.2) is None for sender in senders)
+    helper = room.mailbox("helper")
+    helper.register()
+    for number in range(4):  # what was asked at one is told there, and not by whoever is quicker
+        for at in (first, second):
+            with at.person() as person:
+                person.say(f"errand {number}")
+                assert "Given." == person.hear()
+                help_once(helper)
+                assert f"result of errand {number}" in person.hear()
+    first.stop()
+    assert "idle" == room.agent("coder").presence.status
+    second.stop()
+    assert "offline" == room.agent("coder").presence.status
+
+
+@pytest.mark.skipif(not (LONG or os.environ.get("POSTROOM_INTEROP")), reason="waits for a lease: make interop")
+def test_what_a_killed_gateway_held_goes_to_another_when_the_lease_ends(gateway: Open) -> None:
+    """It never starts again; so nobody says that it is dead but its lease."""
+    hang = threading.Event()
+
+    def script(asked: Asked) -> str:
+        if not hang.is_set():
+            hang.wait(PATIENCE)
+        return "done"
+
+    killed = gateway("coder", script, home="killed")
+    anna = killed.room.mailbox("anna")
+    anna.register()
+    mail, task = anna.send("coder", "a question"), anna.give_task("coder", "work")
+    until(lambda: len(killed.model.asked) == 2, what="two turns", show=killed.said)
+    other = gateway("coder", lambda _: "done by another", home="other")
+    killed.kill()
+    hang.set()
+    began = time.monotonic()
+    time.sleep(QUIET)
+    assert [] == other.model.asked and "claimed" == state_of(other.room, mail.id)
+    answer = anna.wait(LEASE + PATIENCE, kinds="message")
+    assert answer is not None and "done by another" == answer.text, other.said()
+    assert time.monotonic() - began < LEASE + 10
+    until(lambda: anna.task(task.id).state == "completed", what="result", show=other.said)
+    assert 2 == len(other.model.asked)
+    assert "idle" == other.room.agent("coder").presence.status
+
+
+def test_a_turn_that_breaks_in_nanobot_itself_is_a_failure_of_its_own_letter(gateway: Open) -> None:
+    """Its sessions cannot be written: it says that it is sorry, and one version not even to whom."""
+    coder = gateway("coder", lambda _: "done")
+    for folder in (coder.home / "workspace" / "sessions", coder.home / "sessions"):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.write_text("no folder", encoding="utf-8")
+    anna = coder.room.mailbox("anna")
+    sent = [anna.send("coder", f"mail {number}").id for number in range(2)]
+    task = anna.give_task("coder", "work")
+    until(lambda: anna.task(task.id).state == "failed", what="failure", show=coder.said)
+    office = coder.room._office
+    until(
+        lambda: all(received(office, "coder", id).delivery.attempts for id in sent),
+        what="two failed tries",
+        show=coder.said,
+    )
+    assert anna.check(kinds="message", peek=True) == []
 
 
 def test_an_orderly_stop_in_the_middle_of_a_turn_gives_the_letter_back(gateway: Open) -> None:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import zipfile
+from collections.abc import Iterable
+from email import message_from_bytes
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from postroom.nanobot_channel import finding
 
-from .conftest import NANOBOT, NEWEST
+from .conftest import NANOBOT, NEWEST, wheel_once
 
 PATIENCE = 120.0
 
@@ -62,6 +68,32 @@ def test_an_editable_install_is_found_and_what_was_removed_is_put_back(tmp_path:
     assert "nanobot does not find the channel mailbox" == found["discovery"]["what"]
     found = doctor(python, tmp_path, "--repair")[1]
     assert found["channel"]["repaired"] and "ok" == found["discovery"]["level"]
+
+
+def unmet(requirements: Iterable[str], there: dict[str, str], extra: str = "") -> list[str]:
+    """Those that are not there in the version they ask for."""
+    wanted = [Requirement(line) for line in requirements]
+    counted = [one for one in wanted if one.marker is None or one.marker.evaluate({"extra": extra})]
+    return [str(one) for one in counted if not _is_met(one, there)]
+
+
+def _is_met(wanted: Requirement, there: dict[str, str]) -> bool:
+    version = there.get(canonicalize_name(wanted.name))
+    return version is not None and wanted.specifier.contains(version, prereleases=True)
+
+
+@pytest.mark.nanobot
+def test_what_we_need_and_what_nanobot_pins_can_be_had_together(version: str, shared_folder: Path) -> None:
+    """One set of versions that suits nanobot, all that it needs, and our wheel with its extra."""
+    found = list(distributions(path=[str(NANOBOT["base"](version))]))
+    there = {str(canonicalize_name(one.name)): one.version for one in found}
+    with zipfile.ZipFile(wheel_once(shared_folder)) as wheel:
+        name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        ours = message_from_bytes(wheel.read(name)).get_all("Requires-Dist") or []
+    assert version == there["nanobot-ai"] and len(found) > 50
+    assert [] == unmet(ours, there, "nanobot")
+    assert {} == {one.name: broken for one in found if (broken := unmet(one.requires or (), there))}
+    assert [line for line in unmet(ours, there, "mcp") if line.startswith("mcp")]  # as the page says
 
 
 def test_without_nanobot_it_says_so() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,82 @@ def test_questions_that_nobody_answers_in_time_do_not_keep_other_tasks_out(
             assert TaskState.REJECTED is coder.post.mailbox.task(patient.id).state
             after = await anna.give_task("coder", "new work")
             await until(lambda: coder.post.mailbox.task(after.id).state is TaskState.ACCEPTED)
+
+    run(scene)
+
+
+def test_a_question_about_a_task_without_a_deadline_is_not_open_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reception, "BETWEEN_LOOKS", 0.1)
+
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            anna = coder.post.room.mailbox("anna")
+            sent = await anna.give_task("coder", "work")
+            [seen] = await until(lambda: coder.seen)
+            said = await use(coder, "mail_ask", seen, question="which?")
+            await coder.answer(seen, "")
+            asked_at = coder.post.mailbox.task(sent.id).standing.moved_at
+            assert f"has until {asked_at + timedelta(days=1):%Y-%m-%d %H:%M} UTC" in said
+            monkeypatch.setattr(settling, "ANSWERED_WITHIN", timedelta(0))
+            await until(lambda: coder.post.mailbox.task(sent.id).is_final)
+            task = await anna.task(sent.id)
+            assert ("failed", "a day is over, and the question about it was not answered") == (
+                task.state,
+                task.reason,
+            )
+
+    run(scene)
+
+
+@pytest.mark.parametrize("task", [None, {}, "work", {"id": 7}, {"id": "t1", "state": "completed"}])
+def test_what_calls_itself_a_task_and_holds_none_is_refused_with_the_reason(tmp_path: Path, task: Any) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            text = {"parts": [{"type": "text", "text": "write it"}]}
+            drop(tmp_path, "coder", "1_anna", **{"from": "anna", "type": "task", "task": task, "content": text})
+            bounce = await coder.post.room.mailbox("anna").wait(PATIENCE)
+            assert bounce is not None and '`task` needs an `id` and the `state` "pending"' in bounce.text
+            assert [] == coder.seen
+
+    run(scene)
+
+
+def test_whoever_is_not_allowed_gets_nowhere_by_calling_it_a_task(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder", allowFrom=["boss"]) as coder:
+            drop(tmp_path, "coder", "1_anna", **{"from": "anna", "type": "task", "content": "write it"})
+            bounce = await coder.post.room.mailbox("anna").wait(PATIENCE)
+            assert bounce is not None and "unauthorized" in bounce.text
+            assert [] == coder.seen
+
+    run(scene)
+
+
+def test_what_calls_itself_a_task_in_the_thread_of_another_is_not_taken_for_it(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            anna = coder.post.room.mailbox("anna")
+            sent = await anna.give_task("coder", "work")
+            await until(lambda: coder.seen)
+            drop(tmp_path, "coder", "1_anna", **{"from": "anna", "type": "task", "reply_to": sent.id})
+            bounce = await anna.wait(PATIENCE, sender="postmaster")
+            assert bounce is not None and "there is none in it" in bounce.text
+            assert 1 == len(coder.seen) and 1 == len(coder.post.turns)
+
+    run(scene)
+
+
+def test_a_copy_of_a_task_is_only_read(tmp_path: Path) -> None:
+    async def scene() -> None:
+        store = f"sqlite:{tmp_path / 'room.db'}"
+        async with desk(tmp_path, "coder", store=store) as coder:
+            anna = coder.post.room.mailbox("anna")
+            await coder.post.room.mailbox("writer").register()
+            await anna.give_task("writer", "work", cc=["coder"])
+            [seen] = await until(lambda: coder.seen)
+            assert "[Mail from agent anna" in seen.content and "No answer is expected" in seen.content
 
     run(scene)
 

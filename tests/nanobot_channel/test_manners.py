@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 
 import pytest
 
 from .conftest import Crew
-from .gateways import PATIENCE, QUIET, Gateway, until
+from .gateways import PATIENCE, QUIET, Gateway, calls_after_a_while, until
 from .models import Asked, Call
 
 pytestmark = [pytest.mark.nanobot, pytest.mark.xdist_group("crew")]  # one process starts the gateways they share
-
-
-def calls_after_a_while(*gateways: Gateway) -> list[int]:
-    """How often each model was asked, once nothing more happens."""
-    seen: list[int] = []
-    while seen != (now := [len(gateway.model.asked) for gateway in gateways]):
-        seen = now
-        time.sleep(QUIET)
-    return seen
 
 
 def asked_by(gateway: Gateway, agent: str) -> list[Asked]:

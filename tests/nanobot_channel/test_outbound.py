@@ -55,6 +55,27 @@ def test_progress_is_told_from_last_words(message: Message, progress: bool, last
     assert (progress, last) == (outbound.is_progress(message), outbound.is_last_word(message))
 
 
+@pytest.mark.parametrize(
+    ("said", "kept", "failed"),
+    [
+        ("fine", ["fine"], False),
+        ("fine", [], False),
+        ("Error: no colon", ["Error: no colon"], False),
+        ("Error: no colon", ["fine"], True),
+        ("Error: no colon", [], True),
+        ("Error calling LLM: timed out", ["[Assistant reply unavailable due to model error.]"], True),
+        ("The API key is out of quota", ["[Assistant reply unavailable due to model error.]"], True),
+        ("Sorry, I encountered an error.", [None], True),
+    ],
+)
+def test_a_failure_is_what_is_said_and_not_kept(said: str, kept: list[str | None], failed: bool) -> None:
+    session = [{"role": "user", "content": "hello"}, *({"role": "assistant", "content": one} for one in kept)]
+    assert failed is outbound.is_failure(Message(content=said), outbound.last_answer(session))
+    by_tool = Message(content=said)
+    outbound.note(by_tool, Context(), None, collects=False)
+    assert not outbound.is_failure(by_tool, outbound.last_answer(session))
+
+
 def test_whoever_calls_a_tool_is_noted() -> None:
     message = Message()
     outbound.note(message, Context(), None, collects=True)
@@ -120,18 +141,23 @@ def test_what_a_tool_says_to_the_chat_of_its_own_turn_is_the_answer(tmp_path: Pa
     asyncio.run(scene())
 
 
-def test_an_error_that_lost_its_turn_is_given_to_the_only_one_there_is(tmp_path: Path) -> None:
+def test_errors_that_lost_their_turn_are_given_to_those_there_are(tmp_path: Path) -> None:
     """0.2.2 says that it is sorry without saying to whom."""
 
     async def scene() -> None:
         async with desk(tmp_path, "coder") as coder:
-            sent = await coder.post.room.mailbox("anna").send("coder", "hello")
-            await until(lambda: coder.seen)
-            turn = outbound.turn_of(Message(content="Sorry, I encountered an error."), coder.post.turns)
-            assert turn is not None and turn.failed and sent.id == turn.id
-            assert outbound.turn_of(Message(content="something else"), coder.post.turns) is None
-            await coder.reception.say(turn.id, "Sorry, I encountered an error.", ())
-            [letter] = await coder.post.box.check(peek=True, unread_only=False)
-            assert ("unread", 1) == (letter.state, letter.delivery.attempts)  # it is tried again
+            sent = [(await coder.post.room.mailbox("anna").send("coder", "hello")).id for _ in range(2)]
+            await until(lambda: len(coder.seen) == 2)
+            turns = coder.post.turns
+            words = [Message(content="Sorry, I encountered an error.") for _ in range(3)]
+            for message in [*words, other := Message(content="something else")]:
+                outbound.note(message, None, turns, collects=False)
+            found = [turn for message in words if (turn := outbound.turn_of(message, turns)) is not None]
+            assert sorted(sent) == sorted(turn.id for turn in found) and all(turn.failed for turn in found)
+            assert outbound.turn_of(other, turns) is None
+            for turn in found:
+                await coder.reception.say(turn.id, "Sorry, I encountered an error.", ())
+            for letter in await coder.post.box.check(peek=True, unread_only=False):
+                assert ("unread", 1) == (letter.state, letter.delivery.attempts)  # it is tried again
 
     asyncio.run(scene())

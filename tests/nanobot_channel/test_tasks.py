@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 import postroom
+from postroom.aio_letter import AsyncWork
+from postroom.letter import Work
 from postroom.model.delivery import State
 from postroom.nanobot_channel import manners, reception
+from postroom.service import holding
 from postroom.service.reading import received
 
-from .office import PATIENCE, desk, run, until, use
+from .office import PATIENCE, Desk, desk, run, until, use
 
 
 def test_who_asks_whom_in_three_steps_comes_back_the_same_way(tmp_path: Path) -> None:
@@ -112,7 +115,7 @@ def test_the_manners_of_sending(tmp_path: Path) -> None:
 def test_the_other_tools(tmp_path: Path) -> None:
     async def scene() -> None:
         async with desk(tmp_path, "coder") as coder, desk(tmp_path, "boss", capabilities=["asking"]) as boss:
-            assert "- boss (idle) [can: asking]" == await use(coder, "mail_agents")
+            assert "- boss (idle) [can: 'asking']" in await use(coder, "mail_agents")
             assert "No other agent is registered." == await use(boss, "mail_agents", capability="asking")
             assert "No tasks." == await use(boss, "mail_tasks")
             given = await use(boss, "mail_task", to="coder", text="work", subject="a thing", deadline_minutes=5)
@@ -173,6 +176,32 @@ def test_a_task_that_failed_says_why_and_a_mail_is_tried_again(tmp_path: Path) -
             assert delivery.due_at is not None
 
     run(scene)
+
+
+def test_a_result_that_could_not_be_told_is_told_again(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder", lambda _: "done"), desk(tmp_path, "boss") as boss:
+            await use(boss, "mail_task", to="coder", text="work")
+            [seen] = await until(lambda: boss.seen)
+            [turn] = boss.post.turns.all()
+            turn.failed = True
+            await boss.answer(seen, "no model today")
+            delivery = received(boss.post.office, "boss", turn.id).delivery
+            assert (State.UNREAD, 1) == (delivery.state, delivery.attempts)
+            assert 0 == len(boss.post.turns) and "failed" in str(delivery.reason)
+            await boss.reception._take_in(await claim_now(boss, turn.id))
+            assert "done" in boss.seen[1].content and seen.session == boss.seen[1].session
+            await boss.answer(boss.seen[1], "told")
+            assert State.DONE is received(boss.post.office, "boss", turn.id).delivery.state
+
+    run(scene)
+
+
+async def claim_now(at: Desk, letter: str) -> AsyncWork:
+    """Before its next try is due."""
+    box = at.post.mailbox
+    found = await at.post.room.run(holding.claim_one, at.post.office, box._caller, box.name, letter, lease=60.0)
+    return AsyncWork(at.post.room, Work(box, found))
 
 
 def test_a_task_beyond_its_abilities_or_its_deadline_is_rejected_with_the_reason(tmp_path: Path) -> None:

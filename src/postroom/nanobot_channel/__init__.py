@@ -4,7 +4,9 @@ config      the section `channels.mailbox` of nanobot's config
 post        one agent's post: who it is, what it sends, whom it asked for what
 reception   the loop: claim, sort, hand over, hold on, beat
 sorting     what a letter that came is: work, an answer for somebody, or nothing to do
-taking      mail of others, while one peer has enough in hand
+taking      mail, while some of it is not to be taken here
+homes       which gateway of an agent has a session, and which of them are there
+lodging     one gateway among those of its agent
 turns       turns of the model that mail began, until they are settled
 manners     who is answered, and how often
 asked       the sessions in which we were asked, kept on our side

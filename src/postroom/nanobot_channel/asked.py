@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from .. import service
 from ..model.codec import convert, to_plain
 from ..model.delivery import State
 from ..model.names import fold
@@ -40,6 +41,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str  # nanobot's key of it
     rounds: int = 0  # how many results it got in a row since its person last spoke
     letter: str | None = None  # the letter that was worked on there, if it is a session of mail
+    home: str = ""  # of the gateway that has the session
     at: datetime | None = None
     answers: dict[str, str] = {}  # who has answered, and by which letter: each is let in once
 
@@ -86,8 +88,11 @@ def use_up(office: Office, agent: str, answer: Message) -> None:
     office.store.commit(plan)
 
 
-def is_used_up(where: Asked, answer: Message) -> bool:
-    return where.answers.get(fold(answer.sender), answer.id) != answer.id
+def is_used_up(office: Office, where: Asked, answer: Message) -> bool:
+    """Did another letter of its sender come first, whatever that one was called then?"""
+    names = service.naming.names_of(office, service.naming.resident(office, answer.sender))
+    used = {where.answers[fold(name)] for name in names if fold(name) in where.answers}
+    return bool(used) and answer.id not in used
 
 
 def is_waiting(office: Office, agent: str, letter: str, but: str) -> bool:

@@ -6,6 +6,8 @@ Works with nanobot 0.2.2 to 0.3.5. Newer ones say when a turn is over; with the 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,22 +15,26 @@ from nanobot.agent.tools.context import current_request_context
 from nanobot.bus.events import InboundMessage
 from nanobot.channels.base import BaseChannel
 from nanobot.config.loader import load_config
-from nanobot.config.paths import get_media_dir
+from nanobot.config.paths import get_data_dir, get_media_dir
 
-from ..errors import Busy, PostroomError
+from ..errors import Busy, PostroomError, UnknownAgent
 from . import config as settings
-from . import outbound, wording
+from . import homes, outbound, wording
 from .config import OWN_CHANNEL
+from .manners import MOST_REFUSALS
 from .post import shared
 from .reach import is_reached
 from .reception import Inbound, Reception
+from .toolbox import WHOM
 
 if TYPE_CHECKING:
     from nanobot.bus.events import OutboundMessage
 
     from .post import Caller, Post
+    from .turns import Turn
 
 STOP_PATIENCE = 10.0  # seconds
+BEFORE_TOLD = 1.0  # seconds after a word in which nanobot would queue again what the turn did not take up
 BEFORE_GIVING_UP = 2.0  # seconds after a turn was stopped: a gateway that goes down stops its channels next
 
 
@@ -43,6 +49,8 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         super().__init__({**config, "allowFrom": list(self.settings.allow_from)}, bus)
         self.post: Post | None = None
         self.reception: Reception | None = None
+        self._workspace = Path()
+        self._refused: Counter[str] = Counter()  # by session
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: list[Any] = []
         self._log = self.logger  # loguru's: its texts have places in braces
@@ -50,6 +58,8 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         self._giving_up: set[asyncio.Task[None]] = set()
         self._publish_outbound = bus.publish_outbound
         bus.publish_outbound = self._note_outbound  # the only place where the asking session is known
+        self._publish_inbound = bus.publish_inbound
+        bus.publish_inbound = self._note_inbound
 
     @classmethod
     def default_config(cls) -> dict[str, Any]:
@@ -74,7 +84,9 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         """Stays until it is stopped."""
         self._task = asyncio.current_task()
         written = await asyncio.to_thread(load_config)
-        self.post = await shared(self.settings, str(written.workspace_path))
+        self._workspace = written.workspace_path
+        home = await asyncio.to_thread(homes.home_at, get_data_dir())
+        self.post = await shared(self.settings, str(self._workspace), home)
         self.reception = Reception(self.post, self, self._log, Path(get_media_dir(OWN_CHANNEL)))
         self._subscribe()
         self._running = True
@@ -94,6 +106,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=STOP_PATIENCE)
         self.bus.publish_outbound = self._publish_outbound
+        self.bus.publish_inbound = self._publish_inbound
         if self.reception is not None:
             await self.reception.leave()
         if self.post is not None:
@@ -130,10 +143,24 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             return
         turn = outbound.turn_of(msg, self.post.turns)
         if turn is not None:
-            turn.failed = turn.failed or (not self._unsubscribe and outbound.says_it_failed(msg))
+            turn.failed = turn.failed or (self._knows_only_words() and await self._has_failed(turn, msg))
             await self.reception.say(turn.id, msg.content, tuple(msg.media))
         elif not outbound.is_about_turn(msg):
             await self._mail(self.post, msg)
+
+    async def _has_failed(self, turn: Turn, msg: OutboundMessage) -> bool:
+        """As far as a nanobot without events lets us know: by what it has just kept in the session."""
+        kept = await asyncio.to_thread(self._kept_in, turn.errand.session)
+        return outbound.is_failure(msg, outbound.last_answer(kept))
+
+    def _kept_in(self, session: str) -> list[Any]:
+        from nanobot.session.manager import SessionManager  # noqa: PLC0415 - not needed from 0.3.5 on
+
+        try:
+            held = SessionManager(self._workspace).read_session_file(session)
+        except OSError:  # nothing can be kept there: then nothing was
+            held = None
+        return list(held["messages"]) if held else []
 
     async def _mail(self, post: Post, msg: OutboundMessage) -> None:
         caller = outbound.caller_of(msg)
@@ -142,11 +169,17 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         except Busy:
             raise
         except PostroomError as refused:
+            if isinstance(refused, UnknownAgent):
+                refused.hint = WHOM  # a model registers nobody
             self._log.warning("mailbox: the mail to {} is not sent: {}", msg.chat_id, refused)
             if caller is not None and caller.channel != OWN_CHANNEL:
                 await self._tell_not_sent(msg, caller, refused)
 
     async def _tell_not_sent(self, msg: OutboundMessage, caller: Caller, refused: PostroomError) -> None:
+        """A model that tries again whenever it is told is not told for ever."""
+        self._refused[caller.session] += 1
+        if self._refused[caller.session] > MOST_REFUSALS:
+            return
         await self.hand_over(
             Inbound(
                 channel="system",
@@ -162,14 +195,33 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         context = current_request_context()
         if msg.channel == OWN_CHANNEL:
             turns = None if self.post is None else self.post.turns
-            outbound.note(msg, context, turns, collects=bool(self._unsubscribe))
-        elif self.reception is not None and context is None and outbound.is_last_word(msg):
-            for turn in self.reception.post.turns.told_at(msg.channel, msg.chat_id):
-                turn.is_answered = True
-                _soon(self.reception.over(turn.id), self._under_way)
+            outbound.note(msg, context, turns, collects=not self._knows_only_words())
+        elif self._knows_only_words() and self.post is not None and context is None and outbound.is_last_word(msg):
+            for turn in self.post.turns.told_at(msg.channel, msg.chat_id):
+                _soon(self._told(turn, time.monotonic(), msg), self._under_way)
         await self._publish_outbound(msg)
 
+    async def _note_inbound(self, msg: InboundMessage) -> None:
+        turn = self._turn_of(msg.metadata)
+        if turn is not None:
+            turn.queued_at = time.monotonic()
+        elif msg.channel not in {"system", OWN_CHANNEL}:  # a person speaks
+            self._refused.clear()
+        await self._publish_inbound(msg)
+
+    async def _told(self, turn: Turn, at: float, msg: OutboundMessage | None = None) -> None:
+        """A person was told something: what waited for it there was part of that, unless it is queued again."""
+        await asyncio.sleep(BEFORE_TOLD)
+        if self.reception is None or turn.queued_at > at:
+            return
+        turn.failed = turn.failed or (msg is not None and await self._has_failed(turn, msg))
+        await self.reception.over(turn.id)
+
     # -- what nanobot says of turns, from 0.3.5 on
+
+    def _knows_only_words(self) -> bool:
+        """Then the last word of a turn has to tell all of it."""
+        return not self._unsubscribe
 
     def _subscribe(self) -> None:
         if not hasattr(self.bus, "subscribe"):
@@ -183,16 +235,22 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
 
     def _on_completed(self, event: Any) -> None:
         """Comes when the last word is queued and before it is sent, so that `send` knows how the turn ended."""
-        turn, reception = self._turn_in(event), self.reception
-        if turn is None or reception is None:
+        reception = self.reception
+        if reception is None:
             return
-        turn.failed = event.outcome == "failed"
-        turn.is_over = True
-        if not turn.is_answering:
-            _soon(reception.over(turn.id), self._under_way)
+        has_failed = event.outcome == "failed"
+        turn = self._turn_of(event.context.metadata)
+        if turn is not None:
+            turn.failed, turn.is_over = has_failed, True
+            if not turn.is_answering:
+                _soon(reception.over(turn.id), self._under_way)
+        for waiting in reception.post.turns.told_in(event.context.session_key):
+            if waiting is not turn:  # it may have been part of this one
+                waiting.failed = has_failed
+                _soon(self._told(waiting, time.monotonic()), self._under_way)
 
     def _on_status(self, event: Any) -> None:
-        turn = self._turn_in(event)
+        turn = self._turn_of(event.context.metadata)
         if turn is not None and event.status == "idle" and not turn.is_over:
             _soon(self._give_up(turn.id), self._giving_up)
 
@@ -201,10 +259,8 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         if self.reception is not None:
             await self.reception.broken_off(letter)
 
-    def _turn_in(self, event: Any) -> Any:
-        if self.post is None:
-            return None
-        return self.post.turns.get(outbound.letter_in(event.context.metadata))
+    def _turn_of(self, metadata: Any) -> Turn | None:
+        return None if self.post is None else self.post.turns.get(outbound.letter_in(metadata))
 
 
 def _soon(doing: Any, tasks: set[asyncio.Task[None]]) -> None:

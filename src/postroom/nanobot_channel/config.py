@@ -17,10 +17,12 @@ from msgspec import Meta
 from ..errors import BadStore, Invalid
 from ..model.card import EVERYONE
 from ..model.names import POSTMASTER, check_agent, fold
+from ..model.values import check_label, check_text
 from ..store.opening import place_of
 
 OWN_CHANNEL = "mailbox"  # of the channel
 SECTION = f"channels.{OWN_CHANNEL}"
+LONGEST_DESCRIPTION = 10_000  # characters, as on any card
 NANOBOTS_OWN = frozenset({"sendProgress", "sendToolHints", "showReasoning", "streaming"})  # read by nanobot itself
 
 
@@ -67,6 +69,7 @@ def parse(section: Any) -> Config:
     except msgspec.ValidationError as wrong:
         raise Invalid(str(wrong).replace("`$.", f"`{SECTION}."), field=SECTION) from None
     _check_names(config)
+    _check_words(config)
     _check_place(config)
     return config
 
@@ -99,6 +102,13 @@ def _check_names(config: Config) -> None:
     for name in config.allow_from:
         if name != EVERYONE:
             check_agent(name, f"{SECTION}.allowFrom")
+
+
+def _check_words(config: Config) -> None:
+    """What the card of an agent can hold; else the gateway would only notice when it registers."""
+    check_text(config.description, f"{SECTION}.description", LONGEST_DESCRIPTION)
+    for capability in config.capabilities:
+        check_label(capability, f"{SECTION}.capabilities")
 
 
 def _check_not_the_house(name: str) -> None:

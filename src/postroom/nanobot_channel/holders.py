@@ -11,8 +11,26 @@ import os
 import re
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import service
+from ..model.delivery import State
+from ..model.query import Query
+
+if TYPE_CHECKING:
+    from ..mailbox import Mailbox
 
 _SIGNED = re.compile(r"gateway of \S+ \[(?P<place>[^ \]]*) (?P<began>[^ \]]*)\] \(process (?P<pid>\d+)\)")
+
+
+def free_dead_claims(mailbox: Mailbox) -> int:
+    """Give back what is held by gateways of this agent that are certainly no more; how many letters it was."""
+    office = mailbox._office
+    held = office.store.find(Query(mailbox=mailbox.name, states=(State.CLAIMED,)))
+    dead = [found for found in held if found.delivery.lease and is_dead(found.delivery.lease.holder)]
+    if dead:
+        service.holding.release(office, mailbox._caller, mailbox.name, dead)
+    return len(dead)
 
 
 def signature(agent: str) -> str:

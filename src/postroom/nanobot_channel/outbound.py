@@ -27,6 +27,7 @@ TASK = "mailbox_task"
 _PROGRESS = ("_progress", "_tool_hint", "_tool_events", "_stream_delta", "_stream_end", "_retry_wait")
 _ERROR = "Sorry, I encountered an error"
 _ERRORS = (_ERROR, "Error calling ", "Error: ")  # what old versions say when a turn failed; new ones have an event
+_IN_ITS_PLACE = "[Assistant reply unavailable due to model error.]"  # what they keep of it in the session
 
 
 class Message(Protocol):
@@ -90,7 +91,11 @@ def note(message: Message, context: Context | None, turns: Turns | None, *, coll
         return
     if context is not None:
         message.metadata = {**(message.metadata or {}), ASKED: caller_from(context)}
-    turn = None if turns is None else turn_of(message, turns)
+    if turns is None:
+        return
+    if context is None and letter_in(message.metadata) is None and message.content.startswith(_ERROR):
+        _give_back_its_turn(message, turns)
+    turn = turn_of(message, turns)
     if turn is None:
         return
     if context is not None and collects:
@@ -103,19 +108,33 @@ def note(message: Message, context: Context | None, turns: Turns | None, *, coll
 def turn_of(message: Message, turns: Turns) -> Turn | None:
     """The turn whose last word this is. By a tool it is one if it goes to the chat of its own turn."""
     letter = letter_in(message.metadata)
-    if letter is not None:
-        return None if message.metadata.get(COLLECTED) else turns.get(letter)
-    if message.metadata.get(ASKED) is None and message.content.startswith(_ERROR):  # 0.2.2 forgets the turn
-        turn = turns.only_of(message.chat_id)
-        if turn is not None:
-            turn.failed = True
-        return turn
-    return None
+    return None if letter is None or message.metadata.get(COLLECTED) else turns.get(letter)
 
 
-def says_it_failed(message: Message) -> bool:
-    """Is this what a nanobot without events says of a turn that failed?"""
-    return message.content.startswith(_ERRORS)
+def _give_back_its_turn(message: Message, turns: Turns) -> None:
+    """0.2.2 says that it is sorry without saying to whom. One such word comes of each turn that broke: it counts
+    for the one of that peer that runs longest.
+    """
+    turn = turns.first_of(message.chat_id)
+    if turn is not None:
+        turn.failed = True
+        message.metadata = {**(message.metadata or {}), OWN_CHANNEL: {"id": turn.id}}
+
+
+def is_failure(message: Message, kept: str | None) -> bool:
+    """Does a nanobot without events say by this that a turn failed? It is said in the place of an answer, but not
+    kept as one: `kept` is the last answer in the session.
+    """
+    if caller_of(message) is not None:  # a tool says it, while the turn goes on
+        return False
+    return kept == _IN_ITS_PLACE or (message.content.startswith(_ERRORS) and kept != message.content)
+
+
+def last_answer(messages: list[Any]) -> str | None:
+    """The last thing the model said in a session, as nanobot keeps it."""
+    said = [one for one in messages if isinstance(one, dict) and one.get("role") == "assistant"]
+    content = said[-1].get("content") if said else None
+    return content if isinstance(content, str) else None
 
 
 def is_about_turn(message: Message) -> bool:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .config import Config
     from .turns import Turn
 
-_shared: dict[tuple[str, str], Post] = {}
+_shared: dict[tuple[str, str, str], Post] = {}
 _opening = asyncio.Lock()
 
 
@@ -60,8 +60,9 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 class Post:
     """The post of one agent."""
 
-    def __init__(self, config: Config, opened: room.Room) -> None:
+    def __init__(self, config: Config, opened: room.Room, home: str) -> None:
         self.config = config
+        self.home = home  # what this gateway is known by among those of the same agent
         self.name = check_agent(config.agent_id, "agentId")
         self.room = AsyncRoom(opened)
         self.box = self.room.mailbox(self.name)
@@ -77,7 +78,7 @@ class Post:
         return self.box.mailbox
 
     async def close(self) -> None:
-        _shared.pop((self.config.address, self.config.agent_id), None)
+        _shared.pop((self.config.address, self.config.agent_id, self.home), None)
         await self.room.close()
 
     def turn_of(self, caller: Caller | None) -> Turn | None:
@@ -130,7 +131,12 @@ class Post:
         rounds = 0 if turn is None else turn.errand.rounds
         letter = None if turn is None else turn.errand.answers
         return Asked(
-            channel=caller.channel, chat=caller.chat, session=caller.session, rounds=rounds, letter=letter
+            channel=caller.channel,
+            chat=caller.chat,
+            session=caller.session,
+            rounds=rounds,
+            letter=letter,
+            home=self.home,
         )
 
     def _check_manners(self, to: str, turn: Turn | None, outgoing: Outgoing) -> None:
@@ -166,13 +172,13 @@ def _check_turn(to: str, turn: Turn) -> None:
         )
 
 
-async def shared(config: Config, file_root: str) -> Post:
+async def shared(config: Config, file_root: str, home: str) -> Post:
     """The post of this agent in this process; opened when it is first asked for."""
-    key = (config.address, config.agent_id)
+    key = (config.address, config.agent_id, home)
     async with _opening:
         if key not in _shared:
             opened = await asyncio.to_thread(_open, config, file_root)
-            _shared[key] = Post(config, opened)
+            _shared[key] = Post(config, opened, home)
         return _shared[key]
 
 

@@ -8,7 +8,6 @@ known here by the two calls of `Bus`, and the log.
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import time
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,21 +15,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from .. import service
-from ..aio_letter import AsyncWork
 from ..errors import Busy, LeaseLost, UnknownAgent
 from ..model.delivery import State
-from ..model.query import Query
 from ..model.task import TaskState
 from . import asked, enclosures, holders, manners, settling, wording
 from .config import OWN_CHANNEL
+from .lodging import Lodging
 from .sorting import sort
-from .taking import claim_of_others
+from .taking import claim_but
 from .trouble import attempt, told
 from .turns import Turn
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..aio_letter import AsyncWork
     from .post import Post
     from .sorting import Errand
 
@@ -75,6 +74,7 @@ class Reception:
         self._log = log
         self._media = media
         self._holder = holders.signature(post.name)
+        self._lodging = Lodging(post, bus, self._holder)
         self._pace = manners.Pace()
         self._looked_at = -BETWEEN_LOOKS  # seconds of a steady clock
 
@@ -93,11 +93,17 @@ class Reception:
         for turn in self.post.turns.all():
             self.post.turns.end(turn)
             await self._try("give back", turn.work.release())
-        await self._try("say goodbye", self.post.box.leave())
+        await self._try("say goodbye", self._say_goodbye())
+
+    async def _say_goodbye(self) -> None:
+        """The last one of an agent's gateways says it for the agent."""
+        if await self._lodging.depart():
+            await self.post.box.leave()
 
     async def _arrive(self) -> None:
         await self._register()
-        freed = await self.post.room.run(self._free_dead_claims)
+        await self._lodging.arrive()
+        freed = await self.post.room.run(holders.free_dead_claims, self.post.mailbox)
         if freed:
             self._log.info("mailbox: {} letter(s) of a gateway that died are handed out again", freed)
         await self.post.room.run(asked.forget_old, self.post.office, self.post.name)
@@ -112,15 +118,6 @@ class Reception:
             program="nanobot",
         )
         await self.post.box.heartbeat(poll_interval=config.poll_interval)
-
-    def _free_dead_claims(self) -> int:
-        """Those of a gateway of this agent that is certainly no more."""
-        office, box = self.post.office, self.post.mailbox
-        held = office.store.find(Query(mailbox=box.name, states=(State.CLAIMED,)))
-        dead = [found for found in held if found.delivery.lease and holders.is_dead(found.delivery.lease.holder)]
-        if dead:
-            service.holding.release(office, box._caller, box.name, dead)
-        return len(dead)
 
     async def _claiming(self) -> None:
         poll = self.post.config.poll_interval
@@ -139,14 +136,16 @@ class Reception:
 
     async def _claim(self, count: int) -> list[AsyncWork]:
         poll = self.post.config.poll_interval
-        busy = self.post.turns.peers_with(MOST_OF_ONE)
-        if not busy:
+        busy, left = self.post.turns.peers_with(MOST_OF_ONE), self._lodging.left
+        if not busy and not left:
             return await self.post.box.claim(count, lease=LEASE, timeout=poll, holder=self._holder)
-        claim = functools.partial(claim_of_others, lease=LEASE, holder=self._holder)
-        found = await self.post.room.run(claim, self.post.mailbox, busy, count)
-        if not found:
+        wait = 0.0 if busy else poll  # the bell rings for whoever is busy, too
+        found = await claim_but(
+            self.post.box, count, busy=busy, left=left, lease=LEASE, holder=self._holder, timeout=wait
+        )
+        if busy and not found:
             await asyncio.sleep(min(poll, 1.0))
-        return [AsyncWork(self.post.room, work) for work in found]
+        return found
 
     async def _keeping(self) -> None:
         """Signs of life, leases, deadlines."""
@@ -163,12 +162,14 @@ class Reception:
             await self.post.box.heartbeat()
         except UnknownAgent:  # somebody emptied the folder
             await self._register()
+        await self._lodging.stay()
 
     async def _look_at_deadlines(self) -> None:
         office = self.post.office
         await self.post.room.run(service.overdue.report_overdue, office, office.now().wall)
         if time.monotonic() - self._looked_at >= BETWEEN_LOOKS:
             self._looked_at = time.monotonic()
+            await self._try("look at what was left to others", self._lodging.look_again())
             for task in await settling.unanswered(self.post):
                 await self._try("fail a task whose question was not answered", settling.fail_unanswered(task))
 
@@ -204,12 +205,15 @@ class Reception:
     async def _receive(self, work: AsyncWork) -> None:
         post = self.post
         errand = await post.room.run(sort, post.mailbox, work._work, post.config)
+        if await self._lodging.is_left(work, errand):
+            self._log.info("mailbox: {} is left to the gateway that has its session", work.id)
+            return
         if errand.asked is not None and errand.task is None:
             await post.room.run(asked.use_up, post.office, post.name, work.message)
         if errand.what == "done":
             await work.ack()
         elif errand.what == "refuse":
-            await work.reject("unauthorized")
+            await work.reject(errand.reason)
         elif errand.what == "stop":
             await self._stop(work, errand)
         elif not await self._reaches(errand):
@@ -329,7 +333,10 @@ class Reception:
         turn = self.post.turns.get(letter)
         if turn is None or turn.is_answering:
             return
-        if turn.said:
+        if turn.errand.what == "tell" and turn.failed:
+            await self._try("give back", turn.work.fail("the turn that was to tell it failed"))
+            await self._end(turn)
+        elif turn.said:
             await self._try("answer", self.say(letter, "", ()))
         else:
             await self._done(turn)
@@ -342,6 +349,7 @@ class Reception:
             await self._end(turn)
 
     async def _done(self, turn: Turn) -> None:
+        turn.is_answering = True  # its lease is not lost if it cannot be renewed from here on
         if not turn.work.is_settled:
             await self._try("settle", turn.work.ack())
         await self._end(turn)

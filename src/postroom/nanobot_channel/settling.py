@@ -6,6 +6,7 @@ An answer has a key made of its letter's id. However often a turn is tried, it i
 from __future__ import annotations
 
 import hashlib
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..errors import IdTaken, IllegalMove, Invalid, NotAllowed, UnknownMessage
@@ -16,15 +17,19 @@ from .enclosures import body
 from .manners import AUTOMATIC
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ..aio_task import AsyncTask
     from ..letter import Work
     from ..mailbox import Mailbox
+    from ..model.task import Standing
     from .post import Post
     from .turns import Turn
 
 LONGEST_REASON = 2000
 LONGEST_ANSWER = 500_000  # bytes of text as JSON; a letter holds a MiB by default, its files too
-MOST_UNANSWERED = 100  # looked at in one go
+MOST_UNANSWERED = 1000  # looked at in one go
+ANSWERED_WITHIN = timedelta(days=1)
 LONGEST_ID = 180  # characters, within a key of 200
 NO_WORDS = "(no words)"
 
@@ -64,16 +69,22 @@ async def give_up(turn: Turn, why: str) -> None:
 
 
 async def unanswered(post: Post) -> list[AsyncTask]:
-    """Tasks of ours whose giver was asked something and has said nothing by their deadline."""
+    """Tasks of ours whose giver was asked something and has said nothing in time."""
     now = post.office.now().wall
     asked = await post.box.tasks("received", states=[TaskState.INPUT_REQUIRED], limit=MOST_UNANSWERED)
-    return [task for task in asked if task.deadline is not None and task.deadline <= now]
+    return [task for task in asked if answer_due(task.standing) <= now]
+
+
+def answer_due(task: Standing) -> datetime:
+    """When a question about a task has to be answered: by its deadline, or within a day if it has none."""
+    return task.deadline or task.moved_at + ANSWERED_WITHIN
 
 
 async def fail_unanswered(task: AsyncTask) -> None:
     """It would count as work in hand for ever, and keep others out. The table has no shorter way."""
+    over = "a day is over" if task.deadline is None else "its deadline is over"
     await task.start()
-    await task.fail("its deadline is over, and the question about it was not answered")
+    await task.fail(f"{over}, and the question about it was not answered")
 
 
 def mailable(text: str) -> str:

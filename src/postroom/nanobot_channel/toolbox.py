@@ -16,16 +16,19 @@ from ..model.task import TaskState
 from ..service.present import one_line
 from . import manners, tasklist
 from .post import Outgoing
-from .settling import key_of
+from .settling import answer_due, key_of
+from .wording import minute
 
 if TYPE_CHECKING:
     from ..aio_task import AsyncTask
+    from ..model.card import Agent
     from .post import Caller, Post
     from .turns import Turn
 
 MINUTE = 60.0
 OFFLINE = "offline"
 LONGEST_NAME = 60  # of a parameter that does not exist
+WHOM = "mail_agents lists whom you can mail"
 DEFAULT_DEADLINE = 24 * 60  # minutes; then whoever asked is told that nobody answered
 
 Run = Callable[..., Awaitable[str]]
@@ -47,7 +50,7 @@ async def call(row: Row, post: Post, caller: Caller | None, arguments: dict[str,
         _check_arguments(row, arguments)
         return await row.run(post, caller, **arguments)
     except UnknownAgent as unknown:
-        unknown.hint = "mail_agents lists whom you can mail"  # a model registers nobody
+        unknown.hint = WHOM  # a model registers nobody
         return f"Error: {unknown}"
     except PostroomError as refused:
         return f"Error: {refused}"
@@ -155,14 +158,15 @@ def _in_turn(turn: Turn) -> str:
 async def agents(post: Post, _caller: Caller | None, capability: str | None = None) -> str:
     """What agents say of themselves is quoted, each on its own line: it cannot pass for a line of ours."""
     found = await post.room.agents(capability=capability or None)
-    lines = [
-        f"- {agent.card.id} ({agent.presence.status})"
-        + (f", says: {tasklist.quoted(agent.card.description)}" if agent.card.description else "")
-        + (f" [can: {', '.join(agent.card.capabilities)}]" if agent.card.capabilities else "")
-        for agent in found
-        if agent.card.id != post.name
-    ]
-    return "\n".join(lines) or "No other agent is registered."
+    lines = [_about(agent) for agent in found if agent.card.id != post.name]
+    return tasklist.labelled(lines) or "No other agent is registered."
+
+
+def _about(agent: Agent) -> str:
+    card = agent.card
+    says = f", says: {tasklist.quoted(card.description)}" if card.description else ""
+    can = f" [can: {', '.join(map(tasklist.quoted, card.capabilities))}]" if card.capabilities else ""
+    return f"- {card.id} ({agent.presence.status}){says}{can}"
 
 
 async def status(post: Post, _caller: Caller | None, id: str = "") -> str:
@@ -191,7 +195,8 @@ async def ask(post: Post, caller: Caller | None, question: str) -> str:
         await task.start()
     await task.ask(question)
     turn.is_answered = True
-    return f"{task.giver} is asked. End this turn now; the answer comes by itself."
+    due = minute(answer_due(task.standing))
+    return f"{task.giver} is asked, and has until {due}. End this turn now; the answer comes by itself."
 
 
 def _task_in_turn(post: Post, caller: Caller | None) -> tuple[Turn, AsyncTask]:

@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from nanobot.agent.tools.base import Tool
 from nanobot.agent.tools.context import current_request_context
 from nanobot.config.loader import load_config
+from nanobot.config.paths import get_data_dir
 
 from ..errors import PostroomError
 from . import config as settings
-from . import outbound, toolbox
+from . import homes, outbound, toolbox
 from .config import OWN_CHANNEL
 from .post import shared
 from .reach import is_reached
@@ -63,7 +64,8 @@ class MailTool(Tool):  # type: ignore[misc] # nanobot is installed elsewhere, an
     async def execute(self, **arguments: Any) -> str:
         try:
             config, workspace, sections = await asyncio.to_thread(_config)
-            post = await shared(config, workspace)
+            home = await asyncio.to_thread(homes.home_at, get_data_dir())
+            post = await shared(config, workspace, home)
         except PostroomError as broken:
             return f"Error: {broken}"
         caller = outbound.caller_from(current_request_context())

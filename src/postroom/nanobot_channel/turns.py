@@ -26,6 +26,7 @@ class Turn:
     errand: Errand
     task: AsyncTask | None = None  # the task that its last word finishes
     began: float = 0.0  # seconds of a steady clock
+    queued_at: float = 0.0  # likewise; nanobot queues once more what a running turn did not take up
     is_answered: bool = False  # by a tool; then the last word is not mailed
     is_answering: bool = False  # its last word is on its way to us
     is_waiting: bool = False  # not handed over yet: its session is busy
@@ -119,11 +120,18 @@ class Turns:
             and (turn.errand.asked.channel, turn.errand.asked.chat) == (channel, chat)
         ]
 
+    def told_in(self, session: str) -> list[Turn]:
+        """What is about to be told in this session."""
+        return [
+            turn
+            for turn in self._by_letter.values()
+            if turn.errand.what == "tell" and turn.errand.session == session
+        ]
+
     def of_task(self, letter: str) -> Turn | None:
         """The turn that works on the task that this letter opened."""
         return next((turn for turn in self._by_letter.values() if turn.task and turn.task.id == letter), None)
 
-    def only_of(self, peer: str) -> Turn | None:
-        """The turn for a peer, if it is the only one that runs."""
-        found = [turn for turn in self._running.values() if turn.peer == peer]
-        return found[0] if len(found) == 1 else None
+    def first_of(self, peer: str) -> Turn | None:
+        """The turn for a peer that has run longest and has not said its last word."""
+        return next((turn for turn in self._running.values() if turn.peer == peer and not turn.is_answering), None)

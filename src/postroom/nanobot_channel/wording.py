@@ -47,23 +47,23 @@ def not_sent(to: str, why: str) -> str:
 
 
 def _head(what: str, letter: Message) -> str:
-    return f"[{what} from agent {letter.sender}, id {letter.id}, sent {_time(letter.created_at)}]"
+    return f"[{what} from agent {letter.sender}, id {letter.id}, sent {minute(letter.created_at)}]"
 
 
 def _head_of_house(letter: Message) -> str:
     """It is no agent that speaks here."""
     what = "Overdue: notice" if letter.kind == OVERDUE else "Notice"
-    return f"[{what} of the post room, id {letter.id}, sent {_time(letter.created_at)}]"
+    return f"[{what} of the post room, id {letter.id}, sent {minute(letter.created_at)}]"
 
 
-def _time(at: datetime) -> str:
+def minute(at: datetime) -> str:
     return at.strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _how_to_answer(letter: Message, task: Standing | None, *, answered: bool) -> str:
     who = letter.sender
     if task is not None:
-        due = f" It is due at {_time(task.deadline)}." if task.deadline else ""
+        due = f" It is due at {minute(task.deadline)}." if task.deadline else ""
         return (
             f"{who} gave you this task.{due} Do it now. What you say last is sent to {who} as the result."
             " If you cannot do it, call mail_decline with the reason. If something is missing, call mail_ask."
@@ -78,7 +78,7 @@ def _about(letter: Message, task: Standing | None) -> list[str]:
         return ["It is about a mail that you sent from this conversation. Tell the person what matters of it."]
     which = f"The task you gave to {task.receiver} from this conversation (id {task.letter})"
     if letter.kind == OVERDUE and task.deadline is not None:
-        lines = [f"{which} is overdue: it was due at {_time(task.deadline)} and is still {task.state}."]
+        lines = [f"{which} is overdue: it was due at {minute(task.deadline)} and is still {task.state}."]
     else:
         lines = [f"{which} is {task.state}."]
     if task.state == "input_required":

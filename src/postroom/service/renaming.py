@@ -87,7 +87,7 @@ def _records(office: Office, old: str, new: str) -> list[Write]:
     former = [name for name in (*_value(office, FORMER, old, ()), old) if name != new]
     wanted |= {(GUARD, name): guard_value(Guard(moved_to=new)) for name in former}
     wanted |= {(FORMER, new): former}
-    wanted |= _tasks(office, old, new)
+    wanted |= _tasks(office, old, new) | _sessions(office, old, new)
     for kind in (OPEN_ESCALATION, CLOSED_ESCALATION):
         wanted |= {(kind, r.key): _escalation(r.value, old, new) for r in office.store.records(kind)}
     wanted |= {(CONVERSATION, r.key): _talk(r.value, old, new) for r in office.store.records(CONVERSATION)}
@@ -129,15 +129,16 @@ def _tokens(office: Office, old: str, new: str) -> Wanted:
 
 
 def _tasks(office: Office, old: str, new: str) -> Wanted:
-    """Its pages of the book of tasks, those of the other parties, and what is kept beside them."""
+    """Its pages of the book of tasks, those of the other parties, and when they are due."""
     wanted: Wanted = {}
     for record in office.store.records(TASKS + old):
         letter, task = record.key, convert(record.value, Standing)
         renamed = replace(task, giver=_now(task.giver, old, new), receiver=_now(task.receiver, old, new))
         wanted[TASKS + old, letter] = None
         wanted |= {(TASKS + party, letter): to_plain(renamed) for party in _parties(office, task, old, new)}
-        if task.giver == old:
-            wanted |= _kept_by_giver(office, letter, old, new)
+        due = _value(office, DUE, letter) if task.giver == old else None
+        if due is not None:
+            wanted[DUE, letter] = to_plain(replace(convert(due, Due), giver=new))
     return wanted
 
 
@@ -147,13 +148,14 @@ def _parties(office: Office, task: Standing, old: str, new: str) -> set[str]:
     return {new} | {name for name in others if find_record(office, TASKS + name, task.letter)}
 
 
-def _kept_by_giver(office: Office, letter: str, old: str, new: str) -> Wanted:
-    before, after = session_key(old, letter), session_key(new, letter)
-    kept: Wanted = {(SESSION, before): None, (SESSION, after): _value(office, SESSION, before)}
-    due = _value(office, DUE, letter)
-    if due is not None:
-        kept[DUE, letter] = to_plain(replace(convert(due, Due), giver=new))
-    return kept
+def _sessions(office: Office, old: str, new: str) -> Wanted:
+    """Where it was asked for tasks and letters whose answer is still to come."""
+    wanted: Wanted = {}
+    for record in office.store.records(SESSION):
+        giver, _, letter = record.key.partition(" ")
+        if giver == old:
+            wanted |= {(SESSION, record.key): None, (SESSION, session_key(new, letter)): record.value}
+    return wanted
 
 
 def _escalation(value: Any, old: str, new: str) -> Any:

@@ -1,0 +1,203 @@
+"""Several gateways of one agent: what was asked in a session comes back to whoever has it. Without nanobot."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import postroom
+from postroom.model.delivery import State
+from postroom.nanobot_channel import holders, homes, lodging, reception
+from postroom.nanobot_channel.reception import Inbound
+
+from .office import PATIENCE, Desk, desk, run, state_of, until, use
+
+SOME = 6  # so many that luck does not do
+
+
+@pytest.fixture(autouse=True)
+def _each_signs_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here they are one process."""
+    numbers, real = itertools.count(), holders.signature
+    monkeypatch.setattr(holders, "signature", lambda agent: f"{real(agent)} {next(numbers)}")
+
+
+@asynccontextmanager
+async def two(folder: Path, agent: str, **section: Any) -> AsyncIterator[tuple[Desk, Desk]]:
+    async with (
+        desk(folder, agent, home="first", **section) as first,
+        desk(folder, agent, home="second", **section) as second,
+    ):
+        yield first, second
+
+
+def told(seen: list[Inbound]) -> list[str]:
+    return [inbound.session for inbound in seen]
+
+
+@pytest.mark.parametrize("tool", ["mail_task", "mail_send"])
+def test_results_and_answers_are_told_where_they_were_asked_for(tmp_path: Path, tool: str) -> None:
+    async def scene() -> None:
+        async with two(tmp_path, "boss") as (first, second), desk(tmp_path, "coder", lambda _: "done"):
+            for number in range(SOME):
+                for at in (first, second):
+                    assert "id " in await use(at, tool, to="coder", text=f"{at.post.home} {number}")
+            await until(lambda: len(first.seen) + len(second.seen) == 2 * SOME)
+            assert ["person:sofa"] * SOME == told(first.seen) == told(second.seen)
+
+    run(scene)
+
+
+def test_what_waits_for_its_gateway_holds_up_nobody_else(tmp_path: Path) -> None:
+    """The first one is away: its results wait for it, and the second goes on without a pause."""
+
+    async def scene() -> None:
+        async with desk(tmp_path, "boss", lambda _: "hello", home="second", pollInterval=60) as second:
+            async with desk(tmp_path, "boss", home="first") as first:
+                coder = first.post.room.mailbox("coder")
+                await coder.register()
+                await use(first, "mail_task", to="coder", text="work")
+            letter = await coder_of(second).claim(timeout=PATIENCE)
+            assert letter is not None
+            task = await coder_of(second).task(letter)
+            await task.accept()
+            await task.complete("the result")
+            await until(lambda: any("is left to the gateway" in line for line in second.told.lines))
+            async with asyncio.timeout(5.0):
+                await coder_of(second).send("boss", "and now?", priority="high")
+                assert await coder_of(second).wait(PATIENCE, kinds="message")
+            assert ["mailbox"] == [inbound.channel for inbound in second.seen]
+            async with desk(tmp_path, "boss", home="first") as first:
+                [inbound] = await until(lambda: first.seen)
+                assert "the result" in inbound.content and "person:sofa" == inbound.session
+                await first.answer(inbound, "told")
+            await second.reception._lodging.look_again()
+            assert not second.reception._lodging.left
+
+    run(scene)
+
+
+def coder_of(at: Desk) -> Any:
+    return at.post.room.mailbox("coder")
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_the_results_of_a_gateway_that_does_not_come_back_are_told_by_who_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reached: bool
+) -> None:
+    monkeypatch.setattr(reception, "BETWEEN_LOOKS", 0.1)
+
+    async def reaches(_: str) -> bool:
+        return reached
+
+    async def scene() -> None:
+        async with desk(tmp_path, "boss", home="first") as first:
+            coder = first.post.room.mailbox("coder")
+            await coder.register()
+            await use(first, "mail_task", to="coder", text="work")
+        async with desk(tmp_path, "boss", home="second") as second:
+            monkeypatch.setattr(second, "reaches", reaches)
+            letter = await coder_of(second).claim(timeout=PATIENCE)
+            task = await coder_of(second).task(letter)
+            await task.accept()
+            await task.complete("the result")
+            await until(lambda: second.reception._lodging.left)
+            monkeypatch.setattr(homes, "AWAITED", timedelta(0))
+            if reached:
+                [inbound] = await until(lambda: second.seen)
+                assert "the result" in inbound.content
+            else:
+                await asyncio.sleep(0.5)
+                assert [] == second.seen
+                [waiting] = second.reception._lodging.left
+                assert State.UNREAD is state_of(second, waiting)
+
+    run(scene)
+
+
+def test_the_agent_is_there_until_its_last_gateway_leaves(tmp_path: Path) -> None:
+    async def scene() -> None:
+        room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
+        async with desk(tmp_path, "coder", home="first", pollInterval=60):
+            async with desk(tmp_path, "coder", home="second", pollInterval=60):
+                pass
+            assert "idle" == room.agent("coder").presence.status
+        assert "offline" == room.agent("coder").presence.status
+
+    run(scene)
+
+
+def test_a_gateway_that_died_keeps_nobody_from_leaving(tmp_path: Path) -> None:
+    async def scene() -> None:
+        room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
+        ours = holders.signature("coder").rpartition(" ")[0]
+        dead = ours.replace(ours.rpartition(" ")[2], "4194999)")
+        homes.sign(room._office, "coder", "first", dead)
+        async with desk(tmp_path, "coder", home="second"):
+            pass
+        assert "offline" == room.agent("coder").presence.status
+
+    run(scene)
+
+
+def test_a_task_is_taken_back_and_a_question_answered_where_it_is_worked_on(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with two(tmp_path, "coder", maxConcurrentTasks=99) as both:
+            anna = both[0].post.room.mailbox("anna")
+            given = [(await anna.give_task("coder", f"work {number}")).id for number in range(SOME)]
+            asked = [(await anna.give_task("coder", f"riddle {number}")).id for number in range(SOME)]
+            await until(lambda: sum(len(at.seen) for at in both) == 2 * SOME)
+            sessions = [{inbound.session for inbound in at.seen} for at in both]
+            for at in both:
+                for inbound in [one for one in at.seen if "riddle" in one.content]:
+                    await use(at, "mail_ask", inbound, question="which?")
+                    await at.answer(inbound, "")
+            for id in given:
+                await (await anna.task(id)).cancel("no")
+            for id in asked:
+                await (await anna.task(id)).answer("this one")
+            await until(lambda: sum(len(at.seen) for at in both) == 4 * SOME)
+            for at, own in zip(both, sessions, strict=True):
+                assert {inbound.session for inbound in at.seen} == own
+            assert SOME == sum(inbound.content == "/stop" for at in both for inbound in at.seen)
+
+    run(scene)
+
+
+def test_a_home_is_known_by_what_is_kept_there(tmp_path: Path) -> None:
+    first = homes.home_at(tmp_path)
+    assert first and first == homes.home_at(tmp_path)
+    moved = tmp_path.rename(tmp_path.with_name("elsewhere"))
+    assert first == homes.home_at(moved)
+    assert [homes.FILE] == [file.name for file in moved.iterdir()]
+    (moved / "other").mkdir()
+    assert first != homes.home_at(moved / "other")
+    assert str(moved / "none") == homes.home_at(moved / "none")  # where nothing can be kept, the place has to do
+
+
+def test_gateways_of_whom_nothing_is_heard_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
+    homes.sign(room._office, "coder", "first", "a gateway")
+    homes.forget_old(room._office, "coder")
+    assert homes.is_awaited(room._office, "coder", "first")
+    monkeypatch.setattr(homes, "KEPT", timedelta(0))
+    homes.forget_old(room._office, "coder")
+    assert not homes.is_awaited(room._office, "coder", "first")
+
+
+def test_signs_are_renewed_while_a_gateway_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lodging, "BETWEEN_SIGNS", 0.0)
+
+    async def scene() -> None:
+        async with desk(tmp_path, "coder", home="first") as coder:
+            office, before = coder.post.office, homes._gateways(coder.post.office, "coder")
+            await until(lambda: homes._gateways(office, "coder") != before)
+
+    run(scene)
