@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
@@ -39,6 +41,7 @@ SLICE = 200  # changes looked at in one go
 SHORT_SLICE = 50  # for one alone: the others wait meanwhile
 AGAIN = 5.0  # seconds after a fault of ours
 MOST = 1000  # subscriptions of one caller
+MOST_KEPT = 100  # events that were emitted meanwhile
 POLL = 1.0  # seconds between two looks where no bell can be heard
 RESYNC = "resync"  # the type of the event that says: some of the past cannot be told any more
 
@@ -57,8 +60,9 @@ class Subscription:
         self.sequence = 0  # notices it has taken
         self.is_behind = True  # until its caller knows that it has subscribed, and has heard what it missed
         self.is_over = False
-        self.catching_up: asyncio.TimerHandle | None = None
+        self.catching_up: asyncio.TimerHandle | asyncio.Future[Any] | None = None
         self.slice = SLICE  # changes it is told of in one go; fewer for who reads slowly, or large letters
+        self.kept: deque[Event] | None = None  # what was emitted while it is found out what else it hears
         self._half: set[str] = set()  # what it was told of a change of which it has not heard all
 
     def tell(self, found: Sequence[Event], after: Cursor) -> bool:
@@ -79,8 +83,16 @@ class Subscription:
 
     def tell_once(self, event: Event) -> None:
         """Of something that leaves no trace."""
-        if not self.is_behind and wanted(event, self.filter):
+        if self.kept is not None:
+            self.kept.append(event)
+        elif not self.is_behind and wanted(event, self.filter):
             self._say(events.map_event(event), self.cursor)
+
+    def tell_kept(self) -> None:
+        """It has heard all that happened before."""
+        kept, self.kept = self.kept, None
+        for event in kept or ():
+            self.tell_once(event)
 
     def tell_resync(self, cursor: Cursor) -> bool:
         """Was it taken? Else it is to be told again: what it missed is missed."""
@@ -244,6 +256,10 @@ class Hub:
         for one in self._everyone():
             if one.is_behind:
                 continue
+            if past.takes_long(one.room):
+                one.kept = deque(maxlen=MOST_KEPT)
+                self._go_on_with(one)
+                continue
             who = one.room.principal
             if who not in heard:
                 heard[who] = _heard(one.room, past)
@@ -272,15 +288,29 @@ class Hub:
             return
         if not changes:
             one.is_behind = False
+            one.tell_kept()
             return
-        found = _heard(one.room, events.Past(one.room, changes))
+        past = events.Past(one.room, changes)
+        if past.takes_long(one.room):  # beside the loop: it serves the others
+            one.catching_up = asyncio.ensure_future(self._desk.run_slow(partial(_heard, one.room, past)))
+            one.catching_up.add_done_callback(partial(self._caught_up, one, after))
+        else:
+            self._tell_one(one, _heard(one.room, past), after)
+
+    def _caught_up(self, one: Subscription, after: Cursor, done: asyncio.Future[list[Event] | None]) -> None:
+        one.catching_up = None
+        if not one.is_over and not done.cancelled() and done.exception() is None:  # else the house closes
+            self._tell_one(one, done.result(), after)
+
+    def _tell_one(self, one: Subscription, found: list[Event] | None, after: Cursor) -> None:
+        """Who is behind; it goes on from there, unless it does not read."""
         if found is None:
             self._go_on_with(one, AGAIN)
         elif one.tell(found, after):
             one.slice = min(SLICE, one.slice * 2)
             self._go_on_with(one)
-        else:
-            one.slice = max(1, one.slice // 4)
+        else:  # it does not read
+            one.slice, one.kept = max(1, one.slice // 4), None
 
     def _resync(self) -> None:
         self._cursor = self._store.cursor()

@@ -148,13 +148,19 @@ class Past:
             self._messages |= {id: letter.message for id, letter in store.get(some).items()}
             for found in store.find(Query(message_ids=some, order="age")):
                 self._deliveries.setdefault(found.delivery.message_id, []).append(found.delivery)
-        self._has_notices = any(_notice(change) for change in changes)
+        told_of = {words[0] for words in map(_notice, changes) if words is not None}
+        self._has_notices = bool(told_of)
+        self._is_long = any(talks.is_long(room._office, id) for id in told_of)
         self._parties = {delivery.mailbox for some in self._deliveries.values() for delivery in some}
         for sender in {message.sender for message in self._messages.values()}:
             self._parties |= {sender, ONE_MAILBOX.get(sender, sender), resident(room._office, sender)}
 
     def get(self, id: str) -> tuple[Message | None, list[Delivery]]:
         return self._messages.get(id), self._deliveries.get(id, [])
+
+    def takes_long(self, room: Room) -> bool:
+        """May it take more than a moment to find out whether this caller hears of it? An operator hears of all."""
+        return self._is_long and talks.party(room.principal) is not None
 
     def concerns(self, room: Room) -> bool:
         """May any of it be for this caller? Who is in a conversation is a longer question: it may."""
