@@ -28,12 +28,14 @@ def talk_much(room: Room, letters: int = talks.PAGE + 10) -> None:
     room.mailbox("ann").send_many([*drafts, postroom.Draft(to="eve", body="x", conversation_id=LONG)])
 
 
-def subscribed(desk: Desk, hub: Hub, name: str, heard: list[str]) -> Caller:
+def subscribed(desk: Desk, hub: Hub, name: str | None, heard: list[str]) -> Caller:
+    """An agent, or the operator."""
+
     def push(notice: dict[str, Any]) -> bool:
         heard.append(notice["params"]["event"]["type"])
         return True
 
-    caller = Caller(desk, hub, push=push, principal=agent_principal(name))
+    caller = Caller(desk, hub, push=push, principal=OWNER if name is None else agent_principal(name))
     caller.subscribe({})
     caller.told()
     return caller
@@ -63,6 +65,33 @@ def test_who_hears_of_a_long_conversation_is_found_out_beside_the_loop(
             await until(2, stranger)
             assert ["mail.participant.joined"] == told
             assert ["message.sent", "mail.turn.added"] == stranger
+            hub.close()
+
+    run(story())
+    assert threads and threading.get_ident() not in threads
+
+
+def test_a_conversation_that_is_opened_over_many_letters_is_told_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    view_of = talks.view_of
+
+    def noted(*words: Any) -> talks.View:
+        threads.append(threading.get_ident())
+        return view_of(*words)
+
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            talk_much(desk.room)
+            hub, told = Hub(desk), list[str]()
+            subscribed(desk, hub, None, told)
+            await asyncio.sleep(0.02)
+            monkeypatch.setattr(talks, "view_of", noted)  # what tells of it asks there, and who opens it does not
+            opening = conversing.Opening(id=LONG)
+            await desk.run_slow(lambda: conversing.create(desk.room._office, OWNER, opening))
+            await until(1, told)
+            assert ["mail.created"] == told
             hub.close()
 
     run(story())
