@@ -10,13 +10,14 @@ import asyncio
 import itertools
 import logging
 from collections import deque
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
 from .errors import Invalid, Missing, PostroomError, Resync
 from .model.record import TOKEN
+from .service.directory import is_member
 from .service.reading import check_cursor
 from .service.tokens import live, standing
 from .store.bells import ROOM
@@ -203,10 +204,10 @@ class Hub:
         """An agent hears of the scopes it is in."""
         office = self._desk.room._office
         event = events.emitted(said, office.ids.token(), self._cursor.number, office.now().wall, source)
-        members = {agent.card.id for agent in self._desk.room.agents(scope=event.scope, gone=True)}
+        is_inside = cache(lambda agent: is_member(office, agent, event.scope))
         for one in self._everyone():
             who = standing(one.room._office, one.room.principal)
-            if who.operator or who.agent in members:
+            if who.operator or (who.agent is not None and is_inside(who.agent)):
                 one.tell_once(event)
 
     def _now(self) -> datetime:
