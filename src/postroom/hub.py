@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("postroom")
 SLICE = 200  # changes looked at in one go
+FIRST_SLICE = 4  # as long as nothing is known of them
+LONG = 0.03  # seconds that such a look may take
 SHORT_SLICE = 50  # for one alone: the others wait meanwhile
 AGAIN = 5.0  # seconds after a fault of ours
 MOST = 1000  # subscriptions of one caller
@@ -140,6 +142,7 @@ class Hub:
         self._watch: Watch | None = None
         self._poll: asyncio.TimerHandle | None = None
         self._cursor = self._store.cursor()
+        self._slice = FIRST_SLICE
 
     # -- subscribers
 
@@ -219,8 +222,9 @@ class Hub:
         """Tell what happened since the last look; a slice of it, then others have their turn."""
         if not self._of and not self._guests:
             return
+        began = self._loop.time()
         try:
-            changes, after = self._store.changes(self._cursor, SLICE)
+            changes, after = self._store.changes(self._cursor, self._slice)
             if changes:
                 self._look_at_tokens({c.key for c in changes if c.kind == TOKEN and c.key is not None})
                 self._tell(changes, after)
@@ -233,7 +237,15 @@ class Hub:
             return
         if changes:
             self._cursor = after
+            self._pace(len(changes), self._loop.time() - began)
             self._loop.call_soon(self.look)
+
+    def _pace(self, seen: int, seconds: float) -> None:
+        """Letters may be large, or for thousands, and others wait meanwhile: a burst is begun with few of them."""
+        if seconds > LONG:
+            self._slice = max(1, self._slice // 4)
+        else:
+            self._slice = FIRST_SLICE if seen < self._slice else min(SLICE, self._slice * 2)
 
     def _look_at_tokens(self, ids: set[str]) -> None:
         """Whoever holds one that is worth nothing any more, or is another's name, hears nothing more, and goes."""

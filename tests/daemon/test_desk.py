@@ -303,6 +303,21 @@ def test_a_fault_of_ours_loses_no_event(tmp_path: Path, monkeypatch: pytest.Monk
     run(story())
 
 
+def test_a_burst_is_told_in_pieces_that_take_a_moment(tmp_path: Path) -> None:
+    """Letters may be large: a burst is begun with few of them, and what took long is followed by fewer."""
+
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            hub, sizes = Hub(desk), list[int]()
+            for seen, seconds in ((4, 0.0), (8, 0.0), (16, 1.0), (4, 1.0), (1, 1.0), (1, 0.0), (1, 0.0)):
+                hub._pace(seen, seconds)
+                sizes.append(hub._slice)
+            assert [8, 16, 4, 1, 1, 2, hub_module.FIRST_SLICE] == sizes
+            hub.close()
+
+    run(story())
+
+
 def test_a_resync_that_was_not_taken_is_told_again(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as desk:
