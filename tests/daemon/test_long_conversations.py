@@ -13,11 +13,15 @@ import postroom
 from postroom.callers import Caller
 from postroom.desk import Desk
 from postroom.hub import Hub
+from postroom.model.message import Message
 from postroom.model.query import LetterQuery
 from postroom.room import Room
 from postroom.service import conversing, talks
 from postroom.service.authorize import OWNER, agent_principal
+from postroom.wire import mail
+from postroom.wire.mail_records import turn_record
 from tests.daemon.test_desk import opened, run, until
+from tests.wire.asking import ask
 
 LONG = "conv-long"
 
@@ -176,3 +180,20 @@ def test_the_circle_of_a_long_conversation_is_that_of_all_its_letters(tmp_path: 
         assert {"ann", "bob", "eve", "kim"} == talks.circle(room._office, talk) - {""}
         for name, is_in in {"kim": True, "eve": True, "trudy": False, "mallory": False, "joe": False}.items():
             assert is_in == talks.hears(room._office, agent_principal(name), talk), name
+
+
+def test_a_page_puts_into_words_what_it_tells_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[str]()
+
+    def noted(letter: Message) -> dict[str, Any]:
+        told.append(letter.id)
+        return turn_record(letter)
+
+    monkeypatch.setattr(mail, "turn_record", noted)
+    with postroom.open(tmp_path / "room.db", durability="process") as room:
+        talk_much(room, 30)
+        for method, order in (("turns/list", "asc"), ("turns/list", "desc"), ("replay", None)):
+            told.clear()
+            page = ask(room, method, conversationId=LONG, limit=3, order=order)
+            assert (3, True, 4) == (len(page["turns"]), page["hasMore"], len(told))
+        assert 31 == ask(room, "replay", conversationId=LONG, limit=3)["missedCount"]
