@@ -10,11 +10,12 @@ from postroom import errors
 from postroom.service.authorize import NEEDS, RULES
 from postroom.wire.events import TYPES
 from postroom.wire.methods import ACTIONS, ALIASES, MAIL, SESSION, VERBS
-from postroom.wire.problems import CODES, INTERNAL_ERROR
+from postroom.wire.problems import BAD_TOKEN, CODES, INTERNAL_ERROR
 from postroom.wire.table import Method
 
 PAGE = Path(__file__).parent.parent / "docs" / "service.md"
 HEAD = Path(__file__).parent / "service_head.md"
+_TOKENS = f"A token that is worth nothing is `NotAllowed` with the JSON-RPC code {BAD_TOKEN}, on every wire.\n"
 _WHO = {"own": "the mailbox's own agent", "anyone": "anyone who got in", "operator": "an operator"}
 
 
@@ -31,7 +32,7 @@ def page() -> str:
         "## Conversations: `mail/*`\n\nIn JSON-RPC, in both dialects: agent-inbox's and MAP's.\n",
         *(described(method, f"`{method.name}`") for method in MAIL.values()),
         "## Events\n\n" + ", ".join(f"`{name}`" for name in TYPES) + ", `resync`, and what `emit` was told.\n",
-        "## Errors\n\n" + "\n".join(error_rows()) + "\n",
+        "## Errors\n\n" + "\n".join(error_rows()) + "\n\n" + _TOKENS,
     ]
     return "\n".join(pieces)
 

@@ -32,6 +32,7 @@ from .wire.table import is_heavy, taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from concurrent.futures import Future
 
     from .room import Room
     from .service.authorize import Principal
@@ -62,7 +63,7 @@ class Desk:
         self._is_called = False  # has the loop been asked to serve?
         self._alone: object = None  # whose one call was all there was to do the last time
         self._away: set[object] = set()  # whose calls are being carried out on the thread beside
-        self._under_way: set[asyncio.Future[Any]] = set()  # on any thread
+        self._under_way: set[Future[Any]] = set()  # on any thread, though nobody may wait for it any more
         self._is_closed = False
         self._is_prompt = True  # did what was done together last take a moment only?
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="postroom-desk")
@@ -131,10 +132,10 @@ class Desk:
             done: asyncio.Future[Any] = self._loop.create_future()
             done.set_exception(_closing())
             return done
-        done = self._loop.run_in_executor(threads, run)
-        self._under_way.add(done)
-        done.add_done_callback(self._under_way.discard)
-        return done
+        work = threads.submit(run)
+        self._under_way.add(work)
+        work.add_done_callback(self._under_way.discard)
+        return asyncio.wrap_future(work, loop=self._loop)
 
     def alive(self, agent: str | None) -> None:
         """Who asks for something is here. Called where calls are carried out, now and then for each agent."""
@@ -162,6 +163,7 @@ class Desk:
 
     @property
     def is_idle(self) -> bool:
+        """Is no thread at work in the room?"""
         return not self._under_way
 
     async def close(self) -> None:
@@ -173,8 +175,8 @@ class Desk:
             _refuse(ticket)
         for threads in (self._beside, self._reading, self._slow):
             threads.shutdown(wait=False, cancel_futures=True)
-        if self._under_way:
-            await asyncio.wait(self._under_way, timeout=GRACE)
+        if work := list(self._under_way):
+            await asyncio.wait([asyncio.wrap_future(one) for one in work], timeout=GRACE)
         self._ears.close()
 
     # -- serving

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections import deque
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
 from .errors import Invalid, Missing, PostroomError, Resync
 from .model.record import TOKEN
+from .service.directory import is_member
 from .service.reading import check_cursor
 from .service.tokens import live, standing
 from .store.bells import ROOM
@@ -36,9 +39,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("postroom")
 SLICE = 200  # changes looked at in one go
+FIRST_SLICE = 4  # as long as nothing is known of them
+LONG = 0.03  # seconds that such a look may take
 SHORT_SLICE = 50  # for one alone: the others wait meanwhile
 AGAIN = 5.0  # seconds after a fault of ours
 MOST = 1000  # subscriptions of one caller
+MOST_KEPT = 100  # events that were emitted meanwhile
 POLL = 1.0  # seconds between two looks where no bell can be heard
 RESYNC = "resync"  # the type of the event that says: some of the past cannot be told any more
 
@@ -57,8 +63,9 @@ class Subscription:
         self.sequence = 0  # notices it has taken
         self.is_behind = True  # until its caller knows that it has subscribed, and has heard what it missed
         self.is_over = False
-        self.catching_up: asyncio.TimerHandle | None = None
+        self.catching_up: asyncio.TimerHandle | asyncio.Future[Any] | None = None
         self.slice = SLICE  # changes it is told of in one go; fewer for who reads slowly, or large letters
+        self.kept: deque[Event] | None = None  # what was emitted while it is found out what else it hears
         self._half: set[str] = set()  # what it was told of a change of which it has not heard all
 
     def tell(self, found: Sequence[Event], after: Cursor) -> bool:
@@ -79,8 +86,16 @@ class Subscription:
 
     def tell_once(self, event: Event) -> None:
         """Of something that leaves no trace."""
-        if not self.is_behind and wanted(event, self.filter):
+        if self.kept is not None:
+            self.kept.append(event)
+        elif not self.is_behind and wanted(event, self.filter):
             self._say(events.map_event(event), self.cursor)
+
+    def tell_kept(self) -> None:
+        """It has heard all that happened before."""
+        kept, self.kept = self.kept, None
+        for event in kept or ():
+            self.tell_once(event)
 
     def tell_resync(self, cursor: Cursor) -> bool:
         """Was it taken? Else it is to be told again: what it missed is missed."""
@@ -127,6 +142,7 @@ class Hub:
         self._watch: Watch | None = None
         self._poll: asyncio.TimerHandle | None = None
         self._cursor = self._store.cursor()
+        self._slice = FIRST_SLICE
 
     # -- subscribers
 
@@ -191,10 +207,10 @@ class Hub:
         """An agent hears of the scopes it is in."""
         office = self._desk.room._office
         event = events.emitted(said, office.ids.token(), self._cursor.number, office.now().wall, source)
-        members = {agent.card.id for agent in self._desk.room.agents(scope=event.scope, gone=True)}
+        is_inside = cache(lambda agent: is_member(office, agent, event.scope))
         for one in self._everyone():
             who = standing(one.room._office, one.room.principal)
-            if who.operator or who.agent in members:
+            if who.operator or (who.agent is not None and is_inside(who.agent)):
                 one.tell_once(event)
 
     def _now(self) -> datetime:
@@ -206,8 +222,9 @@ class Hub:
         """Tell what happened since the last look; a slice of it, then others have their turn."""
         if not self._of and not self._guests:
             return
+        began = self._loop.time()
         try:
-            changes, after = self._store.changes(self._cursor, SLICE)
+            changes, after = self._store.changes(self._cursor, self._slice)
             if changes:
                 self._look_at_tokens({c.key for c in changes if c.kind == TOKEN and c.key is not None})
                 self._tell(changes, after)
@@ -220,7 +237,15 @@ class Hub:
             return
         if changes:
             self._cursor = after
+            self._pace(len(changes), self._loop.time() - began)
             self._loop.call_soon(self.look)
+
+    def _pace(self, seen: int, seconds: float) -> None:
+        """Letters may be large, or for thousands, and others wait meanwhile: a burst is begun with few of them."""
+        if seconds > LONG:
+            self._slice = max(1, self._slice // 4)
+        else:
+            self._slice = FIRST_SLICE if seen < self._slice else min(SLICE, self._slice * 2)
 
     def _look_at_tokens(self, ids: set[str]) -> None:
         """Whoever holds one that is worth nothing any more, or is another's name, hears nothing more, and goes."""
@@ -243,6 +268,10 @@ class Hub:
         past = events.Past(self._desk.room, changes)
         for one in self._everyone():
             if one.is_behind:
+                continue
+            if past.takes_long(one.room):
+                one.kept = deque(maxlen=MOST_KEPT)
+                self._go_on_with(one)
                 continue
             who = one.room.principal
             if who not in heard:
@@ -272,15 +301,29 @@ class Hub:
             return
         if not changes:
             one.is_behind = False
+            one.tell_kept()
             return
-        found = _heard(one.room, events.Past(one.room, changes))
+        past = events.Past(one.room, changes)
+        if past.takes_long(one.room):  # beside the loop: it serves the others
+            one.catching_up = asyncio.ensure_future(self._desk.run_slow(partial(_heard, one.room, past)))
+            one.catching_up.add_done_callback(partial(self._caught_up, one, after))
+        else:
+            self._tell_one(one, _heard(one.room, past), after)
+
+    def _caught_up(self, one: Subscription, after: Cursor, done: asyncio.Future[list[Event] | None]) -> None:
+        one.catching_up = None
+        if not one.is_over and not done.cancelled() and done.exception() is None:  # else the house closes
+            self._tell_one(one, done.result(), after)
+
+    def _tell_one(self, one: Subscription, found: list[Event] | None, after: Cursor) -> None:
+        """Who is behind; it goes on from there, unless it does not read."""
         if found is None:
             self._go_on_with(one, AGAIN)
         elif one.tell(found, after):
             one.slice = min(SLICE, one.slice * 2)
             self._go_on_with(one)
-        else:
-            one.slice = max(1, one.slice // 4)
+        else:  # it does not read
+            one.slice, one.kept = max(1, one.slice // 4), None
 
     def _resync(self) -> None:
         self._cursor = self._store.cursor()

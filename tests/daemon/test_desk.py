@@ -268,6 +268,45 @@ def test_who_is_not_concerned_costs_nothing(tmp_path: Path, monkeypatch: pytest.
     assert {"bob"} == set(asked)
 
 
+def test_to_emit_costs_the_same_however_many_agents_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            for number in range(20):
+                desk.room.mailbox(f"a{number}").register(scopes=["team"])
+            desk.room.mailbox("joe").register(scopes=["apart"])
+            hub, heard = Hub(desk), list[str]()
+            for name in ("a1", "joe", "eve"):
+                Caller(desk, hub, push=partial(_noted, heard, name), principal=agent_principal(name)).subscribe({})
+            for one in hub._everyone():
+                hub._go_on_with(one)
+            await asyncio.sleep(0.02)
+            store = type(desk.room._office.store)
+            records = store.records
+
+            def counted(*words: Any) -> Any:
+                found = records(*words)
+                read.append(len(found))
+                return found
+
+            monkeypatch.setattr(store, "records", counted)
+            hub.publish({"event": {"type": "build.done"}, "scope": "team"}, "a2")
+            await until(1, heard)
+            assert ["a1"] == heard
+            hub.close()
+
+    run(story())
+    assert sum(read) <= 3
+
+
+def _noted(heard: list[str], name: str, _notice: dict[str, Any]) -> bool:
+    heard.append(name)
+    return True
+
+
 def test_a_fault_of_ours_loses_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original, faults = events.events, ["once"]
 
@@ -288,6 +327,21 @@ def test_a_fault_of_ours_loses_no_event(tmp_path: Path, monkeypatch: pytest.Monk
             hub.close()
 
     monkeypatch.setattr(hub_module, "AGAIN", 0.01)
+    run(story())
+
+
+def test_a_burst_is_told_in_pieces_that_take_a_moment(tmp_path: Path) -> None:
+    """Letters may be large: a burst is begun with few of them, and what took long is followed by fewer."""
+
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            hub, sizes = Hub(desk), list[int]()
+            for seen, seconds in ((4, 0.0), (8, 0.0), (16, 1.0), (4, 1.0), (1, 1.0), (1, 0.0), (1, 0.0)):
+                hub._pace(seen, seconds)
+                sizes.append(hub._slice)
+            assert [8, 16, 4, 1, 1, 2, hub_module.FIRST_SLICE] == sizes
+            hub.close()
+
     run(story())
 
 

@@ -35,11 +35,19 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def said(chosen: Options) -> tuple[str, str, int, str, str]:
     room = Path(chosen.settings.store.removeprefix("sqlite:")).name
-    return chosen.sockets[0], room, chosen.port, chosen.inboxes, chosen.settings.system
+    socket, inboxes = Path(chosen.sockets[0]).name, Path(chosen.inboxes).name
+    return socket, room, chosen.port, inboxes, chosen.settings.system
 
 
 def test_the_variables_of_agent_inbox_are_honoured() -> None:
     assert ("theirs.sock", "theirs.db", 4711, "theirs", "theirs") == said(options(None, {}))
+
+
+def test_where_it_listens_is_told_to_those_in_other_folders(tmp_path: Path) -> None:
+    chosen = options(None, {}, sockets=["a.sock", str(tmp_path / "a.sock"), "b/../b.sock"], inboxes="in")
+    assert (str(tmp_path / "a.sock"), str(tmp_path / "b.sock")) == chosen.sockets
+    assert str(tmp_path / "in") == chosen.inboxes
+    assert str(tmp_path / "theirs.sock") == options(None, {}).sockets[0]
 
 
 def test_port_0_of_agent_inbox_is_no_http(monkeypatch: pytest.MonkeyPatch) -> None:

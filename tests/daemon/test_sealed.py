@@ -8,8 +8,11 @@ import pytest
 
 import postroom
 from postroom import Invalid, LookAlike
+from postroom.errors import NotAllowed
 from postroom.service import tokens
 from postroom.service.authorize import OWNER
+from postroom.wire.mail_problems import mail_problem
+from postroom.wire.problems import rpc_error
 from tests.daemons import Daemon, Line
 
 
@@ -122,3 +125,14 @@ def test_a_seal_is_broken_however_the_name_is_spelt(daemon: Daemon) -> None:
         tokens.unseal(room._office, OWNER, "Coder")
         assert [] == tokens.sealed(room._office)
     assert daemon.ask(action="check_inbox", agentId="coder")["ok"]
+
+
+def test_a_token_that_is_none_has_one_code_wherever_it_is_shown(daemon: Daemon) -> None:
+    """MAP's for wrong credentials, as in HTTP's 401; not to be allowed something is another."""
+    with daemon.line() as line:
+        bad = {"jsonrpc": "2.0", "id": 1, "method": "authenticate", "params": {"token": "pr_x_y"}}
+        assert 1006 == line.ask(bad)["error"]["code"]
+        assert "NotAllowed" == line.ask({"action": "authenticate", "token": "pr_x_y"})["name"]
+    revoked = NotAllowed("this token is not valid any more", field="token")
+    assert 1006 == rpc_error(revoked)["code"] and mail_problem(revoked) is None
+    assert 1003 == rpc_error(NotAllowed("may not"))["code"]

@@ -141,6 +141,11 @@ def test_a_batch_is_answered_as_a_batch(shared: Daemon) -> None:
     assert 2 == shared.desk.ask("counts", {"agent_id": "noted"})["total"]
 
 
+def test_params_of_null_say_nothing(shared: Daemon) -> None:
+    call = {"jsonrpc": "2.0", "id": 1, "method": "mail/list", "params": None}
+    assert "conversations" in shared.ask(**call)["result"]
+
+
 def test_a_waiter_is_woken_by_a_letter_from_another_process(shared: Daemon) -> None:
     with shared.line() as caller:
         caller.say({"action": "wait", "agentId": "sleeper", "timeout": 20})

@@ -110,6 +110,23 @@ def test_junk_on_standard_input_ends_nothing(env: dict[str, str]) -> None:
     assert 0 == ended
 
 
+def test_a_host_that_listens_no_more_ends_it_quietly(env: dict[str, str]) -> None:
+    words = [sys.executable, "-m", "postroom", "mcp", "--as", "ann"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, env=env, **pipes) as running:  # type: ignore[call-overload]
+        running.stdin.write(written(HELLO))
+        running.stdin.flush()
+        running.stdout.readline()
+        running.stdout.close()
+        running.stdin.write(written({"jsonrpc": "2.0", "id": 2, "method": "ping"}))
+        running.stdin.close()
+        bound = threading.Timer(PATIENCE, running.kill)
+        bound.start()
+        err = running.stderr.read().decode()
+        bound.cancel()
+        assert (0, "") == (running.wait(PATIENCE), err)
+
+
 def test_a_letter_that_was_accepted_survives_the_server(env: dict[str, str]) -> None:
     async def story() -> None:
         async with Client(started(env)) as client:

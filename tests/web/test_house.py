@@ -15,7 +15,7 @@ import pytest
 from postroom.service.pulse import PULSE
 from postroom.web.health import Pulse
 from postroom.web.mounted import Mounted, NotHere
-from tests.web.running import Client, Daemon, aside, make_token, open_house, port_of, until_end
+from tests.web.running import PATIENCE, Client, Daemon, aside, make_token, open_house, port_of, until_end
 
 Agent = Callable[..., Client]
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+')
@@ -114,7 +114,7 @@ class Echo:
 def test_a_mounted_app_is_loaded_once_and_knows_who_calls(tmp_path: Path) -> None:
     made: list[Echo] = []
 
-    def load() -> Echo:
+    async def load() -> Echo:
         made.append(Echo())
         return made[-1]
 
@@ -139,7 +139,7 @@ def test_a_mounted_app_is_loaded_once_and_knows_who_calls(tmp_path: Path) -> Non
 def test_what_is_not_installed_is_told_and_tried_again(tmp_path: Path) -> None:
     tries: list[int] = []
 
-    def load() -> Echo:
+    async def load() -> Echo:
         tries.append(1)
         if len(tries) == 1:
             raise NotHere("it is not here", hint='pip install "postroom[mcp]"')
@@ -151,6 +151,47 @@ def test_what_is_not_installed_is_told_and_tried_again(tmp_path: Path) -> None:
             said = await aside(ann.ask, "POST", "/mcp", b"hello")
             assert 503 == said.status and "postroom[mcp]" in said.json["error"]["message"]
             assert 200 == (await aside(ann.ask, "POST", "/mcp", b"hello")).status
+            ann.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_asks_for_what_is_still_loaded_at_the_end_is_told_to_come_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        begun = asyncio.Event()
+
+        async def load() -> Echo:
+            begun.set()
+            await asyncio.sleep(PATIENCE)
+            return Echo()
+
+        mounted = Mounted(load)
+        async with open_house(tmp_path, mounted) as (server, room, _desk, _hub):
+            ann = Client(port_of(server), make_token(room, "ann"))
+            asked = asyncio.ensure_future(aside(ann.ask, "POST", "/mcp", b"hello"))
+            await begun.wait()
+            async with asyncio.timeout(1):
+                await mounted.stop()
+            said = await asked
+            assert (503, "1") == (said.status, said.headers["retry-after"])
+            later = await aside(ann.ask, "POST", "/mcp", b"hello")
+            assert 503 == later.status
+            ann.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_comes_when_it_has_ended_is_told_to_come_again(tmp_path: Path) -> None:
+    async def load() -> Echo:
+        return Echo()
+
+    async def scenario() -> None:
+        mounted = Mounted(load)
+        async with open_house(tmp_path, mounted) as (server, room, _desk, _hub):
+            ann = Client(port_of(server), make_token(room, "ann"))
+            assert 200 == (await aside(ann.ask, "POST", "/mcp", b"hello")).status
+            await mounted.stop()
+            assert 503 == (await aside(ann.ask, "POST", "/mcp", b"hello")).status
             ann.close()
 
     asyncio.run(scenario())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import sys
 from functools import partial
 from shlex import quote
@@ -93,7 +92,7 @@ def _curl(url: str) -> str:
 
 def _paste(data: Mapping[str, Any]) -> str:
     """What an agent's configuration needs."""
-    socket = os.path.abspath(data["sockets"][0])
+    socket = data["sockets"][0]
     theirs = f"For a program that knows agent-inbox: INBOX_SOCKET_PATH={quote(socket)}\n"
     if not has_mcp():
         return f"\nFor agents with MCP, install the extra: {MCP}\n{theirs}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,11 @@ def web_server(desk: Desk, hub: Hub, options: Options) -> Server | None:
         certificate=options.certificate,
         key=options.key,
     )
-    server = Server(desk, hub, place, Mounted(lambda: load_mcp(Door(desk, hub), server)))
+
+    def load() -> Any:
+        return load_mcp(Door(desk, hub), server)
+
+    server = Server(desk, hub, place, Mounted(partial(desk.run_slow, load)))
     return server
 
 

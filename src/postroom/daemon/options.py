@@ -26,7 +26,7 @@ class Options(Struct, frozen=True, kw_only=True):
     """A daemon, as it is asked for."""
 
     settings: Settings
-    sockets: tuple[str, ...]
+    sockets: tuple[str, ...]  # whole paths: who is told of one may stand in another folder
     host: str = ""  # empty: no HTTP
     port: int = 0
     names: tuple[str, ...] = ()  # by which HTTP is called besides its address
@@ -61,14 +61,14 @@ def options(
         raise Invalid("needs both a certificate and its key", field="tls", hint="--tls-cert and --tls-key")
     chosen = Options(
         settings=settings,
-        sockets=tuple(dict.fromkeys(sockets)) or (_socket(settings),),
+        sockets=tuple(dict.fromkeys(map(os.path.abspath, sockets or [_socket(settings)]))),
         host=host,
         port=port,
         names=tuple(map(_name, names)),
         is_asked=bool(asked),
         certificate=certificate,
         key=key,
-        inboxes=inboxes or variable("POSTROOM_INBOXES") or variable("INBOX_DIR"),
+        inboxes=_folder(inboxes or variable("POSTROOM_INBOXES") or variable("INBOX_DIR")),
         log_level=log_level,
     )
     if host and not chosen.is_loopback and not certificate:
@@ -82,6 +82,10 @@ def _name(text: str) -> str:
     if not text or not text.isascii() or not all(c.isalnum() or c in ".-" for c in text):
         raise Invalid(f"{text!a} is no name of a machine", field="http-name", hint="such as mail.example.com")
     return text.lower()
+
+
+def _folder(named: str) -> str:
+    return os.path.abspath(named) if named else ""
 
 
 def inbox_store() -> str | None:
@@ -135,7 +139,7 @@ def _socket(settings: Settings) -> str:
     place = place_of(settings.store)
     if place is None:
         raise Invalid("a room in memory has no place for a socket", field="socket", hint="--socket PATH")
-    return os.path.join(os.path.dirname(os.path.abspath(place)), SOCKET)
+    return os.path.join(os.path.dirname(place), SOCKET)
 
 
 def _address(text: str) -> tuple[str, int]:

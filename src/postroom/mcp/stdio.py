@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 
 
 def run(serving: Coroutine[Any, Any, None]) -> None:
-    """Serve until the client hangs up."""
+    """Serve until the client hangs up, be it that it says no more or that it does not listen any more."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that reads cannot be asked to stop; nothing is lost
-    asyncio.run(serving)
+    try:
+        asyncio.run(serving)
+    except* BrokenPipeError:
+        pass
 
 
 async def serve_room(room: Room, version: str, *, agent: str | None = None, scope: str | None = None) -> None:

@@ -29,12 +29,13 @@ from .authorize import authorize
 from .compose import LONGEST_SUBJECT
 from .naming import resident
 from .records import find_record, put_record
-from .talks import View, circle, founder, party, told_by, turn_in, unknown, view_of
+from .talks import View, circle, founder, letters_of, party, told_by, turn_in, unknown, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from ..model.message import Message
     from ..store.base import Put, Write
     from .authorize import Principal
     from .office import Office
@@ -181,27 +182,28 @@ def _change(office: Office, caller: Principal, id: str, step: Step) -> View:
     """Look freely, then write; who was overtaken looks again inside the commit, and cannot lose."""
     authorize(caller, "converse", caller.agent)
     reader = party(caller)
-    view = _inside(office, reader, id)
+    letters = letters_of(office, reader, id)  # once: there may be many
+    view = _inside(office, reader, id, letters)
 
     def plan() -> Sequence[Write]:
         nonlocal view
         if revision(office, id) != (view.held.revision if view.held else 0):
-            view = _inside(office, reader, id)
+            view = _inside(office, reader, id, letters)
         after, happened = step(view)
         return [] if after == view.talk else _writes(after, view, happened, office.now().wall)
 
     office.store.commit(plan)
-    return view_of(office, reader, id)
+    return view_of(office, reader, id, letters)
 
 
-def _inside(office: Office, reader: str | None, id: str) -> View:
+def _inside(office: Office, reader: str | None, id: str, letters: Sequence[Message] | None = None) -> View:
     """As who changes it sees it. Of one that only letters tell of, the first letter says who began it: whoever
     puts a record beside them does not own the conversation by that.
     """
-    view = view_of(office, reader, id)
+    view = view_of(office, reader, id, letters)
     if view.held is None:
         view = replace(view, talk=replace(view.talk, created_by=founder(office, id)))
-        is_inside = reader is None or reader in circle(office, view.talk)
+        is_inside = reader is None or reader in circle(office, view.talk, until=reader)
     else:
         is_inside = view.is_inside
     if not is_inside:
@@ -326,6 +328,6 @@ def _check_free(office: Office, reader: str | None, id: str) -> None:
     if reader is None:
         return
     letters = office.store.letters(LetterQuery(conversation=id, limit=1))
-    own = bool(letters) and reader in circle(office, told_by([letters[0].message]))
+    own = bool(letters) and reader in circle(office, told_by([letters[0].message]), until=reader)
     if (letters and not own) or (not own and _OF_A_TAG.fullmatch(id)):
         raise IdTaken("a conversation has this id", field="id")

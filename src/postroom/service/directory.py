@@ -180,6 +180,11 @@ def _all(value: Any, field: str, check: Callable[[Any, str], str]) -> tuple[str,
     return tuple(dict.fromkeys(check(item, field) for item in value))
 
 
+def is_member(office: Office, name: str, scope: str) -> bool:
+    """Is somebody in a scope? By one small record: no other card is read."""
+    return find_record(office, MEMBER + scope, name) is not None
+
+
 def _check_allowed_name(value: Any, field: str) -> str:
     return EVERYONE if value == EVERYONE else check_agent(value, field)
 

@@ -5,6 +5,7 @@ A note at the old door says where its owner is now. Letters never change: they g
 
 from __future__ import annotations
 
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,6 +17,8 @@ from ..model.record import FORMER, GUARD
 from .records import find_record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..model.message import Message
     from .office import Office
 
@@ -31,6 +34,11 @@ def resident(office: Office, name: str) -> str:
     """Who is meant by a name today."""
     held = find_record(office, GUARD, name)
     return (guard_from(held.value).moved_to if held else None) or name
+
+
+def residents(office: Office) -> Callable[[str], str]:
+    """The same, for who asks for many: each name is looked up once."""
+    return cache(partial(resident, office))
 
 
 def is_sent_by(office: Office, message: Message, mailbox: str) -> bool:

@@ -15,7 +15,7 @@ from ..model.names import POSTMASTER
 from ..model.record import CARD
 from ..model.talk import Seat, Strand, note_of, thread_of
 from .directory import agent_of
-from .naming import names_of, resident
+from .naming import names_of, residents
 from .records import find_record
 from .talks import turn_in
 
@@ -78,7 +78,7 @@ def page(rows: Sequence[T], limit: int | None) -> tuple[list[T], bool]:
 
 def summary(office: Office, view: View, wanted: Wanted) -> Summary:
     letters = turns(office, view, wanted)
-    speakers = Counter(resident(office, letter.sender) for letter in letters)
+    speakers = Counter(map(residents(office), (letter.sender for letter in letters)))
     strands = tuple(s for s in view.strands if wanted.thread in {None, s.id})
     return Summary(
         turns=len(letters),

@@ -24,17 +24,18 @@ from ..model.record import CONVERSATION, Record
 from ..model.talk import THREAD, Seat, Strand, Talk, thread_of
 from ..model.thread import fold_conversation
 from .authorize import authorize
-from .naming import resident, seen_by
+from .naming import resident, residents, seen_by
 from .records import find_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from .authorize import Principal
     from .office import Office
 
 MOST = 2**31  # conversations: all of them
+PAGE = 500  # letters that are looked through in a moment
 _NOBODY = "-"  # no name at all: whoever is nobody's agent sees nobody's letters, not even the postmaster's
 
 
@@ -70,14 +71,20 @@ def look(office: Office, caller: Principal, id: str) -> View:
     return view_of(office, party(caller), id)
 
 
-def view_of(office: Office, reader: str | None, id: str) -> View:
-    """The same, for who changes it, and asked before."""
+def letters_of(office: Office, reader: str | None, id: str) -> list[Message]:
+    """All letters of a conversation that are somebody's, as they were written; the oldest first."""
+    query = LetterQuery(conversation=check_id(id, "conversation"), party=reader)
+    return [letter.message for letter in office.store.letters(query)]
+
+
+def view_of(office: Office, reader: str | None, id: str, known: Sequence[Message] | None = None) -> View:
+    """The same, for who changes it, and asked before. `known`: its letters, for who has just read them."""
     checked = check_id(id, "conversation")
     held = find_record(office, CONVERSATION, checked)
     talk = None if held is None else convert(held.value, Talk)
-    found = office.store.letters(LetterQuery(conversation=checked, party=reader))
-    letters = tuple(seen_by(office, letter.message, reader) for letter in found)
-    inner = None if talk is None else _circle(office, talk, letters)
+    found = letters_of(office, reader, checked) if known is None else known
+    letters = tuple(seen_by(office, letter, reader) for letter in found)
+    inner = None if talk is None else _circle(office, talk, reader, found)
     is_inside = inner is None or reader is None or reader in inner
     if not letters and (talk is None or not is_inside):
         raise unknown(checked)
@@ -99,7 +106,15 @@ def hears(office: Office, principal: Principal, talk: Talk) -> bool:
     seat = None if reader is None else talk.seat(reader)
     if reader is None or seat is not None:
         return seat is None or seat.left_at is None
-    return reader == talk.created_by or reader in circle(office, talk)
+    if reader == talk.created_by:
+        return True
+    has_letters = bool(office.store.letters(LetterQuery(conversation=talk.id, party=reader, limit=1)))
+    return has_letters and reader in circle(office, talk, until=reader)
+
+
+def is_long(office: Office, id: str) -> bool:
+    """Has it so many letters that to look through them takes more than a moment?"""
+    return bool(office.store.letters(LetterQuery(conversation=id, skip=PAGE, limit=1)))
 
 
 def founder(office: Office, id: str) -> str:
@@ -108,36 +123,54 @@ def founder(office: Office, id: str) -> str:
     return resident(office, first[0].message.sender) if first else ""
 
 
-def circle(office: Office, talk: Talk) -> set[str]:
-    """Who belongs to a conversation: its seats, who opened it, and whoever one of these wrote to in it."""
-    letters = [letter.message for letter in office.store.letters(LetterQuery(conversation=talk.id))]
-    reached = _reached(office, letters)
-    inner = _roots(talk)
+def circle(office: Office, talk: Talk, *, until: str | None = None) -> set[str]:
+    """Who belongs to a conversation: its seats, who opened it, and whoever one of these wrote to in it. With
+    `until` it ends as soon as this one is found.
+    """
+    return _drawn(office, talk, _pages(office, talk.id), until)
+
+
+def _circle(office: Office, talk: Talk, reader: str | None, letters: Sequence[Message]) -> set[str]:
+    """The same, as far as these letters of `reader` name anybody: mostly they name nobody who has no seat."""
+    if reader is None:  # these are all of them
+        return _drawn(office, talk, [letters])
+    today, reached = residents(office), _reached(office, letters)
+    named = {today(letter.sender) for letter in letters}
+    named = named.union(*(_written_to(letter, reached, today) for letter in letters))
+    roots = _roots(talk)
+    return roots if named <= roots else circle(office, talk)
+
+
+def _drawn(office: Office, talk: Talk, pages: Iterable[Sequence[Message]], until: str | None = None) -> set[str]:
+    inner, today = _roots(talk), residents(office)
     left = {seat.agent: seat.left_at for seat in talk.seats}
-    for letter in letters:
-        sender = resident(office, letter.sender)
-        gone = left.get(sender)
-        if sender in inner and (gone is None or letter.created_at <= gone):
-            inner |= _written_to(office, letter, reached)
+    for letters in pages:
+        reached = _reached(office, letters)
+        for letter in letters:
+            sender = today(letter.sender)
+            gone = left.get(sender)
+            if sender in inner and (gone is None or letter.created_at <= gone):
+                inner |= _written_to(letter, reached, today)
+        if until in inner:
+            break
     return inner
 
 
-def _circle(office: Office, talk: Talk, letters: Sequence[Message]) -> set[str]:
-    """The same, as far as these letters name anybody: mostly they name nobody who has no seat."""
-    reached = _reached(office, letters)
-    named = {resident(office, letter.sender) for letter in letters}
-    named = named.union(*(_written_to(office, letter, reached) for letter in letters))
-    roots = _roots(talk)
-    return roots if named <= roots else circle(office, talk)
+def _pages(office: Office, id: str) -> Iterator[list[Message]]:
+    """All letters of a conversation, and never many of them in memory."""
+    last = 0
+    while found := office.store.letters(LetterQuery(conversation=id, after=last, limit=PAGE)):
+        yield [letter.message for letter in found]
+        last = found[-1].number
 
 
 def _roots(talk: Talk) -> set[str]:
     return {talk.created_by, *(seat.agent for seat in talk.seats)}
 
 
-def _written_to(office: Office, letter: Message, reached: dict[str, list[str]]) -> set[str]:
+def _written_to(letter: Message, reached: dict[str, list[str]], today: Callable[[str], str]) -> set[str]:
     named = [r.address for r in letter.recipients if not _is_open(r.address)]
-    return {resident(office, name) for name in (*named, *reached.get(letter.id, ()))}
+    return {today(name) for name in (*named, *reached.get(letter.id, ()))}
 
 
 def seat_in(office: Office, view: View, agent: str) -> Seat | None:
@@ -211,11 +244,10 @@ def turn_in(view: View, letter: str) -> Message:
 def _seats(office: Office, talk: Talk, letters: Sequence[Message], inner: set[str] | None) -> tuple[Seat, ...]:
     """Who joined and has not left, then senders and visible recipients in order of appearance, of `inner`."""
     seats = {seat.agent: seat for seat in talk.seats}
-    today: dict[str, str] = {}
-    reached = _reached(office, letters)
+    today, reached = residents(office), _reached(office, letters)
     for letter in letters:
         for name in (letter.sender, *_named(letter), *reached.get(letter.id, ())):
-            now = today.get(name) or today.setdefault(name, resident(office, name))
+            now = today(name)
             if now not in seats and now != POSTMASTER and (inner is None or now in inner):
                 seats[now] = Seat(agent=now, joined_at=letter.created_at)
     return tuple(seat for seat in seats.values() if seat.left_at is None)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .replies import Headers, Receive, Scope
 
 BODY_SECONDS = 30.0  # for a whole body
-RETRY = (b"retry-after", b"1")
+CLOSING = refused(503, "the server is shutting down; try again", (b"retry-after", b"1"))
 
 
 class Gone(Exception):
@@ -79,7 +79,7 @@ async def _carry_out(house: House, principal: Principal, asked: Asked, receive: 
     if asked.is_long and not owed.done():
         await _unless_gone(house, owed, receive)
         if owed.cancelled():
-            return refused(503, "the server is shutting down; try again", RETRY)
+            return CLOSING
     reply = await owed
     return Reply(204) if reply is None else told(200, reply)
 

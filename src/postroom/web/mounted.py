@@ -9,11 +9,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import PostroomError
-from .calls import declared, largest, too_large
+from .calls import CLOSING, declared, largest, too_large
 from .replies import answer, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Awaitable, Callable, MutableMapping
     from contextlib import AbstractAsyncContextManager
 
     from ..room import Room
@@ -38,10 +38,10 @@ class NotHere(PostroomError):
 class Mounted:
     """`load` makes the app, on a thread of its own; it may raise `NotHere`."""
 
-    def __init__(self, load: Callable[[], App]) -> None:
+    def __init__(self, load: Callable[[], Awaitable[App]]) -> None:
         self._load = load
         self._stop = asyncio.Event()
-        self._app: asyncio.Future[App] | None = None
+        self._app: asyncio.Future[App | None] | None = None  # None in it: we close
         self._life: asyncio.Task[None] | None = None
 
     async def serve(self, room: Room, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,6 +50,9 @@ class Mounted:
         except NotHere as missing:
             await answer(scope, send, refused(503, str(missing)))
             return
+        if app is None or self._stop.is_set():
+            await answer(scope, send, CLOSING)
+            return
         most = largest(room.settings)
         if declared(scope["headers"]) > most:
             await answer(scope, send, too_large(most))
@@ -57,21 +60,27 @@ class Mounted:
         await app({**scope, ROOM: room}, _bounded(receive, most), send)
 
     async def stop(self) -> None:
+        """Nobody waits for what is not loaded yet."""
         self._stop.set()
         if self._life is not None:
+            if self._app is not None and not self._app.done():
+                self._app.set_result(None)
+                self._life.cancel()
             await asyncio.wait([self._life])
 
-    async def _loaded(self) -> App:
-        """Once for all who ask. What failed is tried again: somebody may have installed it."""
+    async def _loaded(self) -> App | None:
+        """Once for all who ask. What failed is tried again: somebody may have installed it. None: we close."""
+        if self._stop.is_set():
+            return None
         if self._app is None or (self._app.done() and self._app.exception() is not None):
             self._app = asyncio.get_running_loop().create_future()
             self._life = asyncio.ensure_future(self._live(self._app))
         return await asyncio.shield(self._app)
 
-    async def _live(self, told: asyncio.Future[App]) -> None:
+    async def _live(self, told: asyncio.Future[App | None]) -> None:
         """Its whole life in one task: what it enters there it must leave there."""
         try:
-            app = await asyncio.to_thread(self._load)
+            app = await self._load()
             async with app.running():
                 told.set_result(app)
                 await self._stop.wait()

@@ -148,13 +148,22 @@ class Past:
             self._messages |= {id: letter.message for id, letter in store.get(some).items()}
             for found in store.find(Query(message_ids=some, order="age")):
                 self._deliveries.setdefault(found.delivery.message_id, []).append(found.delivery)
-        self._has_notices = any(_notice(change) for change in changes)
+        notices = [words for words in map(_notice, changes) if words is not None]
+        self._has_notices = bool(notices)
+        self._is_long = any(talks.is_long(room._office, id) for id in {id for id, *_ in notices})
+        self._has_new = any(what == "created" for _, what, *_ in notices)
         self._parties = {delivery.mailbox for some in self._deliveries.values() for delivery in some}
         for sender in {message.sender for message in self._messages.values()}:
             self._parties |= {sender, ONE_MAILBOX.get(sender, sender), resident(room._office, sender)}
 
     def get(self, id: str) -> tuple[Message | None, list[Delivery]]:
         return self._messages.get(id), self._deliveries.get(id, [])
+
+    def takes_long(self, room: Room) -> bool:
+        """May it take more than a moment to find out what this caller hears of it? An operator hears of all, but a
+        new conversation is told with those who are in it.
+        """
+        return self._is_long and (self._has_new or talks.party(room.principal) is not None)
 
     def concerns(self, room: Room) -> bool:
         """May any of it be for this caller? Who is in a conversation is a longer question: it may."""

@@ -43,6 +43,7 @@ from .mail_words import (
 from .table import snake
 
 if TYPE_CHECKING:
+    from ..model.message import Message
     from ..model.talk import Shape
     from ..room import Room
     from ..service.talks import View
@@ -162,7 +163,7 @@ def turns(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     place = {} if cursor is None else {"after_turn_id" if order == "asc" else "before_turn_id": cursor}
     found = retelling.turns(room._office, view, turns_wanted({**said.get("filter", {}), **place}))
     found = found if order == "asc" else found[::-1]
-    return paged("turns", [turn_record(letter) for letter in found], limit)
+    return paged("turns", _told(found, limit), limit)
 
 
 def create_thread(room: Room, said: dict[str, Any]) -> dict[str, Any]:
@@ -214,8 +215,13 @@ def replay(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     count = said.get("count")
     found = found if count is None else found[-limit_of(count) :]
     limit = limit_of(said["limit"]) if "limit" in said else None
-    rows = [turn_record(letter) for letter in found]
-    return _whole(view, rows) | paged("turns", rows, limit) | {"missedCount": len(rows)}
+    rows = _told(found, limit)
+    return _whole(view, rows) | paged("turns", rows, limit) | {"missedCount": len(found)}
+
+
+def _told(letters: list[Message], limit: int | None) -> list[dict[str, Any]]:
+    """As many as a page takes, and one that shows that there are more: the others need no words."""
+    return [turn_record(letter) for letter in (letters if limit is None else letters[: limit + 1])]
 
 
 def presence(room: Room, said: dict[str, Any]) -> dict[str, Any]:

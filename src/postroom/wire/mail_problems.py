@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ..errors import IllegalMove, Invalid, Missing, NotAllowed, UnknownAgent, UnknownMessage
+from .problems import is_bad_token
 
 if TYPE_CHECKING:
     from ..errors import PostroomError
@@ -57,7 +58,7 @@ def mail_problem(error: PostroomError) -> Problem | None:
 
 
 def _number(error: PostroomError) -> int | None:
-    if isinstance(error, UnknownAgent):
+    if isinstance(error, UnknownAgent) or is_bad_token(error):
         return None
     for kind, field, number in _NUMBERS:
         if isinstance(error, kind) and (field is None or field == error.field or _is_inside(error, field)):

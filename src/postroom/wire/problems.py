@@ -49,8 +49,14 @@ CODES: tuple[tuple[type[PostroomError], int], ...] = (
 
 def rpc_error(error: PostroomError) -> dict[str, Any]:
     """As JSON-RPC says it."""
-    code = next((code for kind, code in CODES if isinstance(error, kind)), INTERNAL_ERROR)
+    known = next((code for kind, code in CODES if isinstance(error, kind)), INTERNAL_ERROR)
+    code = BAD_TOKEN if is_bad_token(error) else known
     return {"code": code, "message": str(error), "data": details(error)}
+
+
+def is_bad_token(error: PostroomError) -> bool:
+    """Was a token shown that is worth nothing? That is another thing than not to be allowed something."""
+    return isinstance(error, NotAllowed) and error.field == "token"
 
 
 def socket_error(error: PostroomError) -> dict[str, Any]:

@@ -54,12 +54,12 @@ def read_call(value: Any) -> Call | dict[str, Any]:
         return failure(INVALID_REQUEST, "id must be text, a number or null")
     if value.get("jsonrpc") != "2.0":
         return failure(INVALID_REQUEST, 'jsonrpc must be "2.0"', id)
-    method, said = value.get("method"), value.get("params", {})
+    method, said = value.get("method"), value.get("params")
     if not isinstance(method, str):
         return failure(INVALID_REQUEST, "method must be text", id)
-    if not isinstance(said, dict):
+    if not isinstance(said, dict | None):  # null says nothing, as in its fields
         return failure(INVALID_PARAMS, "params are given by name, in an object", id)
-    return Call(method, said, id, is_notification="id" not in value)
+    return Call(method, said or {}, id, is_notification="id" not in value)
 
 
 def unreadable(why: str) -> dict[str, Any]:

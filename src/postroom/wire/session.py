@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ..errors import Invalid, PostroomError, TooLarge
+from ..errors import PostroomError, TooLarge
 from ..model.values import read_json
 from . import rpc
 from .mail_problems import mail_problem
@@ -124,7 +124,7 @@ def understood(call: Action | rpc.Call | dict[str, Any]) -> Step | dict[str, Any
 
 def _read_action(value: Any) -> Action | dict[str, Any]:
     if not isinstance(value, dict):
-        return socket_error(Invalid("Unknown action: undefined", hint="a line is an object with an `action`"))
+        return socket_error(NoSuchMethod("Unknown action: undefined", hint="a line is an object with an `action`"))
     name, id = value.get("action"), value.get("id")
     if not isinstance(name, str):
         told = NoSuchMethod("Unknown action: undefined", hint="say `action`, or `jsonrpc` and `method`")

@@ -19,8 +19,8 @@ COMMANDS = {
         Option("--inboxes", help="write inbox.jsonl files into this folder", metavar="FOLDER", complete="files"),
         Option("--log-level", help="from which on; info by default", kind="word",
                choices=("debug", "info", "warning", "error")),
-        about="Serves until it is stopped by Ctrl-C or SIGTERM, and keeps house meanwhile. One daemon per room and"
-        " socket; a second one is refused and told of the first. The socket is for you alone. HTTP and WebSocket need"
+        about="Serves until it is stopped by Ctrl-C, SIGTERM or SIGHUP, and keeps house meanwhile. One daemon per room"
+        " and socket; a second one is refused and told of the first. The socket is for you alone. HTTP and WebSocket need"
         " a token (postroom token create), on this machine too. The log goes to stderr.\n\n"
         "INBOX_SOCKET_PATH, INBOX_HTTP_PORT, INBOX_SQLITE_PATH and INBOX_DIR are honoured; POSTROOM_SOCKET,"
         " POSTROOM_HTTP, POSTROOM_STORE, POSTROOM_INBOXES and the options beat them.",

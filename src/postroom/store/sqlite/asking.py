@@ -57,6 +57,12 @@ def find(query: Query) -> Statement:
     return f"{_LETTERS_AT}{where} ORDER BY {_ORDER[query.order]}{limit}", values + more
 
 
+def bare(asked: Statement) -> Statement:
+    """The same question, without the letters themselves."""
+    sql, values = asked
+    return sql.replace(", l.sum, l.body", "", 1), values
+
+
 def find_apart(query: Query) -> tuple[Statement, Statement]:
     """Unread mail, and mail that was looked at: the index holds them apart. The first of both says of each letter
     whether the second is worth asking.

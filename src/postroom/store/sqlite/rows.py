@@ -18,7 +18,7 @@ from ...model.thread import conversation_of
 from ..base import Letter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ...model.change import Change
     from ...model.message import Message, RecipientKind
@@ -147,6 +147,15 @@ def found(row: Row) -> Found:
     message = sound(row[_SUM_AT], row[_SUM_AT + 1])
     try:
         return Found(message, delivery(message, row))
+    except UNLIKELY as broken:
+        raise Unreadable(f"a stored delivery cannot be read: {broken}") from None
+
+
+def found_among(letters: Mapping[int, Message], row: Row) -> Found | None:
+    """From `DELIVERY` columns alone; None: it is of none of these letters, by their numbers."""
+    message = letters.get(row[0])
+    try:
+        return None if message is None else Found(message, delivery(message, row))
     except UNLIKELY as broken:
         raise Unreadable(f"a stored delivery cannot be read: {broken}") from None
 

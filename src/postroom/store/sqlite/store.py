@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import apsw
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ...model.stats import Tally, Traffic
     from ..base import Letter, Plan, Posted, Watch, Write
     from . import ground
+    from .asking import Statement
     from .committing import Committed
     from .connection import Connection
 
@@ -146,10 +148,23 @@ class SqliteStore(Access):
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
             return self._with_seen(self._sound(rows.found_apart, sqlite.asking.find_apart(query)[0]), query)
+        asked = [sqlite.asking.find(query)]
+        if query.after is not None:
+            asked.append(sqlite.asking.find_late(query))
+        found = self._sound(rows.found, *asked) if query.mailbox is not None else self._find_everywhere(asked)
         if query.after is None:
-            return self._sound(rows.found, sqlite.asking.find(query))
-        found = self._sound(rows.found, sqlite.asking.find(query), sqlite.asking.find_late(query))
+            return found
         return sorted(found, key=lambda f: f.delivery.arrived or f.delivery.number)[: query.limit]
+
+    def _find_everywhere(self, asked: list[Statement]) -> list[Found]:
+        """A letter may lie in thousands of mailboxes: it is read once, not with each of them."""
+        bare = [sqlite.asking.bare(one) for one in asked]
+        numbers = {row[0] for one in bare for row in self._ask(*one)}
+        sql = "SELECT number, sum, body FROM letters WHERE number IN (SELECT value FROM json_each(?))"
+        several = self._sound(rows.letter, (sql, [msgspec.json.encode(sorted(numbers)).decode()]))
+        letters = {letter.number: letter.message for letter in several}
+        found = self._sound(partial(rows.found_among, letters), *bare)
+        return [one for one in found if one is not None]
 
     def offered(self, query: Query, moment: Moment) -> list[Found] | None:
         at = query.mailbox or ""

@@ -1,0 +1,72 @@
+"""The end of a daemon while threads of it are at work: nothing is closed under them, and nobody waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+import postroom
+from postroom.desk import Desk
+from tests.daemons import PATIENCE, Daemon
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with Daemon(tmp_path) as running:
+        yield running
+
+
+def test_it_ends_in_time_though_a_thread_sits_inside_sqlite(daemon: Daemon) -> None:
+    """A stranger has the room's file locked, and a call of ours waits for it in the middle of a statement."""
+    daemon.ask(action="send", **{"from": "a", "to": "b", "payload": "x"})
+    stranger = apsw.Connection(str(daemon.room))
+    stranger.execute("BEGIN IMMEDIATE")
+    with daemon.line() as line:
+        line.say({"action": "send", "from": "a", "to": "b", "payload": "y"})
+        time.sleep(0.2)  # by now it has begun; were it not, the test would only prove less
+        began = time.monotonic()
+        assert 0 == daemon.stop()
+        assert time.monotonic() - began < 2
+    stranger.close()
+
+    assert "Traceback" not in daemon.log() and "busy in another thread" not in daemon.log(), daemon.log()
+    assert not daemon.socket.exists()
+
+
+def test_a_thread_whose_caller_gave_up_is_still_at_work(tmp_path: Path) -> None:
+    """Else the room would be closed under it."""
+
+    async def story() -> None:
+        with postroom.open(tmp_path / "room.db", durability="process") as room:
+            desk = Desk(room)
+            begun, go = threading.Event(), threading.Event()
+
+            def look_long() -> None:
+                begun.set()
+                go.wait(PATIENCE)
+
+            looking = asyncio.ensure_future(desk.run_slow(look_long))
+            await asyncio.to_thread(begun.wait, PATIENCE)
+            looking.cancel()
+            await asyncio.wait([looking])
+            assert not desk.is_idle
+            closing = asyncio.ensure_future(desk.close())
+            await asyncio.wait([closing], timeout=0.05)
+            assert not closing.done()
+            go.set()
+            await closing
+            assert desk.is_idle
+
+    asyncio.run(story())
+
+
+def test_a_terminal_that_is_closed_ends_it_in_good_order(daemon: Daemon) -> None:
+    assert 0 == daemon.stop(signal.SIGHUP)
+    assert not daemon.socket.exists()

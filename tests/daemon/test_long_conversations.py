@@ -1,0 +1,199 @@
+"""Conversations with many letters: whoever changes one, or hears of it, keeps nobody waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import postroom
+from postroom.callers import Caller
+from postroom.desk import Desk
+from postroom.hub import Hub
+from postroom.model.message import Message
+from postroom.model.query import LetterQuery
+from postroom.room import Room
+from postroom.service import conversing, talks
+from postroom.service.authorize import OWNER, agent_principal
+from postroom.wire import mail
+from postroom.wire.mail_records import turn_record
+from tests.daemon.test_desk import opened, run, until
+from tests.wire.asking import ask
+
+LONG = "conv-long"
+
+
+def talk_much(room: Room, letters: int = talks.PAGE + 10) -> None:
+    """Between two, and the last of it to a third."""
+    drafts = [postroom.Draft(to="bob", body=str(n), conversation_id=LONG) for n in range(letters)]
+    room.mailbox("ann").send_many([*drafts, postroom.Draft(to="eve", body="x", conversation_id=LONG)])
+
+
+def subscribed(desk: Desk, hub: Hub, name: str | None, heard: list[str]) -> Caller:
+    """An agent, or the operator."""
+
+    def push(notice: dict[str, Any]) -> bool:
+        heard.append(notice["params"]["event"]["type"])
+        return True
+
+    caller = Caller(desk, hub, push=push, principal=OWNER if name is None else agent_principal(name))
+    caller.subscribe({})
+    caller.told()
+    return caller
+
+
+def test_who_hears_of_a_long_conversation_is_found_out_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[int] = set()
+    hears = talks.hears
+
+    def noted(*words: Any) -> bool:
+        threads.add(threading.get_ident())
+        return hears(*words)
+
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            talk_much(desk.room)
+            hub, told, stranger = Hub(desk), list[str](), list[str]()
+            subscribed(desk, hub, "eve", told)
+            subscribed(desk, hub, "joe", stranger)
+            await asyncio.sleep(0.02)
+            monkeypatch.setattr(talks, "hears", noted)
+            await desk.run_slow(lambda: conversing.join(desk.room._office, OWNER, LONG, "zoe"))
+            await until(1, told)
+            desk.room.mailbox("ann").send("joe", "x")
+            await until(2, stranger)
+            assert ["mail.participant.joined"] == told
+            assert ["message.sent", "mail.turn.added"] == stranger
+            hub.close()
+
+    run(story())
+    assert threads and threading.get_ident() not in threads
+
+
+def test_a_conversation_that_is_opened_over_many_letters_is_told_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    view_of = talks.view_of
+
+    def noted(*words: Any) -> talks.View:
+        threads.append(threading.get_ident())
+        return view_of(*words)
+
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            talk_much(desk.room)
+            hub, told = Hub(desk), list[str]()
+            subscribed(desk, hub, None, told)
+            await asyncio.sleep(0.02)
+            monkeypatch.setattr(talks, "view_of", noted)  # what tells of it asks there, and who opens it does not
+            opening = conversing.Opening(id=LONG)
+            await desk.run_slow(lambda: conversing.create(desk.room._office, OWNER, opening))
+            await until(1, told)
+            assert ["mail.created"] == told
+            hub.close()
+
+    run(story())
+    assert threads and threading.get_ident() not in threads
+
+
+def test_what_is_emitted_meanwhile_is_heard_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go, hears = threading.Event(), talks.hears
+
+    def slow(*words: Any) -> bool:
+        go.wait(5)
+        return hears(*words)
+
+    async def story() -> None:
+        async with opened(tmp_path) as desk:
+            talk_much(desk.room)
+            desk.room.mailbox("eve").register(scopes=["default"])
+            hub, told = Hub(desk), list[str]()
+            subscribed(desk, hub, "eve", told)
+            await asyncio.sleep(0.02)
+            monkeypatch.setattr(talks, "hears", slow)
+            await desk.run_slow(lambda: conversing.join(desk.room._office, OWNER, LONG, "zoe"))
+            await asyncio.sleep(0.05)
+            hub.publish({"event": {"type": "build.done"}}, "ann")
+            await asyncio.sleep(0.02)
+            go.set()
+            await until(2, told)
+            assert ["mail.participant.joined", "build.done"] == told
+            hub.close()
+
+    run(story())
+
+
+def test_a_long_conversation_is_read_once_to_be_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with postroom.open(tmp_path / "room.db", durability="process") as room:
+        talk_much(room)
+        store = room._office.store
+        read, letters = [0], type(store).letters
+
+        def counted(self: Any, query: LetterQuery) -> Any:
+            found = letters(self, query)
+            read[0] += len(found)
+            return found
+
+        monkeypatch.setattr(type(store), "letters", counted)
+        for verb, words in (
+            (conversing.join, (LONG, "zoe")),
+            (conversing.close, (LONG,)),
+            (conversing.reopen, (LONG,)),
+        ):
+            read[0] = 0
+            verb(room._office, OWNER, *words)
+            assert read[0] <= talks.PAGE + 12
+
+
+def test_names_are_looked_up_once_however_often_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with postroom.open(tmp_path / "room.db", durability="process") as room:
+        talk_much(room)
+        conversing.join(room._office, OWNER, LONG, "zoe")
+        store = room._office.store
+        asked, records = [0], type(store).records
+
+        def counted(self: Any, *words: Any, **more: Any) -> Any:
+            asked[0] += 1
+            return records(self, *words, **more)
+
+        monkeypatch.setattr(type(store), "records", counted)
+        assert {"ann", "bob", "eve", "zoe"} == {seat.agent for seat in talks.look(room._office, OWNER, LONG).seats}
+        assert asked[0] < 50
+
+
+def test_the_circle_of_a_long_conversation_is_that_of_all_its_letters(tmp_path: Path) -> None:
+    """Whoever is let in by a letter on a later page is in; who only wrote its id on a letter is not."""
+    with postroom.open(tmp_path / "room.db", durability="process") as room:
+        talk_much(room)
+        room.mailbox("eve").send("kim", "come in", conversation_id=LONG)
+        room.mailbox("mallory").send("trudy", "x", conversation_id=LONG)
+        conversing.join(room._office, OWNER, LONG, "ann")
+        talk = talks.look(room._office, OWNER, LONG).talk
+        assert {"ann", "bob", "eve", "kim"} == talks.circle(room._office, talk) - {""}
+        for name, is_in in {"kim": True, "eve": True, "trudy": False, "mallory": False, "joe": False}.items():
+            assert is_in == talks.hears(room._office, agent_principal(name), talk), name
+
+
+def test_a_page_puts_into_words_what_it_tells_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[str]()
+
+    def noted(letter: Message) -> dict[str, Any]:
+        told.append(letter.id)
+        return turn_record(letter)
+
+    monkeypatch.setattr(mail, "turn_record", noted)
+    with postroom.open(tmp_path / "room.db", durability="process") as room:
+        talk_much(room, 30)
+        for method, order in (("turns/list", "asc"), ("turns/list", "desc"), ("replay", None)):
+            told.clear()
+            page = ask(room, method, conversationId=LONG, limit=3, order=order)
+            assert (3, True, 4) == (len(page["turns"]), page["hasMore"], len(told))
+        assert 31 == ask(room, "replay", conversationId=LONG, limit=3)["missedCount"]
