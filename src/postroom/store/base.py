@@ -294,7 +294,7 @@ def rung_by(writes: Sequence[Write], posted: Sequence[Posted]) -> set[str]:
     posts = 0
     for write in writes:
         if isinstance(write, Move):
-            if write.after.state is State.UNREAD and write.action != "read":
+            if write.action != "read" and write.after.state is State.UNREAD:
                 rung.add(write.after.mailbox)
         elif isinstance(write, Post):
             post = posted[posts].written or write

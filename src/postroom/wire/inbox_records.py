@@ -7,6 +7,7 @@ themselves; nobody else's copy says that there are any.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
@@ -57,13 +58,16 @@ def recipient_records(
 ) -> list[dict[str, Any]]:
     """Who got it, in the order they were named; where nobody did, who was named."""
     got = [d for d in deliveries if d.message_id == message.id]
+    if len(got) == 1:  # most letters: to one
+        (only,) = got
+        shown = _is_shown(message, only.mailbox, only.kind, reader)
+        return [_recipient(only.mailbox, only.kind, only)] if shown else []
     if not got:
         named = [r for r in message.recipients if not (is_broadcast(r.address) or is_any(r.address))]
         rows = [(r.address, r.kind, None) for r in named]
         return [_recipient(*row) for row in rows if _is_shown(message, row[0], row[1], reader)]
-    if len(got) > 1:
-        order = {r.address: place for place, r in enumerate(message.recipients)}
-        got.sort(key=lambda delivery: order.get(delivery.mailbox, len(order)))
+    order = {r.address: place for place, r in enumerate(message.recipients)}
+    got.sort(key=lambda delivery: order.get(delivery.mailbox, len(order)))
     return [_recipient(d.mailbox, d.kind, d) for d in got if _is_shown(message, d.mailbox, d.kind, reader)]
 
 
@@ -81,6 +85,7 @@ def agent_record(agent: Agent) -> dict[str, Any]:
     )
 
 
+@lru_cache(maxsize=256)  # of letters that are told together, many were read at one moment
 def stamp(time: datetime) -> str:
     """`2026-01-31T12:00:00.000Z`."""
     if time.tzinfo is not UTC:
