@@ -31,8 +31,8 @@ class Counters:
 
     def called(self, method: str, began: float, done: Outcome) -> None:
         """A call is over."""
-        error = None if done.cancelled() else done.exception()
-        outcome = GONE if done.cancelled() else OK if error is None else type(error).__name__
+        error = done.exception()
+        outcome = OK if error is None else GONE if done.cancelled() else type(error).__name__
         self.calls[method, outcome] = self.calls.get((method, outcome), 0) + 1
         self.seconds[method] = self.seconds.get(method, 0.0) + perf_counter() - began
 

@@ -20,7 +20,6 @@ from .table import Method, NoSuchMethod, taken
 if TYPE_CHECKING:
     from ..policy.limits import Limits
 
-ENVELOPE = frozenset({"action", "id"})  # what says how a line is answered, and is no parameter
 ROOM_FOR_MORE = 64 * 1024  # bytes that a line may be longer than the letter in it
 DEEPER = 8  # levels that stand around a letter
 
@@ -125,8 +124,9 @@ def understood(call: Action | rpc.Call | dict[str, Any]) -> Step | dict[str, Any
 def _read_action(value: Any) -> Action | dict[str, Any]:
     if not isinstance(value, dict):
         return socket_error(NoSuchMethod("Unknown action: undefined", hint="a line is an object with an `action`"))
-    name, id = value.get("action"), value.get("id")
+    said = value.copy()  # without what says how a line is answered, and is no parameter
+    name, id = said.pop("action", None), said.pop("id", None)
     if not isinstance(name, str):
         told = NoSuchMethod("Unknown action: undefined", hint="say `action`, or `jsonrpc` and `method`")
         return Action("", {}, id).refuse(told)
-    return Action(name, {key: said for key, said in value.items() if key not in ENVELOPE}, id)
+    return Action(name, said, id)
