@@ -17,10 +17,9 @@ from ..hub import Hub
 from ..ipc.server import Server
 from ..room import open as open_room
 from .chores import keep_house
-from .extras import has_mcp, web_server
+from .extras import has_mcp, map_link, web_server
 from .holding import Held
 from .inbox_carrier import Carrier
-from .options import unheeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,8 +45,6 @@ async def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> Non
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    for name in unheeded():
-        log.warning("is not heeded: there is no link to a MAP server yet", extra={"variable": name})
     async with AsyncExitStack() as stack:
         desk, where = await _open(options, stack)
         _keep_what_is_loaded()
@@ -98,6 +95,10 @@ async def _open(options: Options, stack: AsyncExitStack) -> tuple[Desk, dict[str
     if options.inboxes:
         carrier = Carrier(desk, options.inboxes)
         stack.push_async_callback(_end, asyncio.ensure_future(carrier.run()))
+    link = map_link(desk, options)
+    if link is not None:
+        desk.counters.connections["map_link"] = lambda: int(link.is_up)
+        stack.push_async_callback(_end, asyncio.ensure_future(link.run()))
     held.sign(f"process {os.getpid()} at {options.sockets[0]}")
     return desk, {
         "pid": os.getpid(),
@@ -107,6 +108,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> tuple[Desk, dict[str
         "http": web.url if web is not None else None,
         "mcp": f"{web.url}/mcp" if web is not None and has_mcp() else None,
         "inboxes": options.inboxes or None,
+        "map_link": options.map_link.server if options.map_link is not None else None,
     }
 
 

@@ -15,6 +15,7 @@ from ..service.authorize import OWNER
 if TYPE_CHECKING:
     from ..desk import Desk
     from ..hub import Hub
+    from ..map_link.link import Link
     from ..web.server import Server
     from .options import Options
 
@@ -46,6 +47,17 @@ def web_server(desk: Desk, hub: Hub, options: Options) -> Server | None:
     )
     server = Server(desk, hub, place, Mounted(lambda: load_mcp(Door(desk, hub), server)))
     return server
+
+
+def map_link(desk: Desk, options: Options) -> Link | None:
+    """The link that was asked for, not begun. None: nobody asked."""
+    if options.map_link is None:
+        return None
+    if not is_there("websockets"):
+        raise Invalid("a link to a MAP server needs more than is installed", field="map-server", hint=SERVE)
+    from ..map_link.link import Link  # noqa: PLC0415 - only where it is asked for
+
+    return Link(desk, options.map_link)
 
 
 def load_mcp(door: Door, server: Server) -> Any:

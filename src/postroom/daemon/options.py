@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ..errors import BadStore, Invalid
+from ..map_link.wants import Wants, checked
 from ..room import chosen_settings
 from ..settings import Settings
 from ..store.opening import place_of
-from ..whereabouts import variable
+from ..whereabouts import first_variable, variable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 DEFAULT_HTTP = "127.0.0.1:4650"
 OFF = "off"
@@ -34,6 +35,7 @@ class Options(Struct, frozen=True, kw_only=True):
     certificate: str = ""
     key: str = ""
     inboxes: str = ""  # the folder of inbox.jsonl files; empty: none are written
+    map_link: Wants | None = None  # to a MAP server
     log_level: str = "info"
 
     @property
@@ -51,6 +53,7 @@ def options(
     certificate: str = "",
     key: str = "",
     inboxes: str = "",
+    map_link: Mapping[str, str] | None = None,
     log_level: str = "info",
 ) -> Options:
     """Checked options."""
@@ -69,6 +72,7 @@ def options(
         certificate=certificate,
         key=key,
         inboxes=inboxes or variable("POSTROOM_INBOXES") or variable("INBOX_DIR"),
+        map_link=_map_link(map_link or {}),
         log_level=log_level,
     )
     if host and not chosen.is_loopback and not certificate:
@@ -118,9 +122,27 @@ def _inbox_http() -> str:
     return f"127.0.0.1:{port}" if port else ""
 
 
-def unheeded() -> list[str]:
-    """What was asked for by agent-inbox's variables and is not done."""
-    return ["INBOX_MAP_ENABLED"] if variable("INBOX_MAP_ENABLED") == "true" else []
+def _map_link(said: Mapping[str, str]) -> Wants | None:
+    """What was asked for of a link to a MAP server: options beat POSTROOM_MAP_*, which beats INBOX_MAP_*."""
+    theirs = _inbox_map_link()
+    names = ("server", "scope", "name", "expose", "token", "method")
+    ours = {name: variable(f"POSTROOM_MAP_{name.upper()}") for name in names}
+    given = theirs | {name: text for name, text in ours.items() if text} | dict(said)
+    return checked(Wants(**given)) if given.get("server") else None
+
+
+def _inbox_map_link() -> dict[str, str]:
+    """agent-inbox dials only where it is told to."""
+    if variable("INBOX_MAP_ENABLED") != "true":
+        return {}
+    told = {
+        "server": variable("INBOX_MAP_SERVER"),
+        "scope": first_variable("INBOX_MAP_SCOPE", "INBOX_SCOPE"),
+        "name": variable("INBOX_MAP_SYSTEM_ID"),
+    }
+    if not told["server"] and not variable("POSTROOM_MAP_SERVER"):
+        raise Invalid("is true, and nothing names the server", field="INBOX_MAP_ENABLED", hint="INBOX_MAP_SERVER")
+    return {name: text for name, text in told.items() if text}
 
 
 def _inbox_system() -> dict[str, str]:

@@ -27,6 +27,7 @@ EVERYONE = "all"  # one record for all of them: it is asked at every call
 CONVERSATION = "conversation"  # what letters do not tell of one, by its id
 HAPPENED = "happened"  # never kept: that it was put says what happened to a conversation, in its key
 SYSTEM = "system"  # under EVERYONE, what the room is called among others, where no setting says it
+MAP_LINK = "maplink"  # what is remembered of a MAP server, by its address
 SCOPE = "scope"  # what is said of one; who is in it stands on cards
 MOVED_HERE = "moved"  # a delivery that came from another room to stay, by letter and mailbox
 

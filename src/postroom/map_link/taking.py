@@ -1,0 +1,92 @@
+"""What comes from the server becomes mail, once: the same message has the same key, however often it comes.
+
+It goes through the same door as all mail: allow lists, quotas, hops and sizes hold for agents of the server too.
+Only agents that are shown there can be reached from there; what is for nobody of them lies in the link's own
+mailbox. The protocol has no way to say that a letter was refused here; the log says it.
+
+On the desk's threads: nothing here waits for the network.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ..errors import IdTaken, Invalid, PostroomError, UnknownMessage
+from ..wire.map_addresses import read_address
+from ..wire.map_messages import NOTE
+from .translating import ORIGIN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..room import Room
+    from .translating import Incoming
+
+log = logging.getLogger("postroom")
+
+
+def recipients(
+    room: Room, message: Incoming, shown: Mapping[str, str], scopes: Mapping[str, frozenset[str]], own: str
+) -> list[str]:
+    """For whom of ours it is. `shown`: names by the ids they have there; `scopes`: by name, who of them is in it;
+    `own`: the link's own mailbox.
+    """
+    names = frozenset(shown.values())
+    found = [shown.get(one, one) for one in _named(message, scopes)]
+    found = [name for name in found if name in names]
+    if not found and message.target in names:
+        found = [str(message.target)]
+    if not found and message.answers is not None:
+        asked = room._office.store.get((message.answers,)).get(message.answers)
+        found = [asked.message.sender] if asked is not None and asked.message.sender in names else []
+    return list(dict.fromkeys(found)) or [own]
+
+
+def is_for(message: Incoming, shown: Mapping[str, str]) -> bool:
+    """Is it for one of these by name or id? Others' messages are replayed too."""
+    names = frozenset(shown.values())
+    said = _named(message, {})
+    return any(one in shown or one in names for one in said) or message.target in names
+
+
+def _named(message: Incoming, scopes: Mapping[str, frozenset[str]]) -> list[str]:
+    try:
+        address = read_address(message.to)
+    except Invalid:
+        return []
+    named = [*address.agents, *(one.agent for one in address.remote)]
+    for scope in (*address.scopes, *named):  # the SDK's server says only the name of a scope
+        named += sorted(scopes.get(scope, ()))
+    return named
+
+
+def take(room: Room, message: Incoming, sender: str, to: list[str]) -> bool:
+    """False: it was refused, for good. A temporary error is raised: it is to be tried again."""
+    fields = dict(message.fields)
+    noted = {"to": [{"agent": name} for name in to], ORIGIN: message.origin}
+    fields["extra"] = {NOTE: fields["extra"][NOTE] | noted}
+    if message.answers is not None:
+        fields["in_reply_to"] = message.answers
+    try:
+        _send(room, sender, to, fields, message.key)
+    except IdTaken:  # it came before, and is kept as it was then
+        return True
+    except PostroomError as refused:
+        if refused.temporary:
+            raise
+        log.warning("a message from %s for %s was refused: %s", sender, ", ".join(to), refused)
+        return False
+    return True
+
+
+def _send(room: Room, sender: str, to: list[str], fields: dict[str, Any], key: str) -> None:
+    body = fields.pop("body")
+    box = room.mailbox(sender)
+    try:
+        box.send(to, body, key=key, **fields)
+    except UnknownMessage:
+        if "in_reply_to" not in fields:
+            raise
+        del fields["in_reply_to"]  # its sender never had that letter: so it answers nothing here
+        box.send(to, body, key=key, **fields)
