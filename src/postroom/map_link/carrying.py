@@ -17,8 +17,9 @@ from ..model.delivery import State
 from ..model.message import Message
 from ..model.query import Query
 from ..model.record import CARD
+from ..wire.map_problems import NO_ADDRESS, NO_AGENT, TERMINATED
 from .directory import LINK
-from .line import MapRefusal
+from .line import LineLost, MapRefusal
 from .neighbours import Neighbour
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("postroom")
 Send = Callable[[Message, Neighbour], Awaitable[None]]
 AT_ONCE = 32  # letters claimed in one go
+NOT_THERE = (NO_ADDRESS, NO_AGENT, TERMINATED)
 SLICE = 1000  # changes looked at in one go
 LEASE = 120.0  # seconds: longer than we wait for all the answers that may fail to come
 
@@ -107,18 +109,31 @@ class Carrier:
         done: list[Work] = []
         try:
             for work in works:
-                await self._one(work, one, send)
+                if not await self._one(work, one, send):
+                    return False
                 done.append(work)
         finally:
             await self._desk.run_slow(lambda: _settle(works, done))
         return len(works) == AT_ONCE
 
-    async def _one(self, work: Work, one: Neighbour, send: Send) -> None:
+    async def _one(self, work: Work, one: Neighbour, send: Send) -> bool:
+        """False: it is not there any more, and what is left for it goes on waiting. A letter during which the line
+        is cut has failed a try: it may be what cuts it, and must not do so for ever.
+        """
         try:
             await send(work.message, one)
+        except LineLost as cut:
+            await self._failed(work, f"the line was cut: {cut}")
+            raise
         except MapRefusal as refused:
+            if refused.code in NOT_THERE:
+                return False
             log.warning("the MAP server did not take a letter for %s: %s", one.mailbox, refused)
-            reason = f"the MAP server: {refused}"
+            await self._failed(work, f"the MAP server: {refused}")
+        return True
+
+    async def _failed(self, work: Work, reason: str) -> None:
+        with suppress(LeaseLost):
             await self._desk.run_slow(lambda: work.fail(reason))
 
 

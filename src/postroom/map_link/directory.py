@@ -9,11 +9,10 @@ On the desk's threads: nothing here waits for the network.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from .. import service
-from ..errors import NameTaken, UnknownAgent
+from ..errors import NameTaken
 from ..model.card import Card
 from ..model.codec import convert
 from ..model.record import CARD
@@ -21,13 +20,12 @@ from ..policy.presence import is_routable
 from ..service.authorize import Principal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from ..model.card import Agent
     from ..room import Room
     from .neighbours import Neighbour
 
-log = logging.getLogger("postroom")
 LINK = Principal("map link", operator=True)
 ALL, NONE = "all", "none"
 
@@ -37,36 +35,37 @@ def show_here(room: Room, there: Mapping[str, Neighbour], every: float) -> set[s
     two looks.
     """
     held = {record.key: convert(record.value, Card) for record in room._office.store.records(CARD)}
-    shown = set[str]()
-    for mailbox, one in there.items():
-        if one.is_here and _show(room, one, held.get(mailbox), every):
-            shown.add(mailbox)
+    shown = {mailbox for mailbox, one in there.items() if one.is_here and _show(room, one, held.get(mailbox))}
+    service.directory.heartbeats(room._office, LINK, sorted(shown), poll_interval=every)
     leave(room, [name for name, card in held.items() if card.principal == LINK.name and name not in shown])
     return shown
 
 
-def _show(room: Room, one: Neighbour, held: Card | None, every: float) -> bool:
-    box = room.mailbox(one.mailbox)
+def _show(room: Room, one: Neighbour, held: Card | None) -> bool:
     metadata = {"map": {"id": one.id}} | ({"role": one.role} if one.role else {})
     is_known = held is not None and held.principal == LINK.name
     if held is None or not is_known or (held.display_name, held.metadata) != (one.title, metadata):
         try:
-            box.register(display_name=service.present.one_line(one.title)[:200], metadata=metadata)
+            room.mailbox(one.mailbox).register(
+                display_name=service.present.one_line(one.title)[:200], metadata=metadata
+            )
         except NameTaken:
-            log.warning("an agent of the MAP server is not shown: %s is an agent of ours", one.mailbox)
             return False
-    box.heartbeat(poll_interval=every)
     return True
 
 
-def leave(room: Room, names: Iterable[str]) -> None:
+def members(agents: Mapping[str, Agent], shown: Collection[str], link_scope: str, scope: str) -> list[str]:
+    """Who of ours is meant by the name of a scope: those with it on their cards; everybody by the link's own."""
+    return [
+        name
+        for name, agent in agents.items()
+        if name in shown and (scope == link_scope or scope in agent.card.scopes)
+    ]
+
+
+def leave(room: Room, names: Sequence[str]) -> None:
     """They are not there any more, as far as we know. Who said so before stays as it is."""
-    for name in names:
-        try:
-            if not room.agent(name).presence.left:
-                room.mailbox(name).leave()
-        except UnknownAgent:
-            continue
+    service.directory.heartbeats(room._office, LINK, names, leaving=True)
 
 
 def exposed(room: Room, said: str) -> dict[str, Agent]:

@@ -18,7 +18,7 @@ from ..wire.rpc import notification
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-PATIENCE = 30.0  # seconds for one answer; the SDK's server may never give it
+_CUT = "the connection was cut"
 
 
 class MapRefusal(Exception):
@@ -38,23 +38,27 @@ class LineLost(Exception):
 
 
 class Line:
-    """Made inside an event loop. `heard` is told of each notification, in order."""
+    """Made inside an event loop. `heard` is told of each notification, in order; `patience`: seconds for one
+    answer.
+    """
 
     def __init__(
         self,
         send: Callable[[str], Awaitable[None]],
         heard: Callable[[str, Mapping[str, Any]], None],
-        *,
-        patience: float = PATIENCE,
+        patience: float,
     ) -> None:
         self._send = send
         self._heard = heard
         self._patience = patience
         self._number = 0
         self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self.lost = asyncio.Event()
 
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """The result. MapRefusal: the server said no. LineLost: it said nothing in time."""
+        if self.lost.is_set():
+            raise LineLost(_CUT)
         self._number += 1
         id = self._number
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -102,6 +106,7 @@ class Line:
 
     def cut(self) -> None:
         """The connection is gone: nothing more is answered."""
+        self.lost.set()
         for answer in self._asked.values():
             if not answer.done():
-                answer.set_exception(LineLost("the connection was cut"))
+                answer.set_exception(LineLost(_CUT))

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from websockets.asyncio.client import connect
@@ -18,6 +19,7 @@ from .carrying import Carrier
 from .line import Line, LineLost, MapRefusal
 from .memory import Memory
 from .visit import Visit
+from .wants import is_near
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("postroom")
 FIRST, MOST = 0.5, 60.0  # seconds before dialling again
+A_MOMENT = 0.5  # seconds for the end of a visit
+STEADY = 10.0  # seconds of a visit after which the next waiting is a short one again
 LARGEST = 8 * 1024 * 1024  # bytes of one frame
+ANSWER = 30.0  # seconds for one answer; the SDK's server may never give it
 PATIENCE = 10.0  # seconds for the handshake, and for a sign of life
 POLL = 1.0  # seconds between two looks where no bell can be heard
 _CUT = (OSError, ConnectionClosed, InvalidHandshake, InvalidURI, TimeoutError, LineLost, MapRefusal, PostroomError)
@@ -47,7 +52,7 @@ class Link:
         self._desk = desk
         self._wants = wants
         self._room = desk.room.acting_as(directory.LINK)
-        self._memory = Memory(self._room._office, wants.server)
+        self._memory = Memory(self._room._office, wants.server, self._room.system)
         self._rang = asyncio.Event()
         self._carrier = Carrier(desk, self._room)
         self._complaint = ""
@@ -61,7 +66,9 @@ class Link:
         tries = 0
         try:
             while True:
-                tries = 1 if await self._visit() else tries + 1
+                began = monotonic()
+                await self._visit()
+                tries = 1 if monotonic() - began >= STEADY else tries + 1
                 await asyncio.sleep(pause(tries))
         finally:
             poll.cancel()
@@ -69,13 +76,13 @@ class Link:
                 asyncio.get_running_loop().remove_reader(watch.fileno())
             watch.close()
 
-    async def _visit(self) -> bool:
-        """Until the line is cut; were we welcome there?"""
+    async def _visit(self) -> None:
+        """Until the line is cut."""
         visit = Visit(self._desk, self._wants, self._memory, self._carrier, self._rang, self._welcomed)
         try:
             async with connect(
                 self._wants.server, open_timeout=PATIENCE, ping_interval=PATIENCE, ping_timeout=PATIENCE,
-                close_timeout=0.3, max_size=LARGEST,
+                close_timeout=0.3, proxy=None if is_near(self._wants.server) else True, max_size=LARGEST,
             ) as socket:  # fmt: skip
                 await self._talk(visit, socket)
         except _CUT as cut:
@@ -85,16 +92,26 @@ class Link:
             with suppress(PostroomError):
                 await self._desk.run_slow(lambda: directory.leave(self._room, list(visit.there)))
                 await self._desk.run_slow(self._memory.keep)
-        return visit.is_welcome
 
     async def _talk(self, visit: Visit, socket: ClientConnection) -> None:
-        line = Line(socket.send, visit.hear)
+        async def send(text: str) -> None:
+            try:
+                await socket.send(text)
+            except ConnectionClosed as closed:
+                raise LineLost(str(closed)) from None
+
+        line = Line(send, visit.hear, ANSWER)
         reading = asyncio.ensure_future(self._read(line, socket))
         visiting = asyncio.ensure_future(visit.run(line))
         try:
             await asyncio.wait((reading, visiting), return_when=asyncio.FIRST_COMPLETED)
+            line.cut()
+            await asyncio.wait(
+                (visiting,)
+            )  # it puts down what came, and says of the letter in hand that it failed
         finally:
             line.cut()
+            await asyncio.wait((visiting,), timeout=A_MOMENT)
             visiting.cancel()
             reading.cancel()
             ended = await asyncio.gather(reading, visiting, return_exceptions=True)

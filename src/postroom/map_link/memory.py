@@ -1,5 +1,5 @@
-"""What is remembered of a server between two visits, and after a restart: what it is called here, and up to when
-its messages were put down.
+"""What is remembered of a server between two visits, and after a restart: what it is called here, what we are
+called there, and up to when its messages were put down.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 class Memory:
     """Of one server, by its address."""
 
-    def __init__(self, office: Office, server: str) -> None:
+    def __init__(self, office: Office, server: str, name: str) -> None:
         self._office = office
         self._key = blake2b(server.encode(), digest_size=16).hexdigest()
         kept = find_record(office, MAP_LINK, self._key)
         self._kept: dict[str, Any] = kept.value if kept is not None and isinstance(kept.value, dict) else {}
+        self.name: str = self._kept.get("name", name)  # ours: the room may take the server's name as its own
         self.system: str = self._kept.get("system", "")
         self.seen: int = self._kept.get("seen", 0)  # milliseconds, by the server's clock
         self.resume = ""  # a token of the last session; worth nothing after a restart
@@ -35,7 +36,7 @@ class Memory:
         self.seen = max(self.seen, at)
 
     def keep(self) -> None:
-        value = {"system": self.system, "seen": self.seen}
+        value = {"name": self.name, "system": self.system, "seen": self.seen}
         if value == self._kept:
             return
         held = find_record(self._office, MAP_LINK, self._key)

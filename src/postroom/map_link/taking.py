@@ -18,7 +18,7 @@ from ..wire.map_messages import NOTE
 from .translating import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ..room import Room
     from .translating import Incoming
@@ -27,13 +27,13 @@ log = logging.getLogger("postroom")
 
 
 def recipients(
-    room: Room, message: Incoming, shown: Mapping[str, str], scopes: Mapping[str, frozenset[str]], own: str
+    room: Room, message: Incoming, shown: Mapping[str, str], members: Callable[[str], list[str]], own: str
 ) -> list[str]:
-    """For whom of ours it is. `shown`: names by the ids they have there; `scopes`: by name, who of them is in it;
+    """For whom of ours it is. `shown`: names by the ids they have there; `members`: who of them is in a scope;
     `own`: the link's own mailbox.
     """
-    names = frozenset(shown.values())
-    found = [shown.get(one, one) for one in _named(message, scopes)]
+    names = frozenset(shown.values()) - {own}
+    found = [shown.get(one, one) for one in _named(message, members)]
     found = [name for name in found if name in names]
     if not found and message.target in names:
         found = [str(message.target)]
@@ -46,19 +46,18 @@ def recipients(
 def is_for(message: Incoming, shown: Mapping[str, str]) -> bool:
     """Is it for one of these by name or id? Others' messages are replayed too."""
     names = frozenset(shown.values())
-    said = _named(message, {})
+    said = _named(message, lambda _: [])
     return any(one in shown or one in names for one in said) or message.target in names
 
 
-def _named(message: Incoming, scopes: Mapping[str, frozenset[str]]) -> list[str]:
+def _named(message: Incoming, members: Callable[[str], list[str]]) -> list[str]:
     try:
         address = read_address(message.to)
     except Invalid:
         return []
     named = [*address.agents, *(one.agent for one in address.remote)]
-    for scope in (*address.scopes, *named):  # the SDK's server says only the name of a scope
-        named += sorted(scopes.get(scope, ()))
-    return named
+    in_scopes = [name for scope in (*address.scopes, *named) for name in members(scope)]
+    return [*named, *in_scopes]  # the SDK's server says only the name of a scope, as if it were an agent's
 
 
 def take(room: Room, message: Incoming, sender: str, to: list[str]) -> bool:

@@ -48,7 +48,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
         return named if isinstance(named, str) and named else self.id
 
     @property
-    def session_speaker(self) -> Any:
+    def says_from(self) -> Any:
         """Who it says it is from, where the server names no agent."""
         return self.meta.get("senderId")
 

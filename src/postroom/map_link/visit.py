@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from .. import service
 from ..errors import PostroomError
-from ..wire.map_names import CONNECT, MESSAGE, REFRESH, REGISTER, REPLAY, SEND, UNREGISTER, VERSION
-from . import directory, taking
+from ..wire.map_names import MESSAGE, REFRESH, REGISTER, SEND, UNREGISTER
+from . import asking, directory, taking
+from .greeting import credentials, greet
 from .line import LineLost, MapRefusal
 from .neighbours import clean, neighbours, of_session
 from .translating import incoming, outgoing
-from .wants import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..desk import Desk
+    from ..model.card import Agent
     from ..model.message import Message
     from .carrying import Carrier
+    from .greeting import Welcome
     from .line import Line
     from .memory import Memory
     from .neighbours import Neighbour
@@ -35,17 +37,13 @@ log = logging.getLogger("postroom")
 LOOK = 15.0  # seconds between two looks around
 SOON = 2.0  # the same while mail waits for somebody who is not there
 MOST_HEARD = 10_000  # messages that wait to be taken; then the line is cut, and the server asked for them later
-RECENT = 200  # messages asked for after a cut, as agent-inbox does
-MOST_PAGES = 50
-LIST = "map/agents/list"
 MESSAGE_ACK = "map/message.ack"
 EXPIRING = "map/auth/expiring"
-_SENT = ["message.sent", "message_sent"]  # both spellings of the event
 _AGAIN = (0.2, 5.0)  # seconds before a letter is put down again where the room is busy: the first time, at most
 
 
 class Visit:
-    """Made when the line is open; `run` ends by an error, always."""
+    """Made before the line is open; `run` ends by an error, always."""
 
     def __init__(
         self,
@@ -59,131 +57,81 @@ class Visit:
         self._desk = desk
         self._room = desk.room.acting_as(directory.LINK)
         self._wants = wants
-        self._method = wants.method
         self._memory = memory
         self._carrier = carrier
         self._rang = rang
         self._welcomed = welcomed
-        self._heard: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue(MOST_HEARD)
-        self._own = ""  # the mailbox of the link itself
+        self._heard: asyncio.Queue[tuple[str, Mapping[str, Any]]] = asyncio.Queue(MOST_HEARD)
+        self._came = asyncio.Event()
+        self._own = wants.name or memory.name  # of the link itself: its agent there, its mailbox here
         self._shown: dict[str, str] = {}  # ours, by the ids they have there
-        self._scopes: dict[str, frozenset[str]] = {}
-        self._keeps_meta = True
-        self._takes_acks = False  # does it keep a message until we say that it was put down?
+        self._unwanted: set[str] = set()  # ours that the server does not take
+        self._hidden: set[str] = set()  # theirs whose names are taken here
+        self._agents: dict[str, Agent] = {}  # ours that are to be shown there
+        self._sessions: dict[str, list[Any]] = {}  # the agents of each that spoke, as the server told it
         self.there: dict[str, Neighbour] = {}
         self.is_welcome = False
 
     def hear(self, method: str, params: Mapping[str, Any]) -> None:
         """What the server says of its own accord."""
-        if method in {MESSAGE, SEND}:
-            message = params.get("message", params)
-            if isinstance(message, dict):
-                try:
-                    self._heard.put_nowait(message)
-                except asyncio.QueueFull:
-                    raise LineLost("more messages came than could be put down") from None
-        elif method == EXPIRING and self._wants.token:
-            self._heard.put_nowait({EXPIRING: True})
+        if method not in {MESSAGE, SEND, EXPIRING}:
+            return
+        try:
+            self._heard.put_nowait((method, params))
+            self._came.set()
+        except asyncio.QueueFull:
+            raise LineLost("more messages came than could be put down") from None
 
     async def run(self, line: Line) -> None:
-        await self._greet(line)
-        await self._look_around(line)
-        await self._catch_up(line)
-        self.is_welcome = True
-        self._welcomed(len(self.there))
-        taker = asyncio.ensure_future(self._take_all(line))
+        welcome = await greet(line, self._wants, self._own, self._memory.resume)
+        self._memory.resume = welcome.resume
+        await self._desk.run_slow(lambda: self._be_called(welcome.name))
+        taker = asyncio.ensure_future(self._take_all(line, welcome))
         try:
-            await self._go_on(line, taker)
+            await self._introduce(line)
+            await self._look_around(line)
+            await self._catch_up(line)
+            self.is_welcome = True
+            self._welcomed(len(self.there))
+            await self._go_on(line, welcome, taker)
         finally:
-            taker.cancel()
-            with suppress(asyncio.CancelledError, LineLost, MapRefusal, PostroomError):
-                await taker
+            line.cut()
+            await _to_its_end(taker)  # what came is put down, though the line is cut
 
-    async def _go_on(self, line: Line, taker: asyncio.Future[None]) -> None:
+    async def _go_on(self, line: Line, welcome: Welcome, taker: asyncio.Future[None]) -> None:
         looked = monotonic()
-        while not taker.done():
+        while not taker.done() and not line.lost.is_set():
             self._rang.clear()
             if await self._carrier.look_at_news(self._memory.system):
                 await self._show_ours(line)
-            await self._carrier.carry(self.there, lambda letter, to: self._send(line, letter, to))
+            await self._carrier.carry(self.there, lambda letter, to: self._send(line, welcome, letter, to))
             wait = (SOON if self._carrier.waits_for_strangers else LOOK) - (monotonic() - looked)
             if wait <= 0:
                 await self._look_around(line)
                 looked = monotonic()
                 continue
-            ringing = asyncio.ensure_future(self._rang.wait())
-            await asyncio.wait((ringing, taker), timeout=wait, return_when=asyncio.FIRST_COMPLETED)
-            ringing.cancel()
-        await taker
+            await _first(wait, self._rang, line.lost, taker)
+        if taker.done():
+            await taker
+        raise LineLost("the connection was cut")
 
-    # -- coming in
-
-    async def _greet(self, line: Line) -> None:
-        said: dict[str, Any] = {"protocolVersion": VERSION, "participantType": "agent"}
-        said["capabilities"] = {"delivery": {"acks": True}}  # a word of ours; others pass it over
-        said["name"] = self._wants.name or self._room.system
-        if self._memory.resume:
-            said["resumeToken"] = self._memory.resume
-        told = await self._let_in(line, said)
-        self._keeps_meta = (
-            told.get("protocolVersion") == VERSION
-        )  # the SDK's own server says "2024-12", and drops it
-        self._takes_acks = _says_acks(told.get("capabilities"))
-        resume, info = told.get("resumeToken"), told.get("systemInfo")
-        self._memory.resume = resume if isinstance(resume, str) else ""
-        name = info.get("name") if isinstance(info, dict) else None
-        await self._desk.run_slow(lambda: self._be_called(name if isinstance(name, str) else ""))
-        await self._introduce(line)
-
-    def _credentials(self, method: str) -> dict[str, str]:
-        return {"method": method, "credential": self._wants.token}
-
-    async def _let_in(self, line: Line, said: dict[str, Any]) -> dict[str, Any]:
-        """With the token, shown as we were told to; and once more as the server says it wants to see it."""
-        auth = {"auth": self._credentials(self._method)} if self._wants.token else {}
-        told = await line.ask(CONNECT, **said, **auth)
-        if "authRequired" not in told or told.get("sessionId"):
-            return told
-        required = told["authRequired"]
-        methods = required.get("methods") if isinstance(required, dict) else None
-        known = [method for method in (methods or ()) if method in METHODS and method != self._method]
-        if not self._wants.token:
-            raise MapRefusal({"code": 1000, "message": f"it wants one of {methods}; set POSTROOM_MAP_TOKEN"})
-        if not known:
-            raise MapRefusal(told.get("error") or {"code": 1006, "message": f"the token is not taken: {methods}"})
-        self._method = known[0]
-        told = await line.ask(CONNECT, **said, auth=self._credentials(self._method))
-        if "authRequired" in told and not told.get("sessionId"):
-            raise MapRefusal(told.get("error") or {"code": 1006, "message": "the token is not taken"})
-        return told
+    # -- who is where
 
     def _be_called(self, server: str) -> None:
         """The server's name is the first part of its agents' names here, as long as its address is the same; and
         ours, where no other was given.
         """
         self._memory.called(clean(server, "map"))
-        if not self._room.settings.system and server:
-            service.identity.adopt(self._room._office, directory.LINK, clean(server, "map"))
+        if not self._room.settings.system and clean(server):
+            service.identity.adopt(self._room._office, directory.LINK, clean(server))
 
     async def _introduce(self, line: Line) -> None:
         """The link's own agent comes first: what is said to our session is said to it."""
-        name = self._wants.name or await self._desk.run_slow(lambda: self._room.system)
-        self._own = clean(name, "map")
-        told = await line.ask(REGISTER, name=name, agentId=self._own, role="inbox", **self._where())
-        self._shown = {self._id_of(told): self._own}
+        told = await line.ask(REGISTER, name=self._own, agentId=self._own, role="inbox", **self._where())
+        self._shown = {_id_of(told): self._own}
 
     def _where(self) -> dict[str, Any]:
         return {"scopes": [self._wants.scope]} if self._wants.scope else {}
-
-    @staticmethod
-    def _id_of(told: Mapping[str, Any]) -> str:
-        agent = told.get("agent")
-        id = agent.get("id") if isinstance(agent, dict) else None
-        if not isinstance(id, str) or not id:
-            raise MapRefusal({"message": "it registers agents and gives them no id"})
-        return id
-
-    # -- who is where
 
     async def _look_around(self, line: Line) -> None:
         await self._hydrate(line)
@@ -192,104 +140,95 @@ class Visit:
         await self._desk.run_slow(self._memory.keep)
 
     async def _hydrate(self, line: Line) -> None:
-        rows: list[Any] = []
-        cursor: dict[str, Any] = {}
-        for _ in range(MOST_PAGES):
-            told = await line.ask(LIST, **cursor)
-            some = told.get("agents")
-            rows += some if isinstance(some, list) else []
-            if not isinstance(told.get("nextCursor"), str):
-                break
-            cursor = {"cursor": told["nextCursor"]}
+        self._sessions.clear()
+        rows = await asking.everybody(line)
         there = neighbours(rows, self._memory.system, self._shown, self.there)
         names = await self._desk.run_slow(lambda: directory.show_here(self._room, there, LOOK))
+        for mailbox in sorted(there.keys() - names - self._hidden):
+            log.warning("an agent of the MAP server is not shown: %s is one of ours, or it has stopped", mailbox)
+        self._hidden = there.keys() - names
         self.there = {mailbox: one for mailbox, one in there.items() if mailbox in names}
 
     async def _show_ours(self, line: Line) -> None:
         agents = await self._desk.run_slow(lambda: directory.exposed(self._room, self._wants.expose))
+        self._agents = agents
         shown = {name: id for id, name in self._shown.items()}
         for name in shown.keys() - agents.keys() - {self._own}:
             with suppress(MapRefusal):
                 await line.ask(UNREGISTER, agentId=shown[name])
             del self._shown[shown[name]]
-        for name in agents.keys() - shown.keys():
-            try:
-                told = await line.ask(REGISTER, name=name, agentId=name, role="agent", **self._where())
-            except MapRefusal as refused:
-                log.warning("%s could not be shown at the MAP server: %s", name, refused)
-                continue
-            self._shown[self._id_of(told)] = name
-        everyone = frozenset(self._shown.values()) - {self._own}
-        joined = {scope for agent in agents.values() for scope in agent.card.scopes}
-        self._scopes = {
-            scope: frozenset(name for name, agent in agents.items() if scope in agent.card.scopes) & everyone
-            for scope in joined
-        } | ({self._wants.scope: everyone} if self._wants.scope else {})
+        for name in agents.keys() - shown.keys() - self._unwanted:
+            await self._show(line, name)
+
+    async def _show(self, line: Line, name: str) -> None:
+        try:
+            told = await line.ask(REGISTER, name=name, agentId=name, role="agent", **self._where())
+        except MapRefusal as refused:
+            self._unwanted.add(name)  # until the next visit
+            log.warning("%s is not shown at the MAP server: %s", name, refused)
+        else:
+            self._shown[_id_of(told)] = name
 
     # -- out
 
-    async def _send(self, line: Line, letter: Message, to: Neighbour) -> None:
-        said = await self._desk.run_slow(lambda: self._said(letter, to))
-        shown = {name: id for id, name in self._shown.items()}
-        sender = {"from": shown[letter.sender]} if letter.sender in shown else {}  # else it is the link's own word
-        await line.ask(SEND, **said, **sender)
+    async def _send(self, line: Line, welcome: Welcome, letter: Message, to: Neighbour) -> None:
+        said = await self._desk.run_slow(lambda: self._said(letter, to, beside=not welcome.keeps_meta))
+        await line.ask(SEND, **said)
 
-    def _said(self, letter: Message, to: Neighbour) -> dict[str, Any]:
+    def _said(self, letter: Message, to: Neighbour, *, beside: bool) -> dict[str, Any]:
         office, left, answers = self._room._office, None, None
         if letter.expires_at is not None:
             left = (letter.expires_at - office.now().wall).total_seconds()
         if letter.in_reply_to is not None:
             answers = office.store.get((letter.in_reply_to,)).get(letter.in_reply_to)
-        return outgoing(
+        said = outgoing(
             letter,
-            system=self._room.system,
+            system=self._own,
             to=to,
             expires_in=left,
             answers=None if answers is None else answers.message,
-            beside=not self._keeps_meta,
+            beside=beside,
         )
+        shown = {name: id for id, name in self._shown.items()}
+        return said | ({"from": shown[letter.sender]} if letter.sender in shown else {})  # else the link says it
 
     # -- in
 
     async def _catch_up(self, line: Line) -> None:
         """What came while we were away, as far as the server can tell it. Many cannot."""
-        missed: list[Any] = []
-        with suppress(MapRefusal):
-            told = await line.ask("mail/recent", limit=RECENT)
-            missed += told.get("messages") or []
-        if self._memory.seen:
-            with suppress(MapRefusal):
-                missed += await self._replayed(line)
-        for message in missed:
-            found = incoming(message) if isinstance(message, dict) else None
-            if found is not None and found.speaker not in self._shown and taking.is_for(found, self._shown):
-                await self._take(line, found)
-
-    async def _replayed(self, line: Line) -> list[Any]:
-        found: list[Any] = []
-        since: dict[str, Any] = {"fromTimestamp": self._memory.seen}
-        for _ in range(MOST_PAGES):
-            told = await line.ask(REPLAY, **since, filter={"eventTypes": _SENT}, limit=RECENT)
-            events = [event for event in told.get("events") or [] if isinstance(event, dict)]
-            data = [event["event"].get("data") for event in events if isinstance(event.get("event"), dict)]
-            found += [one.get("message", one) for one in data if isinstance(one, dict)]
-            if not told.get("hasMore") or not events:
-                break
-            since = {"afterEventId": events[-1].get("eventId")}
-        return found
-
-    async def _take_all(self, line: Line) -> None:
-        while True:
-            message = await self._heard.get()
-            if EXPIRING in message:
-                await line.ask(REFRESH, **self._credentials(self._method))
-                continue
+        for message in await asking.missed(line, self._memory.seen):
             found = incoming(message)
-            if found is not None:
+            if found is not None and taking.is_for(found, self._shown):
                 await self._take(line, found)
+
+    async def _take_all(self, line: Line, welcome: Welcome) -> None:
+        while not (line.lost.is_set() and self._heard.empty()):
+            if self._heard.empty():
+                await _first(LOOK, line.lost, self._came)
+                continue
+            self._came.clear()
+            method, params = self._heard.get_nowait()
+            if method == EXPIRING:
+                await self._refresh(line, welcome)
+                continue
+            message = params.get("message", params)
+            found = incoming(message) if isinstance(message, dict) else None
+            if found is None:
+                continue
+            await self._take(line, found)
+            if welcome.takes_acks and found.id:
+                with suppress(LineLost):
+                    await line.tell(MESSAGE_ACK, messageIds=[found.id])
+
+    async def _refresh(self, line: Line, welcome: Welcome) -> None:
+        if self._wants.token:
+            with suppress(MapRefusal, LineLost):  # it says so once more when it does not let us do anything
+                await line.ask(REFRESH, **credentials(self._wants, welcome.method))
 
     async def _take(self, line: Line, message: Incoming) -> None:
         """Put it down, however long the room is busy: the server tells of it once."""
+        if message.speaker in self._shown:  # our own words
+            return
         sender = await self._speaker(line, message)
         pause, most = _AGAIN
         while True:
@@ -301,33 +240,65 @@ class Visit:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, most)
             else:
-                break
-        self._memory.saw(message.at)
-        if self._takes_acks and message.id:
-            await line.tell(MESSAGE_ACK, messageIds=[message.id])
+                self._memory.saw(message.at)
+                return
 
     def _put_down(self, message: Incoming, sender: str) -> None:
-        to = taking.recipients(self._room, message, self._shown, self._scopes, self._own)
+        to = taking.recipients(self._room, message, self._shown, self._members, self._own)
         taking.take(self._room, message, sender, to)
+
+    def _members(self, scope: str) -> list[str]:
+        return directory.members(self._agents, self._shown.values(), self._wants.scope, scope)
 
     async def _speaker(self, line: Line, message: Incoming) -> str:
         """Whose letter it is. The SDK's server names the session of who spoke, and can be asked who is in it."""
-        found = self._known(message.speaker)
+        session = message.speaker
+        found = self._known(session)
+        if found is None and session not in self._sessions:
+            with suppress(LineLost, MapRefusal):  # what came is put down all the same
+                await self._ask_for(line, session)
+            found = self._known(session)
         if found is None:
-            await self._hydrate(line)
-            found = self._known(message.speaker)
-        if found is None:
-            with suppress(MapRefusal):
-                told = await line.ask(LIST, sessionId=message.speaker)
-                rows = told.get("agents")
-                rows = rows if isinstance(rows, list) else []
-                found = of_session(rows, self._shown, self.there, message.session_speaker)
-        return found or f"{self._memory.system}/{clean(message.speaker, 'somebody')}"
+            found = of_session(self._sessions.get(session, []), self._shown, self.there, message.says_from)
+        return found or f"{self._memory.system}/{clean(session, 'somebody')}"
+
+    async def _ask_for(self, line: Line, session: str) -> None:
+        rows = await asking.of_one_session(line, session)
+        if not rows or not {row.get("id") for row in rows if isinstance(row, dict)} <= self._ids():
+            await self._hydrate(line)  # somebody came since we looked
+        self._sessions[session] = rows
 
     def _known(self, speaker: str) -> str | None:
-        return next((one.mailbox for one in self.there.values() if speaker in {one.id, one.title}), None)
+        return next((one.mailbox for one in self.there.values() if speaker == one.id), None)
+
+    def _ids(self) -> set[str]:
+        return {one.id for one in self.there.values()} | self._shown.keys()
 
 
-def _says_acks(capabilities: Any) -> bool:
-    delivery = capabilities.get("delivery") if isinstance(capabilities, dict) else None
-    return isinstance(delivery, dict) and delivery.get("acks") is True
+async def _first(seconds: float, *waits: asyncio.Event | asyncio.Future[None]) -> None:
+    """Until one of these, or so long."""
+    made: list[asyncio.Future[Any]] = [
+        asyncio.ensure_future(one.wait()) for one in waits if isinstance(one, asyncio.Event)
+    ]
+    others: list[asyncio.Future[Any]] = [one for one in waits if not isinstance(one, asyncio.Event)]
+    try:
+        await asyncio.wait([*made, *others], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in made:
+            one.cancel()
+
+
+async def _to_its_end(task: asyncio.Future[None]) -> None:
+    """Wait for it; who does not want to wait any longer ends it, too."""
+    try:
+        await asyncio.wait((task,))
+    finally:
+        task.cancel()
+
+
+def _id_of(told: Mapping[str, Any]) -> str:
+    agent = told.get("agent")
+    id = agent.get("id") if isinstance(agent, dict) else None
+    if not isinstance(id, str) or not id:
+        raise MapRefusal({"message": "it registers agents and gives them no id"})
+    return id

@@ -31,7 +31,7 @@ def checked(wants: Wants) -> Wants:
     if place.scheme not in {"ws", "wss"} or not place.hostname:
         hint = "such as ws://127.0.0.1:8080 or wss://map.example.com"
         raise Invalid(f"{wants.server!a} is no WebSocket address", field="map-server", hint=hint)
-    if wants.token and place.scheme == "ws" and not _is_near(place.hostname):
+    if wants.token and place.scheme == "ws" and not is_near(wants.server):
         raise Invalid(
             "a token would go there for everybody to read",
             field="map-server",
@@ -49,7 +49,9 @@ def checked(wants: Wants) -> Wants:
     return wants
 
 
-def _is_near(host: str) -> bool:
+def is_near(server: str) -> bool:
+    """Is it on this machine?"""
+    host = urlsplit(server).hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -103,6 +103,40 @@ def heartbeat(
     return agent(office, caller, name)
 
 
+def heartbeats(
+    office: Office,
+    caller: Principal,
+    names: Sequence[str],
+    *,
+    poll_interval: float | None = None,
+    leaving: bool = False,
+) -> None:
+    """Signs of life of many, or their goodbyes, in one commit. Who is not registered, and who left before and
+    leaves again, is passed over.
+    """
+    moment = office.now()
+    changed: dict[str, Any] = {"at": moment.wall, "steady": moment.steady, "boot": moment.boot, "left": leaving}
+    if poll_interval is not None:
+        changed["poll_interval"] = poll_interval
+    for name in names:
+        authorize(caller, "heartbeat", name)
+
+    def plan() -> Sequence[Write]:
+        cards = set(office.store.keys(CARD))
+        beats = {record.key: record for record in office.store.records(BEAT)} if names else {}
+        writes: list[Write] = []
+        for name in names:
+            held = beats.get(name)
+            last = first_beat(moment) if held is None else convert(held.value, Beat)
+            if name in cards and not (leaving and last.left):
+                beat = replace(last, dormant=False, **changed)
+                writes.append(put_record(BEAT, name, to_plain(beat), held, durable=False))
+        return writes
+
+    if names:
+        office.store.commit(plan)
+
+
 def agent(office: Office, caller: Principal, name: str) -> Agent:
     authorize(caller, "agents")
     record = find_record(office, CARD, name)
