@@ -43,6 +43,7 @@ def run_serve(context: Context) -> Iterator[Answer]:
         certificate=context.get("tls_cert", ""),
         key=context.get("tls_key", ""),
         inboxes=context.get("inboxes", ""),
+        map=context.get("map", ""),
         log_level=context.get("log_level", "info"),
     )
     logs.start(chosen.log_level)
@@ -62,7 +63,7 @@ def _open(screen: Screen, data: Mapping[str, Any], *, lacks_http: bool) -> str:
     pairs += [("Socket", path) for path in data["sockets"]]
     pairs += [
         (name, data[key])
-        for name, key in (("HTTP", "http"), ("MCP", "mcp"), ("Inbox files", "inboxes"))
+        for name, key in (("HTTP", "http"), ("MCP", "mcp"), ("MAP", "map"), ("Inbox files", "inboxes"))
         if data.get(key)
     ]
     if lacks_http:

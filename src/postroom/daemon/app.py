@@ -20,7 +20,7 @@ from .chores import keep_house
 from .extras import has_mcp, web_server
 from .holding import Held
 from .inbox_carrier import Carrier
-from .options import unheeded
+from .options import OFF, unheeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -106,8 +106,13 @@ async def _open(options: Options, stack: AsyncExitStack) -> tuple[Desk, dict[str
         "sockets": list(options.sockets),
         "http": web.url if web is not None else None,
         "mcp": f"{web.url}/mcp" if web is not None and has_mcp() else None,
+        "map": _map_url(web.url) if web is not None and options.map != OFF else None,
         "inboxes": options.inboxes or None,
     }
+
+
+def _map_url(url: str) -> str:
+    return url.replace("http", "ws", 1) + "/map"
 
 
 def _keep_what_is_loaded() -> None:
