@@ -144,8 +144,12 @@ class Caller:
     async def call(self, name: str, said: Mapping[str, Any]) -> Any:
         """A verb by its name, for who speaks no dialect."""
         method = named(name)
+        return await self.call_row(method, taken(method, said))
+
+    async def call_row(self, method: Method, said: dict[str, Any]) -> Any:
+        """A row of any table, its parameters checked."""
         run = partial(self._checked, method)
-        return await self._desk.carry_out(self.room, method, taken(method, said), run, self)
+        return await self._desk.carry_out(self.room, method, said, run, self)
 
     # -- the session
 
@@ -165,6 +169,10 @@ class Caller:
         authorize(principal, "wait", principal.agent)  # what of it, is decided for each event
         self._is_fresh = True
         return self._hub.subscribe(self, self._push, said)
+
+    def has(self, subscription: str) -> bool:
+        """Is it this caller's?"""
+        return self._hub.has(self, subscription)
 
     def unsubscribe(self, id: str) -> dict[str, Any]:
         return self._hub.unsubscribe(self, id)

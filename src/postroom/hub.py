@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from .errors import Invalid, Missing, PostroomError, Resync
 from .model.record import TOKEN
 from .service.reading import check_cursor
-from .service.tokens import live, standing
+from .service.tokens import live, standing_or_nobody
 from .store.bells import ROOM
 from .wire import events, rpc
 from .wire.event_filter import check_filter, wanted
@@ -144,6 +144,9 @@ class Hub:
         own[one.id] = one
         return {"subscriptionId": one.id, "cursor": str(since)}
 
+    def has(self, caller: Any, id: str) -> bool:
+        return id in self._of.get(caller, {})
+
     def unsubscribe(self, caller: Any, id: str) -> dict[str, Any]:
         one = self._of.get(caller, {}).pop(id, None)
         if one is None:
@@ -187,13 +190,32 @@ class Hub:
         """Something that is told to those who listen now, and kept nowhere. From any thread."""
         self._loop.call_soon_threadsafe(self._publish, said, source)
 
+    @property
+    def is_heard(self) -> bool:
+        """Does anybody listen?"""
+        return bool(self._of)
+
+    @property
+    def number(self) -> int:
+        """Of the last change that was told."""
+        return self._cursor.number
+
+    def announce(self, event: Event) -> None:
+        """Something that leaves no trace in the past, for those it concerns who listen now; where it names no
+        parties, for everybody.
+        """
+        for one in self._everyone():
+            who = one.room.principal
+            if not event.parties or who.operator or who.agent in event.parties:
+                one.tell_once(event)
+
     def _publish(self, said: dict[str, Any], source: str) -> None:
         """An agent hears of the scopes it is in."""
         office = self._desk.room._office
         event = events.emitted(said, office.ids.token(), self._cursor.number, office.now().wall, source)
         members = {agent.card.id for agent in self._desk.room.agents(scope=event.scope, gone=True)}
         for one in self._everyone():
-            who = standing(one.room._office, one.room.principal)
+            who = standing_or_nobody(one.room._office, one.room.principal)
             if who.operator or who.agent in members:
                 one.tell_once(event)
 

@@ -46,6 +46,7 @@ def run_serve(context: Context) -> Iterator[Answer]:
         map_link={
             name: said for name in ("server", "scope", "name", "expose") if (said := context.get(f"map_{name}"))
         },
+        map=context.get("map", ""),
         log_level=context.get("log_level", "info"),
     )
     logs.start(chosen.log_level)
@@ -65,7 +66,13 @@ def _open(screen: Screen, data: Mapping[str, Any], *, lacks_http: bool) -> str:
     pairs += [("Socket", path) for path in data["sockets"]]
     pairs += [
         (name, data[key])
-        for name, key in (("HTTP", "http"), ("MCP", "mcp"), ("Inbox files", "inboxes"), ("MAP server", "map_link"))
+        for name, key in (
+            ("HTTP", "http"),
+            ("MCP", "mcp"),
+            ("MAP", "map"),
+            ("Inbox files", "inboxes"),
+            ("Linked to", "map_link"),
+        )
         if data.get(key)
     ]
     if lacks_http:

@@ -20,6 +20,7 @@ from .chores import keep_house
 from .extras import has_mcp, map_link, web_server
 from .holding import Held
 from .inbox_carrier import Carrier
+from .options import OFF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,9 +108,14 @@ async def _open(options: Options, stack: AsyncExitStack) -> tuple[Desk, dict[str
         "sockets": list(options.sockets),
         "http": web.url if web is not None else None,
         "mcp": f"{web.url}/mcp" if web is not None and has_mcp() else None,
+        "map": _map_url(web.url) if web is not None and options.map != OFF else None,
         "inboxes": options.inboxes or None,
         "map_link": options.map_link.server if options.map_link is not None else None,
     }
+
+
+def _map_url(url: str) -> str:
+    return url.replace("http", "ws", 1) + "/map"
 
 
 def _keep_what_is_loaded() -> None:

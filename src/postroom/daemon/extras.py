@@ -11,6 +11,7 @@ from .. import __version__, service
 from ..callers import Door
 from ..errors import Invalid
 from ..service.authorize import OWNER
+from .options import OFF, OPEN
 
 if TYPE_CHECKING:
     from ..desk import Desk
@@ -35,6 +36,7 @@ def web_server(desk: Desk, hub: Hub, options: Options) -> Server | None:
         log.warning("HTTP is off, the socket is on: %s", SERVE)
         return None
     _check_tokens(desk, options)
+    from ..map_server.reception import Reception  # noqa: PLC0415 - only with HTTP
     from ..web.mounted import Mounted  # noqa: PLC0415 - uvicorn weighs as much as the rest of us
     from ..web.server import Place, Server  # noqa: PLC0415
 
@@ -45,7 +47,8 @@ def web_server(desk: Desk, hub: Hub, options: Options) -> Server | None:
         certificate=options.certificate,
         key=options.key,
     )
-    server = Server(desk, hub, place, Mounted(lambda: load_mcp(Door(desk, hub), server)))
+    reception = None if options.map == OFF else Reception(desk, hub, is_open=options.map == OPEN)
+    server = Server(desk, hub, place, Mounted(lambda: load_mcp(Door(desk, hub), server)), reception)
     return server
 
 

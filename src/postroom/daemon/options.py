@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec import Struct
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 DEFAULT_HTTP = "127.0.0.1:4650"
-OFF = "off"
+OFF, OPEN = "off", "open"
 SOCKET = "postroom.sock"  # beside the room
 
 
@@ -34,6 +34,7 @@ class Options(Struct, frozen=True, kw_only=True):
     is_asked: bool = False  # was HTTP asked for, or is it the default?
     certificate: str = ""
     key: str = ""
+    map: Literal["token", "open", "off"] = "token"  # who may connect to the MAP server
     inboxes: str = ""  # the folder of inbox.jsonl files; empty: none are written
     map_link: Wants | None = None  # to a MAP server
     log_level: str = "info"
@@ -54,6 +55,7 @@ def options(
     key: str = "",
     inboxes: str = "",
     map_link: Mapping[str, str] | None = None,
+    map: str = "",
     log_level: str = "info",
 ) -> Options:
     """Checked options."""
@@ -67,18 +69,27 @@ def options(
         sockets=tuple(dict.fromkeys(sockets)) or (_socket(settings),),
         host=host,
         port=port,
-        names=tuple(map(_name, names)),
+        names=tuple(_name(name) for name in names),
         is_asked=bool(asked),
         certificate=certificate,
         key=key,
         inboxes=inboxes or variable("POSTROOM_INBOXES") or variable("INBOX_DIR"),
         map_link=_map_link(map_link or {}),
+        map=_map(map or variable("POSTROOM_MAP") or "token"),
         log_level=log_level,
     )
+    if host and chosen.map == "open" and not chosen.is_loopback:
+        raise Invalid(f"{host} can be reached from outside; there MAP needs tokens", field="map", hint="token")
     if host and not chosen.is_loopback and not certificate:
         hint = "--tls-cert and --tls-key, or listen at 127.0.0.1"
         raise Invalid(f"{host} can be reached from outside; that needs TLS", field="http", hint=hint)
     return chosen
+
+
+def _map(word: str) -> Literal["token", "open", "off"]:
+    if word not in {"token", "open", OFF}:
+        raise Invalid(f"{word!a} says nothing about MAP", field="map", hint=f"token, open or {OFF}")
+    return cast('Literal["token", "open", "off"]', word)
 
 
 def _name(text: str) -> str:

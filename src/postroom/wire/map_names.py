@@ -7,7 +7,8 @@ made of one name here. Where a name is another word altogether, `_OTHERWISE` say
 from __future__ import annotations
 
 VERSION = 1  # of the protocol
-MESSAGE, EVENT, SUBSCRIBE_ACK = "map/message", "map/event", "map/subscribe.ack"  # notifications
+MESSAGE, EVENT = "map/message", "map/event"  # what is told unasked
+SUBSCRIBE_ACK, MESSAGE_ACK = "map/subscribe.ack", "map/message.ack"
 CONNECT, AUTHENTICATE, REFRESH, DISCONNECT = (
     "map/connect",
     "map/authenticate",

@@ -32,17 +32,17 @@ from msgspec import Struct
 
 from ..errors import IllegalMove, Invalid, NotAllowed, PostroomError
 from ..model.values import read_json
-from . import rpc
-from .map_names import AUTHENTICATE, CONNECT, DISCONNECT
+from . import rpc, session
+from .map_names import AUTHENTICATE, CONNECT, DISCONNECT, MESSAGE_ACK, SEND, SUBSCRIBE_ACK
 from .map_problems import failure, map_error
 from .map_table import for_map
 from .methods import PREFIX
 from .problems import INVALID_REQUEST, PARSE_ERROR
-from .session import DEEPER, ROOM_FOR_MORE
-from .table import Method, taken
+from .table import taken
 
 if TYPE_CHECKING:
     from ..policy.limits import Limits
+    from .table import Method
 
 MOST_AGENTS = 1000  # of one connection
 
@@ -72,6 +72,8 @@ BEFORE: dict[State, frozenset[str]] = {
     State.CONNECTED: frozenset({CONNECT, AUTHENTICATE, DISCONNECT}),
     State.AUTHENTICATING: frozenset({CONNECT, AUTHENTICATE, DISCONNECT}),
 }
+# What may be said without waiting for an answer; whatever else is said so is not heard.
+NOTIFIED = frozenset({SUBSCRIBE_ACK, MESSAGE_ACK, SEND, DISCONNECT})
 
 
 class Host(Protocol):
@@ -95,12 +97,8 @@ class Answer(Struct, frozen=True):
     error: dict[str, Any] | None = None
 
 
-class Step(Struct, frozen=True):
+class Step(session.Step, frozen=True):
     """One call that was understood."""
-
-    call: rpc.Call
-    method: Method
-    said: dict[str, Any]
 
     def answer(self, result: Any) -> dict[str, Any]:
         return {} if self.call.is_notification else self.call.answer(result)
@@ -163,8 +161,10 @@ class Session:
         except PostroomError as refused:
             return None if call.is_notification else refusal(call, refused)
 
-    def _understood(self, call: rpc.Call) -> Step:
+    def _understood(self, call: rpc.Call) -> Step | None:
         method = for_map(call.method)
+        if call.is_notification and method.name not in NOTIFIED:
+            return None
         allowed = BEFORE.get(self.state)
         if allowed is not None and method.name not in allowed:
             raise NotAllowed("Authentication required", field="auth", hint="map/connect, with auth, comes first")
@@ -191,8 +191,8 @@ class Session:
 
 def read_text(raw: bytes | str, limits: Limits) -> Any:
     """The value of a frame or a line; raises Invalid."""
-    largest = limits.max_message_bytes + ROOM_FOR_MORE
-    return read_json(raw, "frame", depth=limits.max_depth + DEEPER, largest=largest)
+    largest = limits.max_message_bytes + session.ROOM_FOR_MORE
+    return read_json(raw, "frame", depth=limits.max_depth + session.DEEPER, largest=largest)
 
 
 def unreadable(why: str) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def unreadable(why: str) -> dict[str, Any]:
     return failure(None, PARSE_ERROR, why)
 
 
-def refusal(call: rpc.Call, error: PostroomError) -> dict[str, Any]:
+def refusal(call: rpc.Call | session.Action, error: PostroomError) -> dict[str, Any]:
     of_mail = call.method.startswith(PREFIX)
     return {"jsonrpc": "2.0", "id": call.id, "error": map_error(error, of_mail=of_mail)}
 

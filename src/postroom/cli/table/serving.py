@@ -9,13 +9,15 @@ ABOUT = "id, agent (null for an operator's), scopes, note, created_at, revoked_a
 COMMANDS = {
     "serve": Command(
         "serve",
-        "open the post room for programs that are not Python: a socket, HTTP, WebSocket, MCP",
+        "open the post room for programs that are not Python: a socket, HTTP, WebSocket, MCP, MAP",
         Option("--socket", help="where to listen; beside the room by default", many=True, metavar="PATH",
                complete="files"),
         Option("--http", help="address and port, or off; 127.0.0.1:4650 by default", metavar="HOST:PORT"),
         Option("--http-name", help="a name by which HTTP is called besides its address", many=True, metavar="NAME"),
         Option("--tls-cert", help="a certificate, to be reached from outside", metavar="FILE", complete="files"),
         Option("--tls-key", help="its key", metavar="FILE", complete="files"),
+        Option("--map", help="who may connect by MAP: with a token (by default), anybody on this machine (open), nobody"
+               " (off)", kind="word", choices=("token", "open", "off")),
         Option("--inboxes", help="write inbox.jsonl files into this folder", metavar="FOLDER", complete="files"),
         Option("--map-server", help="link the room to a MAP server", metavar="URL"),
         Option("--map-scope", help="the scope in which our agents are there", metavar="NAME"),
@@ -40,6 +42,7 @@ COMMANDS = {
             ("sockets", "where it listens"),
             ("http", "the URL, or null"),
             ("mcp", "the URL of the MCP server, or null"),
+            ("map", "the URL of the MAP server, or null"),
             ("inboxes", "the folder of inbox.jsonl files, or null"),
             ("map_link", "the URL of the MAP server, or null"),
         ),
