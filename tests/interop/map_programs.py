@@ -48,9 +48,9 @@ def free_port() -> int:
 class Program:
     """A process that talks in lines."""
 
-    def __init__(self, name: str, *words: str) -> None:
+    def __init__(self, program: Path, *words: str) -> None:
         self.process = subprocess.Popen(
-            ["node", str(require_sdk() / name), *words],
+            ["node", str(program), *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -93,7 +93,7 @@ class MapServer(Program):
     """The SDK's MAPServer."""
 
     def __init__(self, name: str, port: int = 0, key: str = "") -> None:
-        super().__init__("map_server.mjs", name, str(port), *([key] if key else []))
+        super().__init__(require_sdk() / "map_server.mjs", name, str(port), *([key] if key else []))
         self.port = self.line()
         self.key = key
         self.url = f"ws://127.0.0.1:{self.port}"
@@ -103,7 +103,7 @@ class Peer(Program):
     """An agent on the SDK's own connection."""
 
     def __init__(self, url: str, name: str, *scope: str) -> None:
-        super().__init__("map_peer.mjs", url, name, *scope)
+        super().__init__(require_sdk() / "map_peer.mjs", url, name, *scope)
         self.id = self.line()["id"]
 
     def message(self) -> dict[str, Any]:

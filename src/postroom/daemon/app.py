@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..desk import Desk
 from ..hub import Hub
 from ..ipc.server import Server
+from ..map_server.reception import Reception
 from ..room import open as open_room
 from .chores import keep_house
 from .extras import has_mcp, map_link, web_server
 from .holding import Held
 from .inbox_carrier import Carrier
-from .options import OFF
+from .options import OFF, OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,12 +82,15 @@ async def _open(options: Options, stack: AsyncExitStack) -> tuple[Desk, dict[str
     stack.push_async_callback(desk.close)
     hub = Hub(desk)
     stack.callback(hub.close)
+    reception = None if options.map == OFF else Reception(desk, hub, is_open=options.map == OPEN)
+    if reception is not None:
+        stack.callback(reception.close)
     rims: list[Rim] = []
     stack.push_async_callback(_stop, rims)
     for path in options.sockets:
-        rims.append(Server(desk, hub, path))
+        rims.append(Server(desk, hub, path, reception))
         await rims[-1].start()
-    web = web_server(desk, hub, options)
+    web = web_server(desk, hub, options, reception)
     if web is not None:
         rims.append(web)
         await web.start()

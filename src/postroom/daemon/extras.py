@@ -11,12 +11,12 @@ from .. import __version__, service
 from ..callers import Door
 from ..errors import Invalid
 from ..service.authorize import OWNER
-from .options import OFF, OPEN
 
 if TYPE_CHECKING:
     from ..desk import Desk
     from ..hub import Hub
     from ..map_link.link import Link
+    from ..map_server.reception import Reception
     from ..web.server import Server
     from .options import Options
 
@@ -26,7 +26,7 @@ MCP = 'pip install "postroom[mcp]"'
 OURS = "postroom.mcp"
 
 
-def web_server(desk: Desk, hub: Hub, options: Options) -> Server | None:
+def web_server(desk: Desk, hub: Hub, options: Options, reception: Reception | None) -> Server | None:
     """The server that was asked for, not started. None: nobody asked, or it cannot be and nobody insisted."""
     if not options.host:
         return None
@@ -36,7 +36,6 @@ def web_server(desk: Desk, hub: Hub, options: Options) -> Server | None:
         log.warning("HTTP is off, the socket is on: %s", SERVE)
         return None
     _check_tokens(desk, options)
-    from ..map_server.reception import Reception  # noqa: PLC0415 - only with HTTP
     from ..web.mounted import Mounted  # noqa: PLC0415 - uvicorn weighs as much as the rest of us
     from ..web.server import Place, Server  # noqa: PLC0415
 
@@ -47,7 +46,6 @@ def web_server(desk: Desk, hub: Hub, options: Options) -> Server | None:
         certificate=options.certificate,
         key=options.key,
     )
-    reception = None if options.map == OFF else Reception(desk, hub, is_open=options.map == OPEN)
     server = Server(desk, hub, place, Mounted(lambda: load_mcp(Door(desk, hub), server)), reception)
     return server
 
