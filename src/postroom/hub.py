@@ -47,7 +47,13 @@ class Subscription:
     """One wish to hear."""
 
     def __init__(
-        self, id: str, room: Room, push: Callable[[dict[str, Any]], bool], filter: EventFilter, since: Cursor
+        self,
+        id: str,
+        room: Room,
+        push: Callable[[dict[str, Any]], bool],
+        filter: EventFilter,
+        since: Cursor,
+        heard: set[str],
     ) -> None:
         self.id = id
         self.room = room
@@ -59,7 +65,7 @@ class Subscription:
         self.is_over = False
         self.catching_up: asyncio.TimerHandle | None = None
         self.slice = SLICE  # changes it is told of in one go; fewer for who reads slowly, or large letters
-        self._half: set[str] = set()  # what it was told of a change of which it has not heard all
+        self._half = heard  # what it was told of a change of which it has not heard all
 
     def tell(self, found: Sequence[Event], after: Cursor) -> bool:
         """Tell what it wants to hear of. False: it does not read; its cursor stands behind what it was told."""
@@ -139,10 +145,19 @@ class Hub:
         filter = check_filter(said.get("filter"))
         self._listen()
         given = said["since"] if said.get("since") is not None else said.get("replay_from")
-        since = self._cursor if given is None else check_cursor(given)
-        one = Subscription(f"sub-{next(self._numbers)}", caller.room, push, filter, since)
+        since, heard = self._place(given)
+        one = Subscription(f"sub-{next(self._numbers)}", caller.room, push, filter, since, heard)
         own[one.id] = one
         return {"subscriptionId": one.id, "cursor": str(since)}
+
+    def _place(self, given: Any) -> tuple[Cursor, set[str]]:
+        """From where on: now, behind a cursor, or behind an event; and what of the change there was heard."""
+        if given is None:
+            return self._cursor, set()
+        number = events.number_of(given)
+        if number is None:
+            return check_cursor(given), set()
+        return replace(self._store.cursor(), number=max(0, number - 1)), {given}
 
     def has(self, caller: Any, id: str) -> bool:
         return id in self._of.get(caller, {})

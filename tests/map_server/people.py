@@ -6,9 +6,11 @@ import itertools
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import pytest
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from tests.web.running import PATIENCE
@@ -111,6 +113,22 @@ def agent(port: int, token: str | None, name: str, **said: Any) -> Iterator[Pers
         person.join(token, name=name)
         person.register(name=name, **said)
         yield person
+
+
+def refused(person: Person, method: str, /, **said: Any) -> int:
+    """By which number."""
+    with pytest.raises(Refused) as told:
+        person.ask(method, **said)
+    return int(told.value.code)
+
+
+def closed(person: Person) -> int:
+    """With which code it is ended."""
+    with suppress(ConnectionClosed):
+        while True:
+            person.hear()
+    assert person.line.close_code is not None
+    return person.line.close_code
 
 
 def until(is_so: Any) -> None:

@@ -49,6 +49,7 @@ class Handing:
         self._told = told
         self._on_its_way: dict[str, tuple[int, Found]] = {}  # by letter: the number it was said under
         self._settling: set[str] = set()
+        self._settled_since: set[str] = set()  # the last look was asked for: it may show them still
         self._bell: asyncio.Event | None = None
         self.is_paused = False
         self._task = asyncio.ensure_future(self._run())
@@ -100,12 +101,19 @@ class Handing:
             if refused.temporary or len(some) == 1:
                 raise
             for found in some:
-                with suppress(PostroomError):
-                    service.holding.ack(office, who, self._agent, [found])
+                self._acknowledge_one(found)
+
+    def _acknowledge_one(self, found: Found) -> None:
+        try:
+            service.holding.ack(self._room._office, self._room.principal, self._agent, [found])
+        except PostroomError as refused:
+            if refused.temporary:  # then all of it is tried again
+                raise
 
     def _settled(self, some: list[Found], error: BaseException | None) -> None:
         for found in some:
             self._settling.discard(found.message.id)
+            self._settled_since.add(found.message.id)
             self._on_its_way.pop(found.message.id, None)  # where that failed it is unread still, and comes again
             if error is None:
                 self._told(found)
@@ -142,8 +150,10 @@ class Handing:
         if self.is_paused:
             return True
         while (room := WINDOW - len(self._on_its_way)) > 0:
+            self._settled_since.clear()
             found = await self._desk.submit(self._look)
-            fresh = [one for one in found if one.message.id not in self._on_its_way][:room]
+            known = self._on_its_way.keys() | self._settled_since
+            fresh = [one for one in found if one.message.id not in known][:room]
             for one in fresh:
                 number = self._push(
                     notification(MESSAGE, {"message": map_letter(one.message.seen_by(self._agent))})

@@ -47,6 +47,7 @@ class Proving:
         self._acks = False  # will it say itself what it has received?
         self._resume_token = ""
         self._tries = 0
+        self._ending = 0  # with which code it is ended, once its last answer is said
 
     @property
     def principal(self) -> Principal:
@@ -127,7 +128,7 @@ class Proving:
         self._tries += 1
         if self._tries >= MOST_TRIES:
             log.info("a MAP connection is ended: it showed %d credentials that are none", self._tries)
-            self._rim.end(POLICY, at_once=False)
+            self._ending = POLICY
 
     def _admit(self, name: Any) -> None:
         self.session.step("admit")
@@ -186,7 +187,8 @@ class Proving:
 
 
 def _check_first_word(said: dict[str, Any]) -> None:
-    if said.get("protocol_version") not in (VERSION, str(VERSION)):
+    version = said.get("protocol_version")
+    if isinstance(version, bool) or version not in (VERSION, str(VERSION)):
         told = f"this server speaks version {VERSION} of MAP"
         raise Invalid(told, field="protocolVersion", hint=f"say protocolVersion: {VERSION}")
     if said["participant_type"] not in PARTICIPANTS:

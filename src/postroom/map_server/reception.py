@@ -8,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__, service
-from ..errors import NameTaken, PostroomError
+from ..errors import NameTaken
 from ..service.authorize import OWNER
 from ..wire.map_agents import BEAT_EVERY
 from .telling import Telling
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..desk import Desk
     from ..hub import Hub
+    from ..outcome import Outcome
     from ..service.authorize import Principal
     from .crew import Crew
 
@@ -97,14 +98,7 @@ class Reception:
 
     def quietly(self, run: Callable[[], object]) -> None:
         """In its turn; nobody waits for it. What goes wrong is told by the next call that is answered."""
-
-        def carried_out() -> None:
-            try:
-                run()
-            except PostroomError as refused:
-                log.debug("a sign of life was refused: %s", refused)
-
-        self.desk.submit(carried_out)
+        self.desk.submit(run).add_done_callback(_tell_log)
 
     # -- coming back
 
@@ -129,6 +123,11 @@ class Reception:
         if self._beat is not None:
             self._beat.cancel()
             self._beat = None
+
+
+def _tell_log(done: Outcome) -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        log.debug("a sign of life was refused: %s", error)
 
 
 def _key(token: str) -> str:

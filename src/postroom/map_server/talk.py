@@ -100,6 +100,8 @@ class Talk(Crew):
         agent; it writes letters and opens conversations under that name.
         """
         speaker = self.session.speaker(step)
+        if speaker is None and self.session.agents and (step.method.name == SEND or self.principal.heeds_seals):
+            speaker = self.session.agents[0]  # who names another is told that it may not
         if speaker is not None:
             return self._callers[speaker], step
         if self.principal.agent is None and not self.session.agents:
@@ -178,8 +180,11 @@ class Talk(Crew):
             handing.wake()
 
     def told(self) -> None:
+        """The replies so far were said."""
         for caller in self._everyone():
             caller.told()
+        if self._ending:
+            self._rim.end(self._ending, at_once=False)
 
     # -- its end
 
@@ -187,7 +192,7 @@ class Talk(Crew):
         token = self._remembered() if self.session.is_in else None
         self._leave()
         self.session.step("close")
-        self._rim.end(GOODBYE, at_once=False)
+        self._ending = GOODBYE
         closed = {"id": self.session.id, "closedAt": milliseconds(self._office.now().wall)}
         return {"success": True, "session": closed} | ({"resumeToken": token} if token else {})
 

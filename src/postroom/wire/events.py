@@ -104,6 +104,12 @@ def events(room: Room, past: Past) -> list[Event]:
     return told
 
 
+def number_of(id: Any) -> int | None:
+    """Of the change that the event with this id came of; None: it is no event's id."""
+    found = re.match(r"([0-9]{1,18})-[a-z]", id) if isinstance(id, str) else None
+    return None if found is None else int(found[1])
+
+
 def map_event(event: Event) -> dict[str, Any]:
     """The `event` of a `map/event`."""
     return {

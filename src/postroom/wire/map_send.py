@@ -11,7 +11,7 @@ from ..errors import Invalid, Missing, Resync, UnknownAgent, UnknownMessage
 from ..service.authorize import authorize
 from ..service.given import check_count
 from .event_filter import check_filter, wanted
-from .events import Past, events, map_event
+from .events import Past, events, map_event, number_of
 from .map_addresses import read_address
 from .map_messages import answered, letter_fields
 from .map_routing import reached, recipients
@@ -63,7 +63,10 @@ def replay(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     filter = check_filter(said.get("filter"))
     limit = min(check_count(said.get("limit", 100), "limit"), MOST_REPLAYED)
     first, last = said.get("from_timestamp"), said.get("to_timestamp")
-    number, id = _place(said.get("after_event_id"))
+    id = said.get("after_event_id")
+    number = 0 if id is None else number_of(id)
+    if number is None:
+        raise Invalid("is no event's id", field="after_event_id", hint="an eventId from map/event or map/replay")
     store = room._office.store
     now = store.cursor()
     cursor = _earliest(store, now) if id is None else replace(now, number=number - 1)
@@ -96,13 +99,3 @@ def _earliest(store: Store, now: Cursor) -> Cursor:
         except Resync:
             low = middle + 1
     return replace(now, number=high)
-
-
-def _place(id: str | None) -> tuple[int, str | None]:
-    """An event's id begins with the number of its change."""
-    if id is None:
-        return 0, None
-    digits = id.partition("-")[0]
-    if not digits.isdecimal() or len(digits) > 18:
-        raise Invalid("is no event's id", field="after_event_id", hint="an eventId from map/event or map/replay")
-    return int(digits), id

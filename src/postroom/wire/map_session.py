@@ -33,7 +33,7 @@ from msgspec import Struct
 from ..errors import IllegalMove, Invalid, NotAllowed, PostroomError
 from ..model.values import read_json
 from . import rpc, session
-from .map_names import AUTHENTICATE, CONNECT, DISCONNECT, MESSAGE_ACK, SEND, SUBSCRIBE_ACK
+from .map_names import AUTHENTICATE, CONNECT, DISCONNECT, MESSAGE_ACK, REGISTER, SEND, SPAWN, SUBSCRIBE_ACK
 from .map_problems import failure, map_error
 from .map_table import for_map
 from .methods import PREFIX
@@ -175,7 +175,8 @@ class Session:
     def _said(self, method: Method, said: dict[str, Any]) -> dict[str, Any]:
         """With the agent of this connection, where none is named."""
         name = method.whose
-        if name is None or name in said or not self.agents or method.name.startswith(PREFIX):
+        is_new = method.name in {REGISTER, SPAWN}  # whose id is yet to be found
+        if name is None or name in said or not self.agents or is_new or method.name.startswith(PREFIX):
             return said
         return {**said, name: self.agents[0]}
 
