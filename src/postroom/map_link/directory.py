@@ -18,6 +18,7 @@ from ..model.codec import convert
 from ..model.record import CARD
 from ..policy.presence import is_routable
 from ..service.authorize import Principal
+from .neighbours import LINKED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -42,7 +43,7 @@ def show_here(room: Room, there: Mapping[str, Neighbour], every: float) -> set[s
 
 
 def _show(room: Room, one: Neighbour, held: Card | None) -> bool:
-    metadata = {"map": {"id": one.id}} | ({"role": one.role} if one.role else {})
+    metadata = {LINKED: {"id": one.id}} | ({"role": one.role} if one.role else {})
     is_known = held is not None and held.principal == LINK.name
     if held is None or not is_known or (held.display_name, held.metadata) != (one.title, metadata):
         try:

@@ -1,5 +1,5 @@
 """What is remembered of a server between two visits, and after a restart: what it is called here, what we are
-called there, and up to when its messages were put down.
+called there, up to when its messages were put down, and what it calls the last letters that it took from us.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from ..service.office import Office
 
 
+MOST_SENT = 1000  # letters that can be answered by the server's ids; older ones by ours
+LONGEST_ID = 200
+
+
 class Memory:
     """Of one server, by its address."""
 
@@ -25,6 +29,7 @@ class Memory:
         self.name: str = self._kept.get("name", name)  # ours: the room may take the server's name as its own
         self.system: str = self._kept.get("system", "")
         self.seen: int = self._kept.get("seen", 0)  # milliseconds, by the server's clock
+        self._ours: dict[str, str] = dict(self._kept.get("sent", {}))  # by the server's id
         self.resume = ""  # a token of the last session; worth nothing after a restart
 
     def called(self, name: str) -> None:
@@ -35,8 +40,19 @@ class Memory:
     def saw(self, at: int) -> None:
         self.seen = max(self.seen, at)
 
+    def sent(self, theirs: Any, ours: str) -> None:
+        """The server gave a letter of ours an id of its own. Who answers it names that one."""
+        if isinstance(theirs, str) and 0 < len(theirs) <= LONGEST_ID:
+            self._ours[theirs] = ours
+        while len(self._ours) > MOST_SENT:
+            del self._ours[next(iter(self._ours))]
+
+    def ours(self, id: str) -> str:
+        """A letter's own id, by whichever id it is called."""
+        return self._ours.get(id, id)
+
     def keep(self) -> None:
-        value = {"name": self.name, "system": self.system, "seen": self.seen}
+        value = {"name": self.name, "system": self.system, "seen": self.seen, "sent": dict(self._ours)}
         if value == self._kept:
             return
         held = find_record(self._office, MAP_LINK, self._key)

@@ -1,7 +1,10 @@
 """Who is on the MAP server, and what we call each of them: `system/name`, within the rules for our names.
 
-The first to hold a name keeps it as long as it is there; a second one of the same name is called by its id. It
-refuses to know connections and stores.
+The first to hold a name keeps it as long as it is there; a second one of the same name is called by its id.
+Whoever is there only by a link of another room is passed over: rooms that are linked to each other would else show
+each other their own agents, again and again.
+
+It refuses to know connections and stores.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from ..model.names import fold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+LINKED = "map_link"  # in the metadata of a card: it is of an agent that is elsewhere
 LONGEST = 128
 MOST = 10_000  # agents of one server
 _NOT_OURS = re.compile(r"[^A-Za-z0-9._-]+")
@@ -51,7 +55,11 @@ def neighbours(
     """
     ours = frozenset(own)
     held = {one.id: one.mailbox for one in before.values()}
-    sound = [row for row in rows if _is_sound(row) and row["id"] not in ours][:MOST]
+    by_id: dict[str, Any] = {}
+    for row in rows:
+        if _is_sound(row) and row["id"] not in ours:
+            by_id.setdefault(row["id"], row)
+    sound = list(by_id.values())[:MOST]
     sound.sort(key=lambda row: row["id"] not in held)  # who has a name chooses first
     found: dict[str, Neighbour] = {}
     taken: set[str] = set()
@@ -64,7 +72,12 @@ def neighbours(
 
 
 def _is_sound(row: Any) -> bool:
-    return isinstance(row, dict) and isinstance(row.get("id"), str) and bool(row["id"])
+    return isinstance(row, dict) and isinstance(row.get("id"), str) and bool(row["id"]) and not _is_elsewhere(row)
+
+
+def _is_elsewhere(row: Mapping[str, Any]) -> bool:
+    metadata = row.get("metadata")
+    return isinstance(metadata, dict) and LINKED in metadata
 
 
 def _free_name(row: Mapping[str, Any], system: str, taken: set[str], held: str | None) -> str | None:

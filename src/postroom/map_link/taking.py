@@ -10,6 +10,7 @@ On the desk's threads: nothing here waits for the network.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import IdTaken, Invalid, PostroomError, UnknownMessage
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .translating import Incoming
 
 log = logging.getLogger("postroom")
+_NEEDED = frozenset({"body", "metadata", "extra", "key"})  # everything else is a label
 
 
 def recipients(
@@ -62,13 +64,10 @@ def _named(message: Incoming, members: Callable[[str], list[str]]) -> list[str]:
 
 def take(room: Room, message: Incoming, sender: str, to: list[str]) -> bool:
     """False: it was refused, for good. A temporary error is raised: it is to be tried again."""
-    fields = dict(message.fields)
     noted = {"to": [{"agent": name} for name in to], ORIGIN: message.origin}
-    fields["extra"] = {NOTE: fields["extra"][NOTE] | noted}
-    if message.answers is not None:
-        fields["in_reply_to"] = message.answers
+    fields = message.fields | {"extra": {NOTE: message.fields["extra"][NOTE] | noted}, "key": message.key}
     try:
-        _send(room, sender, to, fields, message.key)
+        _send(room, sender, to, fields, message.answers)
     except IdTaken:  # it came before, and is kept as it was then
         return True
     except PostroomError as refused:
@@ -79,13 +78,16 @@ def take(room: Room, message: Incoming, sender: str, to: list[str]) -> bool:
     return True
 
 
-def _send(room: Room, sender: str, to: list[str], fields: dict[str, Any], key: str) -> None:
-    body = fields.pop("body")
-    box = room.mailbox(sender)
+def _send(room: Room, sender: str, to: list[str], fields: dict[str, Any], answers: str | None) -> None:
+    """With all that it says; without what it answers, where its sender never had that letter; at last without the
+    labels that mean something there and cannot be followed here. They stay in its metadata.
+    """
+    box, bare = room.mailbox(sender), {name: fields[name] for name in fields if name in _NEEDED}
+    if answers is not None:
+        with suppress(UnknownMessage, Invalid):
+            box.send(to, **fields, in_reply_to=answers)
+            return
     try:
-        box.send(to, body, key=key, **fields)
-    except UnknownMessage:
-        if "in_reply_to" not in fields:
-            raise
-        del fields["in_reply_to"]  # its sender never had that letter: so it answers nothing here
-        box.send(to, body, key=key, **fields)
+        box.send(to, **fields)
+    except Invalid:
+        box.send(to, **bare)

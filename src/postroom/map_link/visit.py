@@ -10,6 +10,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from .. import service
 from ..errors import PostroomError
 from ..wire.map_names import MESSAGE, REFRESH, REGISTER, SEND, UNREGISTER
@@ -173,7 +175,8 @@ class Visit:
 
     async def _send(self, line: Line, welcome: Welcome, letter: Message, to: Neighbour) -> None:
         said = await self._desk.run_slow(lambda: self._said(letter, to, beside=not welcome.keeps_meta))
-        await line.ask(SEND, **said)
+        told = await line.ask(SEND, **said)
+        self._memory.sent(told.get("messageId"), letter.id)
 
     def _said(self, letter: Message, to: Neighbour, *, beside: bool) -> dict[str, Any]:
         office, left, answers = self._room._office, None, None
@@ -244,6 +247,8 @@ class Visit:
                 return
 
     def _put_down(self, message: Incoming, sender: str) -> None:
+        if message.answers is not None:
+            message = replace(message, answers=self._memory.ours(message.answers))
         to = taking.recipients(self._room, message, self._shown, self._members, self._own)
         taking.take(self._room, message, sender, to)
 

@@ -86,11 +86,13 @@ MAP_STATES: dict[str, Status | Warmth] = {
     "active": Status.IDLE,
     "idle": Status.IDLE,
     "busy": Status.BUSY,
+    "waiting": Status.BUSY,
     "suspended": Warmth.DORMANT,
     "orphaned": Warmth.AWAY,
     "stopping": Status.OFFLINE,
     "stopped": Status.OFFLINE,
     "failed": Status.OFFLINE,
+    "error": Status.OFFLINE,
 }
 
 

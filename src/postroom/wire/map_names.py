@@ -6,6 +6,8 @@ made of one name here. Where a name is another word altogether, `_OTHERWISE` say
 
 from __future__ import annotations
 
+from ..model.card import MAP_STATES
+
 VERSION = 1  # of the protocol
 MESSAGE, EVENT = "map/message", "map/event"  # what is told unasked
 SUBSCRIBE_ACK, MESSAGE_ACK = "map/subscribe.ack", "map/message.ack"
@@ -29,8 +31,7 @@ SCOPE_JOINED, SCOPE_LEFT = "scope.member.joined", "scope.member.left"
 MESSAGE_DELIVERED = "message.delivered"
 
 # How an agent says it is. Whoever has stopped comes back by registering, and not otherwise.
-STATES = ("registered", "active", "idle", "busy", "waiting", "suspended", "stopping", "stopped", "failed", "error",
-          "orphaned")  # fmt: skip
+STATES = tuple(MAP_STATES)
 OPEN_STATES = ("x-", "custom:")  # so begin words of one's own
 FIRST_STATE, SUSPENDED, STOPPED = "idle", "suspended", "stopped"
 

@@ -25,7 +25,6 @@ KEPT = ("role", "parent", "visibility", "capabilities", "environment", "permissi
         "capability_descriptor", "persistent_identity", "relationships")  # fmt: skip
 _CAMEL = {"permission_overrides": "permissionOverrides", "capability_descriptor": "capabilityDescriptor",
           "persistent_identity": "persistentIdentity"}  # fmt: skip
-_HERE = (Warmth.ACTIVE, Warmth.AWAY)
 
 
 def map_says(card: Card) -> dict[str, Any]:
@@ -46,11 +45,10 @@ def parent_of(card: Card) -> str | None:
 
 
 def state_of(agent: Agent) -> str:
-    """As it said itself, while it is here or only away; who is expired or gone has stopped."""
+    """As it said itself while it is here; else as the table of words has it. Who said that it stops, has."""
     said = map_says(agent.card).get("state")
-    if agent.presence.warmth not in _HERE:
-        return STOPPED
-    return said if isinstance(said, str) else str(agent.presence.status)
+    is_kept = agent.presence.warmth is Warmth.ACTIVE or said == STOPPED
+    return said if isinstance(said, str) and is_kept else agent.presence.words.map
 
 
 def owner_of(agent: Agent) -> str | None:
