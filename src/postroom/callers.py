@@ -158,9 +158,14 @@ class Caller:
             told = "a token is shown in the header of the request, and nowhere else"
             raise Invalid(told, field="method", hint="Authorization: Bearer pr_...")
         principal = service.tokens.holder(self.room._office, token)
-        self.room = self.room.acting_as(principal)
-        self._stay()
+        self.become(principal)
         return {"agent_id": principal.agent, "scopes": sorted(principal.scopes or ())}
+
+    def become(self, principal: Principal) -> None:
+        """It has proven who it is, once more."""
+        self.room = self.room.acting_as(principal)
+        self._hub.know(self)
+        self._stay()
 
     def subscribe(self, said: dict[str, Any]) -> dict[str, Any]:
         if self._push is None:

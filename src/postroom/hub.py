@@ -180,10 +180,17 @@ class Hub:
         """Somebody stays, with a token. As soon as that is revoked or its agent renamed, wherever that is done,
         `expel` is called: whoever comes again is known by the new name.
         """
+        for some in self._guests.values():
+            some.pop(caller, None)  # it may have shown another before
         if who.token is not None:
             self._listen()
             self._guests.setdefault(who.token, {})[caller] = Guest(who.agent, expel)
             self._look_at_tokens({who.token})  # it may have happened since it was shown
+
+    def know(self, caller: Any) -> None:
+        """It is known otherwise from now on: what it subscribed to is heard so."""
+        for one in self._of.get(caller, {}).values():
+            one.room = caller.room
 
     def forget(self, caller: Any) -> None:
         self._drop(caller)

@@ -269,4 +269,5 @@ def test_every_fence_names_its_language(page: Path) -> None:
         "sql",
         "toml",
         "json",
+        "js",
     }

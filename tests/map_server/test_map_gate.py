@@ -121,6 +121,7 @@ def test_a_token_that_is_revoked_ends_the_connection(running: Daemon, port: int)
 def test_a_token_is_refreshed_by_one_of_the_same_agent(running: Daemon, port: int) -> None:
     first, second = running.token("gus"), running.token("gus")
     with agent(port, first, "gus") as gus:
+        gus.ask("map/subscribe", filter={"eventTypes": ["message.sent"]})
         told = gus.ask("map/auth/refresh", method="api-key", credential=second)
         assert (True, "gus") == (told["success"], told["principal"]["id"])
         other = gus.ask("map/auth/refresh", method="api-key", credential=running.token("hal"))
@@ -128,6 +129,7 @@ def test_a_token_is_refreshed_by_one_of_the_same_agent(running: Daemon, port: in
         running.revoke(first)
         gus.send("gus", "still here")
         assert "still here" == gus.message()["payload"]
+        assert gus.event("message.sent")
         assert 3001 == refused(gus, "map/authenticate", method="api-key", credential=first)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import postroom
 from postroom import Room
 from postroom.errors import IdTaken, IllegalMove, Invalid, Missing, NameTaken, NotAllowed, UnknownAgent
 from postroom.service.authorize import agent_principal
@@ -107,6 +108,7 @@ def test_an_agent_comes_changes_and_goes(room: Room) -> None:
     assert "idle" == ask(room, "agents/register", agent_id="ann")["agent"]["state"]
     gone = ask(room, "agents/unregister", agent_id="ann")["agent"]
     assert ("stopped", [], None) == (gone["state"], gone["scopes"], gone["ownerId"])
+    assert [] == ask(room, "agents/list")["agents"] == ask(room, "structure/graph")["nodes"]
     room.mailbox("bob").send("ann", "still there?")
     assert 1 == len(room.mailbox("ann").check())
 
@@ -232,3 +234,32 @@ def test_what_happened_is_told_again_from_an_event_or_a_time_on(team: Room) -> N
         ask(team, "replay", afterEventId="no number")
     team._office.store.trim_changes(1)
     assert ask(team, "replay", filter=wanted)["events"]  # what can still be told
+
+
+# -- what becomes of it elsewhere
+
+
+def test_another_name_goes_with_children_and_scopes(team: Room) -> None:
+    ask(team, "scopes/create", agent_id="ann", scopeId="made")
+    team.rename("ann", "anna")
+    kid = ask(team, "agents/get", agent_id="kid", include={"parent": True})
+    assert ("anna", "anna") == (kid["agent"]["parent"], kid["parent"]["id"])
+    assert "anna" == ask(team, "scopes/get", scopeId="made")["scope"]["createdBy"]
+    assert ["anna"] == ask(team, "send", **{"from": "kid"}, to={"parent": True}, payload=1)["delivered"]
+    ask(team.acting_as(agent_principal("anna")), "scopes/delete", agent_id="anna", scopeId="made")
+
+
+def test_agents_and_scopes_travel_with_an_export(team: Room) -> None:
+    ask(team, "scopes/create", agent_id="ann", scopeId="made", description="d")
+    lines = list(team.export())
+    with postroom.open("memory:") as other:
+        other.load(lines)
+        assert "ann" == ask(other, "agents/get", agent_id="kid")["agent"]["parent"]
+        assert "d" == ask(other, "scopes/get", scopeId="made")["scope"]["description"]
+
+
+def test_a_scope_that_says_it_is_another_does_not_come_in(room: Room) -> None:
+    ask(room, "scopes/create", agent_id="ann", scopeId="made")
+    lines = [line.replace(b'"id":"made"', b'"id":"fake"') for line in room.export()]
+    with postroom.open("memory:") as other, pytest.raises(Invalid):
+        other.load(lines)

@@ -10,7 +10,7 @@ from ..wire.map_names import REGISTER, SEND, SPAWN, STOPPED, SUSPENDED
 from ..wire.map_session import Step, request
 from ..wire.map_table import MAP
 from ..wire.session import Asked
-from .admission import agent_id, child_id
+from .admission import acting_as, agent_id, child_id
 from .handing import Handing
 from .proving import Proving
 
@@ -39,11 +39,10 @@ class Crew(Proving):
     def room_of(self, agent: str) -> Room:
         return self._callers[agent].room
 
-    def _open_callers(self) -> None:
-        super()._open_callers()
-        for agent in self.session.agents:
-            self._callers[agent].close()
-            self._callers[agent] = self._caller_for(agent)
+    def _know_callers(self) -> None:
+        super()._know_callers()
+        for agent, caller in self._callers.items():
+            caller.become(acting_as(self.principal, agent))
 
     # -- coming
 
@@ -132,8 +131,8 @@ class Crew(Proving):
 
     def _hand_over(self, agent: str, state: str) -> None:
         if agent not in self._handing:
-            told = partial(self._received, agent)
-            self._handing[agent] = Handing(self._reception.desk, self.room_of(agent), agent, self._hand, told)
+            room, told = partial(self.room_of, agent), partial(self._received, agent)
+            self._handing[agent] = Handing(self._reception.desk, room, agent, self._hand, told)
         self._handing[agent].pause(is_paused=state in PAUSED)
 
     def _hand(self, notice: dict[str, Any]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import service
@@ -37,13 +38,13 @@ class Handing:
     def __init__(
         self,
         desk: Desk,
-        room: Room,
+        room: Callable[[], Room],
         agent: str,
         push: Callable[[dict[str, Any]], int],
         told: Callable[[Found], None],
     ) -> None:
         self._desk = desk
-        self._room = room
+        self._room = room  # as its connection may use it today: it may show another token
         self._agent = agent
         self._push = push
         self._told = told
@@ -85,12 +86,12 @@ class Handing:
         if not some:
             return
         self._settling.update(found.message.id for found in some)
-        done = self._desk.submit(lambda: self._acknowledge(some))
+        done = self._desk.submit(partial(self._acknowledge, self._room(), some))
         done.add_done_callback(lambda done: self._settled(some, done.exception()))
 
-    def _acknowledge(self, some: list[Found]) -> None:
+    def _acknowledge(self, room: Room, some: list[Found]) -> None:
         """Together where nobody else had a hand in it, else one by one: somebody may have taken one meanwhile."""
-        office, who = self._room._office, self._room.principal
+        office, who = room._office, room.principal
         if who.scopes is not None and "work" not in who.scopes:  # its token is good for reading alone
             for found in some:
                 service.reading.read(office, who, self._agent, found.message.id)
@@ -101,11 +102,11 @@ class Handing:
             if refused.temporary or len(some) == 1:
                 raise
             for found in some:
-                self._acknowledge_one(found)
+                self._acknowledge_one(room, found)
 
-    def _acknowledge_one(self, found: Found) -> None:
+    def _acknowledge_one(self, room: Room, found: Found) -> None:
         try:
-            service.holding.ack(self._room._office, self._room.principal, self._agent, [found])
+            service.holding.ack(room._office, room.principal, self._agent, [found])
         except PostroomError as refused:
             if refused.temporary:  # then all of it is tried again
                 raise
@@ -143,7 +144,7 @@ class Handing:
                         await bell.wait()
 
     def _nap(self) -> float:
-        return seconds_to_sleep(self._room._office, [self._agent])
+        return seconds_to_sleep(self._room()._office, [self._agent])
 
     async def _hand_out(self) -> bool:
         """All there is room for. True: whoever reads, or receives, wakes us."""
@@ -151,7 +152,7 @@ class Handing:
             return True
         while (room := WINDOW - len(self._on_its_way)) > 0:
             self._settled_since.clear()
-            found = await self._desk.submit(self._look)
+            found = await self._desk.submit(partial(self._look, self._room()))
             known = self._on_its_way.keys() | self._settled_since
             fresh = [one for one in found if one.message.id not in known][:room]
             for one in fresh:
@@ -165,6 +166,5 @@ class Handing:
                 return False
         return True
 
-    def _look(self) -> list[Found]:
-        office = self._room._office
-        return service.reading.check(office, self._room.principal, self._agent, limit=WINDOW, peek=True)
+    def _look(self, room: Room) -> list[Found]:
+        return service.reading.check(room._office, room.principal, self._agent, limit=WINDOW, peek=True)

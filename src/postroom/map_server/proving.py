@@ -97,7 +97,7 @@ class Proving:
         except NotAllowed as refused:
             self._fail_once()
             return {"success": False, "error": _auth_error(refused)}
-        self._open_callers()
+        self._know_callers()
         return {"success": True, "principal": shown(self._principal, said["method"])}
 
     # -- being let in
@@ -133,14 +133,13 @@ class Proving:
     def _admit(self, name: Any) -> None:
         self.session.step("admit")
         self._participant = self.principal.agent or cleaned(name or "") or self.session.id
-        self._open_callers()
-
-    def _open_callers(self) -> None:
-        """For whoever opened it; the one that was there goes."""
-        if self._caller is not None:
-            self._caller.close()
         desk, hub = self._reception.desk, self._reception.hub
         self._caller = Caller(desk, hub, push=self._rim.push, expel=self.expel, principal=self.principal)
+
+    def _know_callers(self) -> None:
+        """It has shown another token."""
+        if self._caller is not None:
+            self._caller.become(self.principal)
 
     def _caller_for(self, agent: str) -> Caller:
         principal = acting_as(self.principal, agent)

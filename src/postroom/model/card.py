@@ -11,6 +11,9 @@ from msgspec import Struct, field
 EVERYONE = "*"
 
 
+MAP = "map"  # in `extra`: what MAP says of an agent and a card has no word for
+
+
 class Card(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an agent says of itself."""
 

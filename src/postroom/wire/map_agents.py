@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from ..errors import IllegalMove, Invalid, NameTaken, UnknownAgent
+from ..model.card import MAP as EXTRA
 from ..model.names import check_agent
 from ..service.given import check_count, listed
 from .inbox_records import present
 from .map_names import FIRST_STATE, OPEN_STATES, STATES, STOPPED, SUSPENDED
-from .map_records import EXTRA, KEPT, agent_record, children_of, map_says, owner_of, parent_of, role_of, state_of
-from .map_routing import above, below
+from .map_records import KEPT, agent_record, children_of, map_says, owner_of, parent_of, role_of, state_of
+from .map_routing import above, below, listed_agents
 from .saying import box_of
 from .table import snake
 
@@ -95,7 +96,7 @@ def resume(room: Room, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_agents(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    agents = room.agents()
+    agents = listed_agents(room)
     children = children_of(agents)
     wanted = _wanted(said)
     rows = [agent for agent in agents if _suits(agent, wanted, children)]
@@ -119,7 +120,7 @@ def get_agent(room: Room, said: dict[str, Any]) -> dict[str, Any]:
 
 def graph(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     """Who is whose child: all of it, or what is below one agent."""
-    agents = {agent.card.id: agent for agent in room.agents()}
+    agents = {agent.card.id: agent for agent in listed_agents(room)}
     children = children_of(agents.values())
     root, depth = said.get("root_agent_id"), said.get("depth")
     names: Iterable[str] = agents

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..model.card import MAP as EXTRA
 from ..model.card import Warmth
 from .inbox_records import milliseconds, present
 from .map_names import FIRST_STATE, STOPPED
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from ..model.card import Agent, Card
     from ..model.scope import ScopeCard
 
-EXTRA = "map"
 # What a participant says of an agent, and is kept as it was said.
 KEPT = ("role", "parent", "visibility", "capabilities", "environment", "permission_overrides",
         "capability_descriptor", "persistent_identity", "relationships")  # fmt: skip
@@ -49,6 +49,11 @@ def state_of(agent: Agent) -> str:
     said = map_says(agent.card).get("state")
     is_kept = agent.presence.warmth is Warmth.ACTIVE or said == STOPPED
     return said if isinstance(said, str) and is_kept else agent.presence.words.map
+
+
+def has_gone(agent: Agent) -> bool:
+    """Was it unregistered, and has not come back? Who only stopped has not said goodbye."""
+    return agent.presence.left and map_says(agent.card).get("state") == STOPPED
 
 
 def owner_of(agent: Agent) -> str | None:

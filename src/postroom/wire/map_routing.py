@@ -13,7 +13,7 @@ from ..model.names import BROADCAST, check_agent, check_scope
 from ..model.record import MEMBER
 from ..service.authorize import OWNER
 from ..service.identity import system_id
-from .map_records import children_of, parent_of, role_of
+from .map_records import children_of, has_gone, parent_of, role_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,11 +29,16 @@ def recipients(room: Room, sender: str, address: Address) -> list[str]:
         return list(address.agents)
     found = [*address.agents, *_near(room, address)]
     if address.roles or address.kin or address.everyone:
-        agents = room.agents()
+        agents = listed_agents(room)
         found += [name for name in _looked_up(agents, sender, address) if not same_name(name, sender)]
         if not found and not address.scopes:
             raise Missing("nobody is meant by it", field="to")
     return [*dict.fromkeys(found), *(BROADCAST + _scope(room, scope) for scope in address.scopes)]
+
+
+def listed_agents(room: Room) -> list[Agent]:
+    """Who is registered: without those gone, or unregistered."""
+    return [agent for agent in room.agents() if not has_gone(agent)]
 
 
 def reached(room: Room, sender: str, addressed: Sequence[str]) -> list[str]:
