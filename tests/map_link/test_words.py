@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from postroom.map_link.line import Line, LineLost, MapRefusal
 from postroom.map_link.neighbours import LINKED, Neighbour, clean, neighbours, of_session
 from postroom.map_link.translating import incoming, origin_of, outgoing
+from postroom.model.card import WORDS
 from postroom.model.message import Message, Priority, Recipient
 from postroom.model.names import check_agent, fold
 from postroom.model.parts import Part
+from tests.docs.pages import HOME
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=8),
@@ -164,3 +166,17 @@ def test_answers_find_their_calls_and_a_cut_ends_them_all() -> None:
                 await lost
 
     asyncio.run(story())
+
+
+# -- the page
+
+
+def test_the_page_has_the_words_of_the_one_table() -> None:
+    page = (HOME / "docs" / "map-client.md").read_text(encoding="utf-8")
+    told = [line.strip("|").split("|") for line in page[page.index("## Several words") :].splitlines()[4:]]
+    rows = {tuple(cell.strip() for cell in cells) for cells in told}
+    ours = {str(one): tuple(words) for one, words in WORDS.items()}
+    wanted = {
+        (name, *ours[name.partition(",")[0]]) for name in ("idle", "busy", "away", "expired, gone", "dormant")
+    }
+    assert wanted == rows and ours["expired"] == ours["gone"]
