@@ -129,6 +129,7 @@ class Hub:
         self._of: dict[object, dict[str, Subscription]] = {}
         self._guests: dict[str, dict[object, Guest]] = {}  # who stays with a token, by its id
         desk.counters.subscribers = lambda: sum(map(len, self._of.values()))
+        self.listeners: list[Callable[[Event], None]] = []  # parts of the house that hear what is emitted
         self._numbers = itertools.count(1)
         self._watch: Watch | None = None
         self._poll: asyncio.TimerHandle | None = None
@@ -240,6 +241,8 @@ class Hub:
             who = standing_or_nobody(one.room._office, one.room.principal)
             if who.operator or who.agent in members:
                 one.tell_once(event)
+        for listener in self.listeners:
+            listener(event)
 
     def _now(self) -> datetime:
         return self._desk.room._office.now().wall

@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 import postroom
 from postroom.desk import Desk
+from postroom.hub import Hub
 from postroom.map_link.link import Link
 from postroom.map_link.wants import Wants
 
@@ -41,6 +42,7 @@ class Host:
         self.lines: list[ServerConnection] = []
         self._shown: list[tuple[ServerConnection, str]] = []
         self.url = ""
+        self.publish: Callable[[Any, str], None] = lambda *_: None  # in the room that is linked to it
 
     def of(self, method: str) -> list[dict[str, Any]]:
         return [params for name, params in self.heard if name == method]
@@ -135,11 +137,15 @@ async def linked(host: Host, folder: Path, **wants: str) -> AsyncIterator[postro
     """A room with a link to it; not waited for."""
     with postroom.open(folder / "room.db", durability="process", backoff_first=0) as room:
         desk = Desk(room)
+        hub = Hub(desk)
         link = Link(desk, Wants(server=host.url, name="berlin", **wants))
+        hub.listeners.append(link.emitted)
+        host.publish = lambda event, scope: hub.publish({"event": event, "scope": scope}, "ann")
         running = asyncio.ensure_future(link.run())
         try:
             yield room
         finally:
             running.cancel()
             await asyncio.wait((running,))
+            hub.close()
             await desk.close()

@@ -164,6 +164,23 @@ def test_only_who_is_shown_is_reached_from_there(tmp_path: Path) -> None:
     run(story())
 
 
+def test_what_is_emitted_in_the_scope_of_the_link_is_told_there(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with hosted(Host("bob")) as host, linked(host, tmp_path, scope="night"):
+            await until(lambda: host.of("mail/recent"))
+            await until(lambda: [host.publish({"type": "lamp.lit", "n": 1}, "night")] and host.of("map/send"))
+            host.publish({"type": "secret"}, "day")
+            host.publish("bare", "night")
+            await until(lambda: any(p["payload"]["event"] == "bare" for p in host.of("map/send")))
+            told = host.of("map/send")
+            assert ({"scope": "night"}, "lamp.lit", "ann") == (
+                told[0]["to"], told[0]["payload"]["type"], told[0]["payload"]["source"]
+            )  # fmt: skip
+            assert all(params["payload"]["event"] != {"type": "secret"} for params in told)
+
+    run(story())
+
+
 def test_the_rules_of_the_house_hold_for_those_who_are_there(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -103,6 +103,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> tuple[Desk, dict[str
     link = map_link(desk, options)
     if link is not None:
         desk.counters.connections["map_link"] = lambda: int(link.is_up)
+        hub.listeners.append(link.emitted)
         stack.push_async_callback(_end, asyncio.ensure_future(link.run()))
     held.sign(f"process {os.getpid()} at {options.sockets[0]}")
     return desk, {

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ..desk import Desk
     from ..store.base import Watch
+    from ..wire.events import Event
     from .wants import Wants
 
 log = logging.getLogger("postroom")
@@ -55,8 +56,14 @@ class Link:
         self._memory = Memory(self._room._office, wants.server, self._room.system)
         self._rang = asyncio.Event()
         self._carrier = Carrier(desk, self._room)
+        self._visiting: Visit | None = None
         self._complaint = ""
         self.is_up = False
+
+    def emitted(self, event: Event) -> None:
+        """What somebody emits in the link's scope is told there, too, if the link is up; it is kept nowhere."""
+        if self.is_up and self._visiting is not None and event.scope == self._wants.scope:
+            self._visiting.emit(event)
 
     async def run(self) -> None:
         """For ever. What goes wrong is logged once, and tried again."""
@@ -79,6 +86,7 @@ class Link:
     async def _visit(self) -> None:
         """Until the line is cut."""
         visit = Visit(self._desk, self._wants, self._memory, self._carrier, self._rang, self._welcomed)
+        self._visiting = visit
         try:
             async with connect(
                 self._wants.server, open_timeout=PATIENCE, ping_interval=PATIENCE, ping_timeout=PATIENCE,

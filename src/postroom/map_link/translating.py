@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..model.message import Message
+    from ..wire.events import Event
     from .neighbours import Neighbour
 
 ORIGIN = "id"  # in what is noted of a letter that came over MAP
+FLEETING = 60_000  # milliseconds that an event is worth telling
 BESIDE = "_meta"  # in a payload
 _PLAIN = ("body", "priority", "expires", "conversation_id", "thread_tag", "subject", "metadata", "extra")
 
@@ -89,6 +91,12 @@ def outgoing(
     if beside and isinstance(payload, dict):
         payload = payload | {BESIDE: meta}
     return {"to": {"agent": to.id}, "payload": payload, "meta": meta}
+
+
+def told_of(event: Event) -> dict[str, Any]:
+    """Payload and meta of what somebody emitted. MAP's agents emit nothing but messages; this one soon expires."""
+    meta = {"messageId": event.id, "delivery": "fire-and-forget", "ttlMs": FLEETING}
+    return {"payload": {"type": event.type, "source": event.sender, **event.data}, "meta": meta}
 
 
 def origin_of(message: Message) -> str | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from . import asking, directory, taking
 from .greeting import credentials, greet
 from .line import LineLost, MapRefusal
 from .neighbours import clean, neighbours, of_session
-from .translating import incoming, outgoing
+from .translating import incoming, outgoing, told_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ..desk import Desk
     from ..model.card import Agent
     from ..model.message import Message
+    from ..wire.events import Event
     from .carrying import Carrier
     from .greeting import Welcome
     from .line import Line
@@ -39,6 +41,7 @@ log = logging.getLogger("postroom")
 LOOK = 15.0  # seconds between two looks around
 SOON = 2.0  # the same while mail waits for somebody who is not there
 MOST_HEARD = 10_000  # messages that wait to be taken; then the line is cut, and the server asked for them later
+MOST_EMITTED = 1000  # events that wait to be told; then the oldest is not
 MESSAGE_ACK = "map/message.ack"
 EXPIRING = "map/auth/expiring"
 _AGAIN = (0.2, 5.0)  # seconds before a letter is put down again where the room is busy: the first time, at most
@@ -65,6 +68,7 @@ class Visit:
         self._welcomed = welcomed
         self._heard: asyncio.Queue[tuple[str, Mapping[str, Any]]] = asyncio.Queue(MOST_HEARD)
         self._came = asyncio.Event()
+        self._emitted: deque[Event] = deque(maxlen=MOST_EMITTED)
         self._own = wants.name or memory.name  # of the link itself: its agent there, its mailbox here
         self._shown: dict[str, str] = {}  # ours, by the ids they have there
         self._unwanted: set[str] = set()  # ours that the server does not take
@@ -83,6 +87,11 @@ class Visit:
             self._came.set()
         except asyncio.QueueFull:
             raise LineLost("more messages came than could be put down") from None
+
+    def emit(self, event: Event) -> None:
+        """To be told to the link's scope."""
+        self._emitted.append(event)
+        self._rang.set()
 
     async def run(self, line: Line) -> None:
         welcome = await greet(line, self._wants, self._own, self._memory.resume)
@@ -106,6 +115,7 @@ class Visit:
             self._rang.clear()
             if await self._carrier.look_at_news(self._memory.system):
                 await self._show_ours(line)
+            await self._tell_scope(line)
             await self._carrier.carry(self.there, lambda letter, to: self._send(line, welcome, letter, to))
             wait = (SOON if self._carrier.waits_for_strangers else LOOK) - (monotonic() - looked)
             if wait <= 0:
@@ -177,6 +187,11 @@ class Visit:
         said = await self._desk.run_slow(lambda: self._said(letter, to, beside=not welcome.keeps_meta))
         told = await line.ask(SEND, **said)
         self._memory.sent(told.get("messageId"), letter.id)
+
+    async def _tell_scope(self, line: Line) -> None:
+        while self._emitted:
+            with suppress(MapRefusal):  # nobody else may be in it
+                await line.ask(SEND, to={"scope": self._wants.scope}, **told_of(self._emitted.popleft()))
 
     def _said(self, letter: Message, to: Neighbour, *, beside: bool) -> dict[str, Any]:
         office, left, answers = self._room._office, None, None
