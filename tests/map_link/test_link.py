@@ -164,6 +164,27 @@ def test_only_who_is_shown_is_reached_from_there(tmp_path: Path) -> None:
     run(story())
 
 
+def test_names_are_spelt_as_they_are_known_here(tmp_path: Path) -> None:
+    async def story() -> None:
+        host = Host("bob")
+        async with hosted(host):
+            async with linked(host, tmp_path) as room:
+                await until(lambda: host.of("mail/recent"))
+                room.mailbox("Berlin").register()  # as the link itself is called, but for its case
+            host.agents[0] |= {"name": "BOB", "id": "id-2"}
+            async with linked(host, tmp_path) as room:
+                room.mailbox("ann").register()
+                await host.shows("ann")
+                room.mailbox("ann").send("hive/bob", "x")
+                await until(host.texts)
+                await host.message("ann", "y", id="1", **{"from": "id-2"})
+                await host.message("nobody", "z", id="2", **{"from": "id-2"})
+                await until(lambda: inbox(room, "ann") and inbox(room, "Berlin"))
+                assert "hive/bob" == room.mailbox("ann").check()[0].sender
+
+    run(story())
+
+
 def test_what_is_emitted_in_the_scope_of_the_link_is_told_there(tmp_path: Path) -> None:
     async def story() -> None:
         async with hosted(Host("bob")) as host, linked(host, tmp_path, scope="night"):
@@ -239,7 +260,7 @@ def test_junk_from_the_server_harms_nobody(tmp_path: Path) -> None:
     run(story())
 
 
-def test_a_live_agent_of_ours_keeps_its_name(tmp_path: Path) -> None:
+def test_an_agent_of_ours_keeps_its_name_and_nobody_there_poses_as_it(tmp_path: Path) -> None:
     async def story() -> None:
         async with hosted(Host("bob")) as host, linked(host, tmp_path) as room:
             await until(lambda: host.of("mail/recent"))
@@ -250,6 +271,11 @@ def test_a_live_agent_of_ours_keeps_its_name(tmp_path: Path) -> None:
             await until(lambda: len(host.of("map/agents/list")) > 3)
             assert ("map link", "ours") == (card.principal, room.agent("hive/carl").card.description)
             assert ["for ours"] == inbox(room, "hive/carl") and [] == host.of("map/send")
+            room.mailbox("ann").register()
+            await host.shows("ann")
+            await host.message("ann", "posing", id="1", **{"from": "carl"})
+            await until(lambda: inbox(room, "ann"))
+            assert "hive/carl.there" == room.mailbox("ann").check()[0].sender
 
     run(story())
 

@@ -76,10 +76,12 @@ def test_a_name_is_cleaned_into_one_of_ours_or_nothing(text: str) -> None:
 def test_who_spoke_is_found_by_its_session_and_nobody_poses() -> None:
     told = [{"id": "1", "name": "berlin"}, {"id": "2", "name": "ann"}, {"id": "3", "name": "eve"}]
     there = neighbours(told, "hive", [], {})
-    assert "hive/ann" == of_session(told[:2], ["own"], there, "ann")
-    assert "hive/berlin" == of_session(told[:2], ["own"], there, "eve")  # eve is on another connection
-    assert of_session([*told, {"id": "own"}], ["own"], there, "ann") is None  # it told of everybody
-    assert of_session([], ["own"], there, "ann") is None
+    everyone = ["1", "2", "3", "own"]
+    assert "hive/ann" == of_session(told[:2], everyone, there, "ann")
+    assert "hive/berlin" == of_session(told[:2], everyone, there, "eve")  # eve is on another connection
+    assert of_session([*told, {"id": "own"}], everyone, there, "ann") is None  # it told of everybody
+    assert of_session(told, ["1", "2", "3"], there, "ann") is None
+    assert of_session([], everyone, there, "ann") is None
 
 
 # -- messages

@@ -2,17 +2,19 @@
 
 Whoever is there has a card here under `system/name`, and a sign of life whenever the server tells of it. Who is
 not told of any more, and everybody when the link is cut, says goodbye: away, still chosen for work for a while,
-then expired, then gone. A name that a live agent of ours holds is not taken from it.
+then expired, then gone. A name that an agent of ours has is not taken from it.
 
 On the desk's threads: nothing here waits for the network.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from .. import service
-from ..errors import NameTaken
+from ..errors import PostroomError
 from ..model.card import Card
 from ..model.codec import convert
 from ..model.record import CARD
@@ -29,30 +31,48 @@ if TYPE_CHECKING:
 
 LINK = Principal("map link", operator=True)
 ALL, NONE = "all", "none"
+NOT_OURS = ".there"  # behind the name of somebody there that an agent of ours has
 
 
-def show_here(room: Room, there: Mapping[str, Neighbour], every: float) -> set[str]:
-    """Cards and signs of life of who is there; gives back whose names they could have. `every`: seconds between
-    two looks.
+def show_here(room: Room, there: Mapping[str, Neighbour], every: float) -> dict[str, Neighbour]:
+    """Cards and signs of life of who is there; gives back who could have a name here, by that. `every`: seconds
+    between two looks.
     """
     held = {record.key: convert(record.value, Card) for record in room._office.store.records(CARD)}
-    shown = {mailbox for mailbox, one in there.items() if one.is_here and _show(room, one, held.get(mailbox))}
+    named = {spelt(room, mailbox): one for mailbox, one in there.items() if one.is_here}
+    shown = {mailbox: one for mailbox, one in named.items() if _show(room, mailbox, one, held.get(mailbox))}
     service.directory.heartbeats(room._office, LINK, sorted(shown), poll_interval=every)
     leave(room, [name for name, card in held.items() if card.principal == LINK.name and name not in shown])
-    return shown
+    return {mailbox: replace(one, mailbox=mailbox) for mailbox, one in shown.items()}
 
 
-def _show(room: Room, one: Neighbour, held: Card | None) -> bool:
-    metadata = {LINKED: {"id": one.id}} | ({"role": one.role} if one.role else {})
-    is_known = held is not None and held.principal == LINK.name
-    if held is None or not is_known or (held.display_name, held.metadata) != (one.title, metadata):
-        try:
-            room.mailbox(one.mailbox).register(
-                display_name=service.present.one_line(one.title)[:200], metadata=metadata
-            )
-        except NameTaken:
-            return False
+def _show(room: Room, mailbox: str, one: Neighbour, held: Card | None) -> bool:
+    """An agent of ours keeps its name, however long it is away: its mail is not for others."""
+    title = service.present.one_line(one.title)[:200]
+    metadata: dict[str, Any] = {LINKED: {"id": one.id}} | ({"role": one.role} if one.role else {})
+    if held is not None and (held.principal, held.display_name, held.metadata) == (LINK.name, title, metadata):
+        return True
+    if held is not None and held.principal != LINK.name:
+        return False
+    try:
+        room.mailbox(mailbox).register(display_name=title, metadata=metadata)
+    except PostroomError as refused:
+        if refused.temporary:
+            raise
+        return False
     return True
+
+
+def spelt(room: Room, name: str) -> str:
+    """As it is spelt here, whatever its case."""
+    return room._office.store.spelling(name) or name
+
+
+def sender_of(room: Room, name: str) -> str:
+    """The name under which somebody there writes here: never one of ours."""
+    name = spelt(room, name)
+    card = room._office.store.records(CARD, name)
+    return f"{name}{NOT_OURS}" if card and card[0].value.get("principal") != LINK.name else name
 
 
 def members(agents: Mapping[str, Agent], shown: Collection[str], link_scope: str, scope: str) -> list[str]:

@@ -18,7 +18,7 @@ from ..model.card import MAP_STATES, Status
 from ..model.names import fold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 LINKED = "map_link"  # in the metadata of a card: it is of an agent that is elsewhere
 LONGEST = 128
@@ -100,13 +100,15 @@ def _neighbour(row: Mapping[str, Any], mailbox: str) -> Neighbour:
     )
 
 
-def of_session(rows: Sequence[Any], own: Iterable[str], there: Mapping[str, Neighbour], said: Any) -> str | None:
+def of_session(
+    rows: Sequence[Any], everyone: Collection[str], there: Mapping[str, Neighbour], said: Any
+) -> str | None:
     """The mailbox of who spoke, where the server names only its session and `rows` are the agents in that. A name
-    that it gave itself counts if it is one of them; else the first is meant. Where our own are among them, the
-    server told of everybody: it knows no sessions.
+    that it gave itself counts if it is one of them; else the first is meant. Where these are `everyone`, by their
+    ids and with our own, the server knows no sessions.
     """
     ids = [row["id"] for row in rows if _is_sound(row)]
-    if not frozenset(own).isdisjoint(ids):
+    if set(everyone) <= set(ids):
         return None
     by_id = {one.id: one for one in there.values()}
     speakers = [by_id[id] for id in ids if id in by_id]

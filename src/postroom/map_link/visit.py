@@ -74,6 +74,7 @@ class Visit:
         self._unwanted: set[str] = set()  # ours that the server does not take
         self._hidden: set[str] = set()  # theirs whose names are taken here
         self._agents: dict[str, Agent] = {}  # ours that are to be shown there
+        self._everyone: set[str] = set()  # the ids of all that the server listed
         self._sessions: dict[str, list[Any]] = {}  # the agents of each that spoke, as the server told it
         self.there: dict[str, Neighbour] = {}
         self.is_welcome = False
@@ -154,12 +155,14 @@ class Visit:
     async def _hydrate(self, line: Line) -> None:
         self._sessions.clear()
         rows = await asking.everybody(line)
+        self._everyone = {row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)}
         there = neighbours(rows, self._memory.system, self._shown, self.there)
-        names = await self._desk.run_slow(lambda: directory.show_here(self._room, there, LOOK))
-        for mailbox in sorted(there.keys() - names - self._hidden):
-            log.warning("an agent of the MAP server is not shown: %s is one of ours, or it has stopped", mailbox)
-        self._hidden = there.keys() - names
-        self.there = {mailbox: one for mailbox, one in there.items() if mailbox in names}
+        self.there = await self._desk.run_slow(lambda: directory.show_here(self._room, there, LOOK))
+        shown = {one.id for one in self.there.values()}
+        hidden = {mailbox for mailbox, one in there.items() if one.is_here and one.id not in shown}
+        for mailbox in sorted(hidden - self._hidden):
+            log.warning("an agent of the MAP server is not shown: %s is one of ours", mailbox)
+        self._hidden = hidden
 
     async def _show_ours(self, line: Line) -> None:
         agents = await self._desk.run_slow(lambda: directory.exposed(self._room, self._wants.expose))
@@ -265,7 +268,8 @@ class Visit:
         if message.answers is not None:
             message = replace(message, answers=self._memory.ours(message.answers))
         to = taking.recipients(self._room, message, self._shown, self._members, self._own)
-        taking.take(self._room, message, sender, to)
+        to = [directory.spelt(self._room, name) for name in to]
+        taking.take(self._room, message, directory.sender_of(self._room, sender), to)
 
     def _members(self, scope: str) -> list[str]:
         return directory.members(self._agents, self._shown.values(), self._wants.scope, scope)
@@ -279,7 +283,7 @@ class Visit:
                 await self._ask_for(line, session)
             found = self._known(session)
         if found is None:
-            found = of_session(self._sessions.get(session, []), self._shown, self.there, message.says_from)
+            found = of_session(self._sessions.get(session, []), self._everyone, self.there, message.says_from)
         return found or f"{self._memory.system}/{clean(session, 'somebody')}"
 
     async def _ask_for(self, line: Line, session: str) -> None:
