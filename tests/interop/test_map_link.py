@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.daemons import Daemon
 from tests.interop.map_programs import MapServer, Peer, free_port, require_sdk, until
 
 pytestmark = [pytest.mark.interop, pytest.mark.daemon]
+long = pytest.mark.skipif(not os.environ.get("POSTROOM_INTEROP"), reason="make interop runs it")
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +86,7 @@ async def _ask(line: ClientConnection, id: int, method: str, **params: Any) -> A
     return json.loads(await line.recv())["result"]
 
 
+@long
 def test_agents_that_come_and_go_there_come_and_go_here(server: MapServer, daemon: Daemon) -> None:
     with postroom.open(daemon.room) as room:
         with Peer(server.url, "carl/v 2"):
@@ -95,6 +98,7 @@ def test_agents_that_come_and_go_there_come_and_go_here(server: MapServer, daemo
         until(lambda: warmth(room, "hive/carl.v-2") == "away")
 
 
+@long
 def test_mail_waits_while_the_server_is_away_and_goes_when_it_is_back(tmp_path: Path) -> None:
     require_sdk()
     port = free_port()
@@ -117,6 +121,7 @@ def test_mail_waits_while_the_server_is_away_and_goes_when_it_is_back(tmp_path: 
         assert daemon.log().count("there is no link to the MAP server: [Errno") <= 2  # once each time it was away
 
 
+@long
 def test_a_server_that_wants_a_key_gets_it(tmp_path: Path) -> None:
     require_sdk()
     with MapServer("vault", key="secret-key") as server:
@@ -129,6 +134,7 @@ def test_a_server_that_wants_a_key_gets_it(tmp_path: Path) -> None:
             assert "linked to a MAP server" not in daemon.log() and "secret-key" not in daemon.log()
 
 
+@long
 def test_two_rooms_meet_at_one_server(server: MapServer, daemon: Daemon, tmp_path: Path) -> None:
     """Through a server that keeps neither senders nor `meta`, everything arrives as it was sent."""
     other = tmp_path / "other"
@@ -158,6 +164,7 @@ def test_two_rooms_meet_at_one_server(server: MapServer, daemon: Daemon, tmp_pat
         assert ("hive/dora", "yes", sent.id) == (answer.sender, answer.text, answer.message.in_reply_to)
 
 
+@long
 def test_the_room_is_called_as_its_server_unless_it_has_a_name(server: MapServer, tmp_path: Path) -> None:
     options = ("--http", "off", "--map-server", server.url)
     with Daemon(tmp_path, *options) as daemon, postroom.open(daemon.room) as room:

@@ -55,7 +55,7 @@ class Line:
         self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self.lost = asyncio.Event()
 
-    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+    async def ask(self, method: str, /, **params: Any) -> dict[str, Any]:
         """The result. MapRefusal: the server said no. LineLost: it said nothing in time."""
         if self.lost.is_set():
             raise LineLost(_CUT)
@@ -72,7 +72,7 @@ class Line:
         finally:
             del self._asked[id]
 
-    async def tell(self, method: str, **params: Any) -> None:
+    async def tell(self, method: str, /, **params: Any) -> None:
         """Something that is not answered."""
         await self._send(encode(notification(method, params)).decode())
 

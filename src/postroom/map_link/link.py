@@ -74,7 +74,12 @@ class Link:
         try:
             while True:
                 began = monotonic()
-                await self._visit()
+                try:
+                    await self._visit()
+                except BaseException as fault:
+                    if not isinstance(fault, Exception):
+                        raise
+                    log.exception("the link to the MAP server broke by a fault of ours")
                 tries = 1 if monotonic() - began >= STEADY else tries + 1
                 await asyncio.sleep(pause(tries))
         finally:
