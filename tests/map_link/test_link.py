@@ -52,6 +52,22 @@ def test_what_comes_again_is_told_once(tmp_path: Path) -> None:
     run(story())
 
 
+def test_one_letter_to_several_of_ours_reaches_each(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with hosted(Host("bob")) as host, linked(host, tmp_path) as room:
+            for name in ("ann", "carl"):
+                room.mailbox(name).register()
+                await host.shows(name)
+            for number in range(2):
+                await host.message("ann", "x", id=f"a-{number}", meta={"messageId": "one"})
+                await host.message("carl", "x", id=f"c-{number}", meta={"messageId": "one"})
+            await host.message("carl", "y", id="y")
+            await until(lambda: "y" in inbox(room, "carl"))
+            assert (["x"], ["x", "y"]) == (inbox(room, "ann"), inbox(room, "carl"))
+
+    run(story())
+
+
 def test_what_was_missed_is_asked_for_and_told_once(tmp_path: Path) -> None:
     def missed(number: int, to: str = "ann") -> dict[str, Any]:
         whom = {"agent": f"guest-{to}"}

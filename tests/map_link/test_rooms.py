@@ -78,6 +78,13 @@ def test_letters_go_both_ways_through_a_restart_of_the_server(rooms: Rooms) -> N
         answer.ack()
         until(lambda: not host.mailbox("ann").check(peek=True, unread_only=False))  # we said that we have it
 
+        host.mailbox("carl").register()
+        both = ann.send(["hive/bob", "hive/carl"], "to you two")
+        for box in (bob, host.mailbox("carl")):
+            got = box.wait(timeout=PATIENCE)
+            assert got is not None and ("to you two", both.id) == (got.text, got.message.metadata["messageId"])
+            got.ack()
+
         assert 0 == rooms.host.stop()
         for number in range(5):
             ann.send("hive/bob", f"to {number}")

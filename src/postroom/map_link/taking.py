@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import IdTaken, Invalid, PostroomError, UnknownMessage
 from ..wire.map_addresses import read_address
-from ..wire.map_messages import NOTE
+from ..wire.map_messages import NOTE, once_key
 from .translating import ORIGIN
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def _named(message: Incoming, members: Callable[[str], list[str]]) -> list[str]:
 def take(room: Room, message: Incoming, sender: str, to: list[str]) -> bool:
     """False: it was refused, for good. A temporary error is raised: it is to be tried again."""
     noted = {"to": [{"agent": name} for name in to], ORIGIN: message.origin}
-    fields = message.fields | {"extra": {NOTE: message.fields["extra"][NOTE] | noted}, "key": message.key}
+    key = once_key(message.key, to)  # one letter to several comes as several messages of one id
+    fields = message.fields | {"extra": {NOTE: message.fields["extra"][NOTE] | noted}, "key": key}
     try:
         _send(room, sender, to, fields, message.answers)
     except IdTaken:  # it came before, and is kept as it was then

@@ -146,7 +146,7 @@ def _parted(message: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 def _key(message: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
     """By the sender's own id, which is the same when it sends again; else the server's; else by all it says."""
     for id in (meta.get("messageId"), message.get("id")):
-        if isinstance(id, str) and 0 < len(id) <= 100 and id.isascii() and id.isprintable():
-            return f"map-{id}"
+        if isinstance(id, str) and id:
+            return id
     said = {name: message.get(name) for name in ("from", "to", "payload", "timestamp")}
-    return f"map-{blake2b(encode(said), digest_size=16).hexdigest()}"
+    return blake2b(encode(said), digest_size=16).hexdigest()

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, ValidationError
 
 from ..errors import Invalid, PostroomError
-from ..model.codec import convert, to_plain
+from ..model.codec import convert, encode, to_plain
 from ..model.content import content_of, is_typed, payload_to_parts
+from ..model.hashing import blake2b
 from ..model.names import check_id, check_scope
 from ..model.talk import letter_of_turn
 from ..model.values import check_label, check_line
@@ -60,6 +61,13 @@ def letter_fields(said: dict[str, Any]) -> dict[str, Any]:
         "extra": {NOTE: to_plain(note)},
     }
     return fields | _of_meta(meta) | ({"metadata": meta} if meta else {})
+
+
+def once_key(id: str, to: Any) -> str:
+    """The idempotency key of a message that its sender knows by an id of its own, and of those it is for: whoever
+    did not hear that it was taken sends it again.
+    """
+    return f"map-{blake2b(encode([id, to]), digest_size=16).hexdigest()}"
 
 
 def answered(said: dict[str, Any]) -> str | None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from .. import service
-from ..errors import Invalid, Missing, Resync, UnknownAgent, UnknownMessage
+from ..errors import IdTaken, Invalid, Missing, Resync, UnknownAgent, UnknownMessage
 from ..service.authorize import authorize
 from ..service.given import check_count
 from .event_filter import check_filter, wanted
 from .events import Past, events, map_event, number_of
 from .map_addresses import read_address
-from .map_messages import answered, letter_fields
+from .map_messages import answered, letter_fields, once_key
 from .map_routing import reached, recipients
 from .saying import box_of
 
@@ -31,10 +31,15 @@ def send(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     """`delivered`: in whose inboxes it lies now. Who of them has it is told by `message.delivered`."""
     sender = box_of(room, said, "from").name
     to = recipients(room, sender, read_address(said["to"]))
-    fields = letter_fields(said) | _reply(room, sender, said)
+    fields = letter_fields(said) | _reply(room, sender, said) | _once(said)
     body = fields.pop("body")
     try:
         receipt = room.mailbox(sender).send(to[0] if len(to) == 1 else to, body, **fields)
+    except IdTaken:  # sent again, and something of its meta counts the time since
+        first = room._office.store.sent(sender, fields["key"]) if "key" in fields else None
+        if first is None:
+            raise
+        return {"messageId": first.message.id, "delivered": reached(room, sender, to)}
     except UnknownAgent as nobody:
         if nobody.field == "to" and any(":" in one for one in to):  # a scope with nobody else in it
             raise Missing(nobody.message, field="to", hint=nobody.hint) from None
@@ -53,6 +58,12 @@ def _reply(room: Room, sender: str, said: dict[str, Any]) -> dict[str, Any]:
     except UnknownMessage:
         return {}
     return {"in_reply_to": id}
+
+
+def _once(said: dict[str, Any]) -> dict[str, Any]:
+    """A sender with ids of its own may send again what it did not hear was taken: it is one letter."""
+    id = (said.get("meta") or {}).get("messageId")
+    return {"key": once_key(id, said["to"])} if isinstance(id, str) and id else {}
 
 
 def replay(room: Room, said: dict[str, Any]) -> dict[str, Any]:
