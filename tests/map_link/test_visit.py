@@ -85,6 +85,36 @@ def test_what_was_put_down_is_acknowledged_to_a_server_that_waits_for_it(tmp_pat
     run(story())
 
 
+def test_mail_for_who_was_given_back_is_theirs_at_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        host = Host("bob")
+        host.answers["map/connect"] = lambda said: welcome(
+            resumeToken="r", reclaimedAgents=[{"id": "ann"}, {"id": "other"}, 7] if "resumeToken" in said else []
+        )
+
+        def register(said: dict[str, Any]) -> Any:
+            return {"agent": {"id": said["agentId"]}}
+
+        host.answers["map/agents/register"] = register
+        async with hosted(host), linked(host, tmp_path) as room:
+            room.mailbox("ann").register()
+            await host.shows("ann")
+            host.agents.clear()
+            await host.cut()
+            await until(lambda: len(host.of("map/connect")) == 2)
+            await host.say(
+                "map/message", message={"id": "1", "from": "x", "to": {"agent": "ann"}, "payload": "hi"}
+            )
+            await host.say(
+                "map/message", message={"id": "2", "from": "x", "to": {"agent": "other"}, "payload": "no"}
+            )
+            await until(lambda: inbox(room, "berlin"))
+            assert (["hi"], ["no"], []) == tuple(inbox(room, name) for name in ("ann", "berlin", "other"))
+            assert 1 == sum(said["name"] == "ann" for said in host.of("map/agents/register"))
+
+    run(story())
+
+
 def test_a_busy_room_is_waited_for_and_nothing_is_acknowledged_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +255,8 @@ def test_an_agent_that_the_server_does_not_take_is_not_reached_and_said_once(
             await host.message("ann", "x", id="m-1")
             await until(lambda: inbox(room, "berlin"))
             assert [] == inbox(room, "ann")
+            del host.answers["map/agents/register"]  # who held the name has gone
+            await host.shows("ann")
 
     with caplog.at_level(logging.WARNING, "postroom"):
         run(story())

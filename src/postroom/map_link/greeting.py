@@ -20,6 +20,7 @@ class Welcome(Struct, frozen=True, kw_only=True):
 
     name: str
     resume: str  # a token with which a later visit goes on with this one
+    back: tuple[str, ...]  # the ids of agents of ours that it gave back with that: their mail may come at once
     method: str  # how it wants to see our token
     keeps_meta: bool  # the SDK's own server says that its protocol is "2024-12", and drops `meta`
     takes_acks: bool  # does it keep a message until we say that it was put down?
@@ -38,6 +39,7 @@ async def greet(line: Line, wants: Wants, name: str, resume: str) -> Welcome:
     return Welcome(
         name=info if isinstance(info, str) else "",
         resume=token if isinstance(token, str) else "",
+        back=tuple(row["id"] for row in _rows(told.get("reclaimedAgents"))),
         method=method,
         keeps_meta=told.get("protocolVersion") == VERSION,
         takes_acks=_object(_object(told.get("capabilities")).get("delivery")).get("acks") is True,
@@ -67,6 +69,11 @@ async def _let_in(line: Line, wants: Wants, said: dict[str, Any]) -> tuple[dict[
 
 def _is_shut(told: dict[str, Any]) -> bool:
     return "authRequired" in told and not told.get("sessionId")
+
+
+def _rows(value: Any) -> list[dict[str, Any]]:
+    rows = value if isinstance(value, list) else []
+    return [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Visit:
         self._emitted: deque[Event] = deque(maxlen=MOST_EMITTED)
         self._own = wants.name or memory.name  # of the link itself: its agent there, its mailbox here
         self._shown: dict[str, str] = {}  # ours, by the ids they have there
-        self._unwanted: set[str] = set()  # ours that the server does not take
+        self._unwanted: set[str] = set()  # ours that the server does not take; it was said
         self._hidden: set[str] = set()  # theirs whose names are taken here
         self._agents: dict[str, Agent] = {}  # ours that are to be shown there
         self._everyone: set[str] = set()  # the ids of all that the server listed
@@ -98,6 +98,8 @@ class Visit:
         welcome = await greet(line, self._wants, self._own, self._memory.resume)
         self._memory.resume = welcome.resume
         await self._desk.run_slow(lambda: self._be_called(welcome.name))
+        self._agents = await self._desk.run_slow(lambda: directory.exposed(self._room, self._wants.expose))
+        self._shown = {id: id for id in welcome.back if id in self._agents}
         taker = asyncio.ensure_future(self._take_all(line, welcome))
         try:
             await self._introduce(line)
@@ -141,7 +143,7 @@ class Visit:
     async def _introduce(self, line: Line) -> None:
         """The link's own agent comes first: what is said to our session is said to it."""
         told = await line.ask(REGISTER, name=self._own, agentId=self._own, role="inbox", **self._where())
-        self._shown = {_id_of(told): self._own}
+        self._shown[_id_of(told)] = self._own
 
     def _where(self) -> dict[str, Any]:
         return {"scopes": [self._wants.scope]} if self._wants.scope else {}
@@ -172,17 +174,19 @@ class Visit:
             with suppress(MapRefusal):
                 await line.ask(UNREGISTER, agentId=shown[name])
             del self._shown[shown[name]]
-        for name in agents.keys() - shown.keys() - self._unwanted:
+        for name in agents.keys() - shown.keys():
             await self._show(line, name)
 
     async def _show(self, line: Line, name: str) -> None:
         try:
             told = await line.ask(REGISTER, name=name, agentId=name, role="agent", **self._where())
         except MapRefusal as refused:
-            self._unwanted.add(name)  # until the next visit
-            log.warning("%s is not shown at the MAP server: %s", name, refused)
+            if name not in self._unwanted:
+                log.warning("%s is not shown at the MAP server: %s", name, refused)
+            self._unwanted.add(name)  # who holds its name may go
         else:
             self._shown[_id_of(told)] = name
+            self._unwanted.discard(name)
 
     # -- out
 
