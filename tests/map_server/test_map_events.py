@@ -37,7 +37,7 @@ def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
             )
             bob.ask("map/agents/unregister", agentId="bob")
             assert "bob" == desk.event("agent.unregistered")["event"]["data"]["agentId"]
-        assert "away" == desk.event("agent.state.changed")["event"]["data"]["newState"]
+        assert "orphaned" == desk.event("agent.state.changed")["event"]["data"]["newState"]
         closed = desk.ask("map/unsubscribe", subscriptionId=told["subscriptionId"])
         assert told["subscriptionId"] == closed["subscription"]["id"]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+from ..model.card import WORDS, Warmth
 from ..model.message import DEFAULT_SCOPE
 from ..wire.events import Event
 from ..wire.map_messages import map_letter
@@ -43,6 +44,7 @@ _OF_SCOPES = {
     "map/scopes/leave": SCOPE_LEFT,
 }
 UPDATE = "map/agents/update"
+AWAY = WORDS[Warmth.AWAY].map  # whose connection has ended
 
 
 class Telling:
@@ -70,7 +72,7 @@ class Telling:
     def gone(self, agent: str) -> None:
         """Its connection has ended."""
         if self._hub.is_heard:
-            self._tell(AGENT_CHANGED, {"agentId": agent, "state": "away", "newState": "away"}, agent)
+            self._tell(AGENT_CHANGED, {"agentId": agent, "state": AWAY, "newState": AWAY}, agent)
 
     def delivered(self, message: Message, agent: str) -> None:
         """Heard by its sender, by who got it, and by operators."""
