@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -94,3 +95,45 @@ def test_letters_go_both_ways_through_a_restart_of_the_server(rooms: Rooms) -> N
         until(lambda: len(bob.check(peek=True)) == 5)
         assert [f"to {n}" for n in range(5)] == [one.text for one in bob.check(peek=True)]
         assert [f"fro {n}" for n in range(5)] == [one.text for one in ann.check(peek=True)]
+
+
+def test_rooms_that_are_linked_to_each_other_keep_their_own_agents(tmp_path: Path) -> None:
+    """Neither shows the other its own agents, and nobody takes the name and the mail of a live one there."""
+    ports, keys = (free_port(), free_port()), []
+    for name in ("aa", "bb"):
+        (tmp_path / name).mkdir()
+        with postroom.open(tmp_path / name / "room.db") as room:
+            keys.append(tokens.create(room._office, OWNER, None)[0])
+            room.mailbox(f"{name}-own").register()
+            room.mailbox("same").register()
+
+    def serve(name: str, mine: int, other: int) -> Daemon:
+        url = f"ws://127.0.0.1:{ports[other]}/map"
+        words = ("--http", f"127.0.0.1:{ports[mine]}", "--set", f"system={name}", "--map-server", url)
+        return Daemon(tmp_path / name, *words, POSTROOM_MAP_TOKEN=keys[other])
+
+    with (
+        serve("aa", 0, 1) as first,
+        serve("bb", 1, 0) as second,
+        postroom.open(first.room) as here,
+        postroom.open(second.room) as there,
+    ):
+        here.mailbox("aa-own").send("bb/bb-own", "hello")
+        letter = there.mailbox("bb-own").wait(timeout=PATIENCE)
+        assert letter is not None and ("aa-own", "hello") == (letter.sender, letter.text)
+        letter.reply("yes")
+        answer = here.mailbox("aa-own").wait(timeout=PATIENCE)
+        assert answer is not None and "yes" == answer.text
+        here.mailbox("x").send("same", "for ours")
+        until(lambda: "aa/same" in {agent.card.id for agent in there.agents()})
+        until(lambda: "same is not shown" in first.log() and "same is not shown" in second.log())
+        assert ["for ours"] == [one.text for one in here.mailbox("same").check(peek=True)]
+        names = {agent.card.id for agent in here.agents()}
+        assert {"aa-own", "bb-own", "same", "bb", "bb/bb-own", "bb/same"} == names
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port

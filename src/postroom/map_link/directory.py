@@ -20,6 +20,7 @@ from ..model.codec import convert
 from ..model.record import CARD
 from ..policy.presence import is_routable
 from ..service.authorize import Principal
+from ..wire.map_names import GUEST
 from .neighbours import LINKED
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def exposed(room: Room, said: str) -> dict[str, Agent]:
         agent.card.id: agent
         for agent in room.agents()
         if agent.card.principal != LINK.name
+        and GUEST not in agent.card.metadata
         and is_routable(agent.presence)
         and (wanted is None or agent.card.id in wanted)
     }

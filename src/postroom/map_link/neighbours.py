@@ -20,7 +20,7 @@ from ..model.names import fold
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-LINKED = "map_link"  # in the metadata of a card: it is of an agent that is elsewhere
+LINKED = "map_link"  # in the metadata of a card: it is of an agent that is elsewhere, and we know it by a link
 LONGEST = 128
 MOST = 10_000  # agents of one server
 _NOT_OURS = re.compile(r"[^A-Za-z0-9._-]+")

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from .. import service
 from ..errors import PostroomError
-from ..wire.map_names import MESSAGE, REFRESH, REGISTER, SEND, UNREGISTER
+from ..wire.map_names import GUEST, MESSAGE, REFRESH, REGISTER, SEND, UNREGISTER
 from . import asking, directory, taking
 from .greeting import credentials, greet
 from .line import LineLost, MapRefusal
@@ -146,7 +146,8 @@ class Visit:
         self._shown[_id_of(told)] = self._own
 
     def _where(self) -> dict[str, Any]:
-        return {"scopes": [self._wants.scope]} if self._wants.scope else {}
+        scopes = {"scopes": [self._wants.scope]} if self._wants.scope else {}
+        return {"metadata": {GUEST: {"of": self._own}}} | scopes
 
     async def _look_around(self, line: Line) -> None:
         await self._hydrate(line)

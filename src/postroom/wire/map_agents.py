@@ -13,9 +13,10 @@ from msgspec.structs import asdict
 from ..errors import IllegalMove, Invalid, NameTaken, UnknownAgent
 from ..model.card import MAP as EXTRA
 from ..model.names import check_agent
+from ..policy.presence import is_routable
 from ..service.given import check_count, listed
 from .inbox_records import present
-from .map_names import FIRST_STATE, OPEN_STATES, STATES, STOPPED, SUSPENDED
+from .map_names import FIRST_STATE, GUEST, OPEN_STATES, STATES, STOPPED, SUSPENDED
 from .map_records import KEPT, agent_record, children_of, map_says, owner_of, parent_of, role_of, state_of
 from .map_routing import above, below, listed_agents
 from .saying import box_of
@@ -44,6 +45,7 @@ def register(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     words |= present(state=_state(said.get("state", FIRST_STATE)), owner=said.get("owner"))
     if said.get("parent") is not None:
         _check_parent(room, name, said["parent"])
+    _check_free(room, name, said)
     agent = _write(room, name, told, words)
     room.mailbox(name).heartbeat(poll_interval=BEAT_EVERY, active=True)
     return {"agent": agent_record(agent)}
@@ -195,6 +197,23 @@ def _write(room: Room, name: str, told: dict[str, Any], words: dict[str, Any]) -
     fields = {field: before[field] for field in _CARD if field in before}
     fields |= {field: value for field, value in told.items() if value is not None}
     return room.mailbox(name).register(**fields, extra=extra | {EXTRA: was | words})
+
+
+def _check_free(room: Room, name: str, said: dict[str, Any]) -> None:
+    """The first has a name while it is here or away; who shows that agent's own token is that agent. An operator's
+    token may do everything to an agent, and is no proof of being it: else its mail would go to somebody else. Who
+    comes by the link of another room gets no name that anybody of this one has, however long it is away.
+    """
+    is_guest = GUEST in (said.get("metadata") or {})
+    try:
+        held = room.agent(name)
+    except UnknownAgent:
+        is_taken = is_guest and name in room._office.store.known()
+    else:
+        is_same = room.principal.name in {held.card.principal, f"agent:{name}"}
+        is_taken = not is_same and (is_routable(held.presence) or (is_guest and GUEST not in held.card.metadata))
+    if is_taken:
+        raise NameTaken(f"{name!r} is held by another agent", field="agent_id", hint="choose another name")
 
 
 def _check_parent(room: Room, name: str, parent: str) -> None:

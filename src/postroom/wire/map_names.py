@@ -33,6 +33,7 @@ MESSAGE_DELIVERED = "message.delivered"
 # How an agent says it is. Whoever has stopped comes back by registering, and not otherwise.
 STATES = tuple(MAP_STATES)
 OPEN_STATES = ("x-", "custom:")  # so begin words of one's own
+GUEST = "map_guest"  # in the metadata of an agent: it comes by the link of another room
 FIRST_STATE, SUSPENDED, STOPPED = "idle", "suspended", "stopped"
 
 
