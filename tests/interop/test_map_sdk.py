@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 import postroom
+from postroom.web.map_frames import MUTE_AFTER
 from tests.interop.map_program import Failed, Program
 from tests.map_server.people import until
 from tests.web.running import Daemon, daemon
@@ -143,8 +145,10 @@ def test_mail_for_an_agent_of_the_sdk_waits_while_its_program_is_dead(running: D
         sent: list[Any] = [room.mailbox("gus").send("fay", f"{number}").id for number in range(20)]
     program.do("agent", name="fay", url=url, auth=auth)
     assert sent == [program.message("fay")["id"] for _ in sent]
+    began = time.monotonic()
     with postroom.open(running.room) as room:
         until(lambda: not room.mailbox("fay").check(peek=True))
+    assert time.monotonic() - began < MUTE_AFTER / 2  # by the SDK's own answer
 
 
 def test_nobody_without_a_token_gets_in_unless_the_post_room_is_open(tmp_path: Path, program: Program) -> None:

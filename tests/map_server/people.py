@@ -30,8 +30,9 @@ class Refused(Exception):
 class Person:
     """One connection. What comes unasked is kept until it is looked for."""
 
-    def __init__(self, line: ClientConnection) -> None:
+    def __init__(self, line: ClientConnection, *, is_mute: bool = False) -> None:
         self.line = line
+        self.is_mute = is_mute  # does it leave questions unanswered?
         self._numbers = itertools.count(1)
         self.messages: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
@@ -58,6 +59,8 @@ class Person:
             self.messages.append(told["params"]["message"])
         elif told.get("method") == "map/event":
             self.events.append(told["params"])
+        elif told.get("method") == "map/ping" and not self.is_mute:
+            self.line.send(json.dumps({"jsonrpc": "2.0", "id": told["id"], "error": {"code": -32601}}))
         return told
 
     def message(self) -> dict[str, Any]:
@@ -81,6 +84,14 @@ class Person:
                 self.hear(QUIET)
         except TimeoutError:
             return not self.messages
+
+    def until(self, is_so: Any) -> None:
+        """Listen until something is so."""
+        end = time.monotonic() + PATIENCE
+        while not is_so():
+            assert time.monotonic() < end
+            with suppress(TimeoutError):
+                self.hear(0.05)
 
     def join(self, token: str | None = None, kind: str = "agent", **more: Any) -> dict[str, Any]:
         if token is not None:

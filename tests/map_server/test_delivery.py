@@ -40,7 +40,7 @@ def test_mail_for_one_who_is_away_waits_and_is_handed_over_once(running: Daemon,
         ids = [dee.send({"agentId": "cy"}, number)["messageId"] for number in range(100)]
     with agent(port, operator, "cy") as cy:
         assert ids == [cy.message()["id"] for _ in ids]
-        until(lambda: {"done"} == set(states(running, "cy")))
+        cy.until(lambda: {"done"} == set(states(running, "cy")))
     with agent(port, operator, "cy") as cy:
         assert cy.hears_nothing()
 
@@ -57,7 +57,22 @@ def test_what_was_not_received_comes_again_under_the_same_id(running: Daemon, po
     assert ["unread"] == states(running, "ed")
     with agent(port, operator, "ed") as ed:
         assert sent == ed.message()["id"]
-        until(lambda: ["done"] == states(running, "ed"))
+        ed.until(lambda: ["done"] == states(running, "ed"))
+
+
+def test_one_who_answers_no_questions_is_believed_by_its_pong(running: Daemon, port: int, operator: str) -> None:
+    """After ten seconds; from then on at once."""
+    with visitor(port) as amy, agent(port, operator, "abe") as abe:
+        amy.is_mute = True
+        amy.join(operator)
+        amy.register(name="amy")
+        abe.send("amy", 1)
+        assert 1 == amy.message()["payload"]
+        assert amy.hears_nothing() and ["unread"] == states(running, "amy")
+        amy.until(lambda: ["done"] == states(running, "amy"))
+        abe.send("amy", 2)
+        assert 2 == amy.message()["payload"]
+        amy.until(lambda: ["done", "done"] == states(running, "amy"))
 
 
 def test_one_who_acknowledges_itself_is_not_taken_at_its_pong(running: Daemon, port: int, operator: str) -> None:

@@ -1,9 +1,9 @@
 """MAP in lines of JSON, on the same socket: a connection whose first line is `map/connect` speaks MAP from then
 on.
 
-So agentic-mesh frames it, with its dotted names. Lines have no pings, so behind the messages that are handed over
-goes a request, `map/ping`: its answer is their receipt, for a program answers it after it has read the lines
-before it. An error is as good an answer as any; so say those who do not know the word.
+So agentic-mesh frames it, with its dotted names. Behind each message that is handed over goes a question,
+`map/ping`: its answer is the receipt, for a program answers it after it has read the lines before it. An error is
+as good an answer as any; so say those who do not know the word.
 
 Whoever can open the socket is the user who runs the post room, and needs no token, as in the other dialects there;
 one that shows a token is let in by that.
@@ -11,7 +11,6 @@ one that shows a token is let in by that.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,16 +18,13 @@ import msgspec
 from ..map_server.talk import Talk
 from ..service.authorize import SOCKET
 from ..wire.map_names import CONNECT
-from ..wire.map_session import request, unreadable
+from ..wire.map_session import unreadable
 
 if TYPE_CHECKING:
     from ..map_server.reception import Reception
     from ..outcome import Outcome
     from ..wire.session import Asked
     from .connection import Connection
-
-PING = "map/ping"
-_SIGN = "sign-"
 
 
 def first_word(line: bytes | None) -> dict[str, Any] | None:
@@ -50,17 +46,10 @@ class MapLines:
 
     def __init__(self, connection: Connection, reception: Reception, said: dict[str, Any]) -> None:
         self._connection = connection
-        self._loop = asyncio.get_running_loop()
-        self._signed = 0  # up to here a sign was sent
         self._talk = Talk(reception, self, None if said.get("auth") else SOCKET)
 
     def read(self, line: bytes | None) -> Asked | dict[str, Any] | None:
-        if line is None:
-            return unreadable("this line is too long")
-        if b'"' + _SIGN.encode() in line and (number := _signed(line)) is not None:
-            self._talk.received_up_to(number)
-            return None
-        return self._talk.read(line)
+        return unreadable("this line is too long") if line is None else self._talk.read(line)
 
     # -- as the caller of a connection
 
@@ -68,7 +57,12 @@ class MapLines:
         return self._talk.carry_out(asked)
 
     def resume(self) -> None:
-        self._talk.resume()
+        """There is room: for the question that found none, then for more."""
+        talk = self._talk
+        question = talk.sign(talk.said) if talk.signed < talk.said else None
+        if question is not None and self._connection.push(question):
+            talk.signed = talk.said
+        talk.resume()
 
     def told(self) -> None:
         self._talk.told()
@@ -82,30 +76,10 @@ class MapLines:
     # -- as the rim of a talk
 
     def push(self, notice: dict[str, Any]) -> bool:
-        if not self._connection.push(notice):
-            return False
-        self._loop.call_soon(self._sign)
-        return True
+        return self._connection.push(notice)
 
     def end(self, code: int, *, at_once: bool) -> None:  # noqa: ARG002 - lines have no codes
         if at_once:
             self._connection.cut()
         else:
             self._connection.end()
-
-    def _sign(self) -> None:
-        """Once for all that was handed over in this moment."""
-        said = self._talk.said
-        if said > self._signed and self._connection.push(request(f"{_SIGN}{said}", PING)):
-            self._signed = said
-
-
-def _signed(line: bytes) -> int | None:
-    """The number of the sign that this line answers."""
-    try:
-        said = msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    id = said.get("id") if isinstance(said, dict) and "method" not in said else None
-    digits = id.removeprefix(_SIGN) if isinstance(id, str) and id.startswith(_SIGN) else ""
-    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 18 else None

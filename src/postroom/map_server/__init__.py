@@ -17,9 +17,10 @@ it and not yet received, and who may resume what, is in memory: a restart ends e
 are away, their mail is unread, and who comes back registers under its name and is handed all of it.
 
 **What a receipt is.** MAP has no acknowledgement of a message, so `map/message` alone is a hope. A letter stays
-unread in its mailbox until one of these is heard: the answer to a sign that the rim sends behind the message (over
-WebSocket a ping: its pong comes from the program that read the frames before it), or `map/message.ack` with its
-id, our own word, from those who said so when they connected. Then it is acknowledged, once and durably. A
-connection that is cut before that leaves its letters unread, and they are handed out again under the same ids when
-the agent is back.
+unread in its mailbox until one of these is heard: the answer to a question that goes behind the message
+(`map/ping`; the SDK answers every question once it has handled what came before, if only to say that it knows no
+such method), or `map/message.ack` with its id, our own word, from those who said so when they connected. Of those
+who leave questions unanswered the rim may know a lesser sign: over WebSocket a pong. Then it is
+acknowledged, once and durably. A connection that is cut before that leaves its letters unread, and they are handed
+out again under the same ids when the agent is back.
 """

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NotAllowed, PostroomError
-from ..wire.map_names import REGISTER, SEND, SPAWN, STOPPED, SUSPENDED
+from ..wire.map_names import PING, REGISTER, SEND, SPAWN, STOPPED, SUSPENDED
 from ..wire.map_session import Step, request
 from ..wire.map_table import MAP
 from ..wire.session import Asked
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .proving import Rim
     from .reception import Reception
 
+_SIGN = "sign-"  # so begin the ids of our questions
 PAUSED = (SUSPENDED, STOPPED)  # who says so is handed no mail
 
 
@@ -35,6 +36,8 @@ class Crew(Proving):
         self._handing: dict[str, Handing] = {}
         self._returning: frozenset[str] = frozenset()  # agents that it gets back
         self.said = 0  # messages handed to the rim
+        self.signed = 0  # up to here it was asked
+        self.answers = False  # has it ever answered?
 
     def room_of(self, agent: str) -> Room:
         return self._callers[agent].room
@@ -136,13 +139,29 @@ class Crew(Proving):
         self._handing[agent].pause(is_paused=state in PAUSED)
 
     def _hand(self, notice: dict[str, Any]) -> int:
+        """Behind each goes a question of its own: who is cut in the middle of many has received the first."""
         if not self._rim.push(notice):
             return 0
         self.said += 1
+        question = self.sign(self.said)
+        if question is not None and self._rim.push(question):
+            self.signed = self.said
         return self.said
 
     def _received(self, agent: str, found: Found) -> None:
         self._reception.telling.delivered(found.message, agent)
+
+    def sign(self, number: int) -> dict[str, Any] | None:
+        """A question that goes behind what was said up to this number: who answers it has read that. None: it
+        gives receipts itself.
+        """
+        return None if self._acks else request(f"{_SIGN}{number}", PING)
+
+    def _hear_answer(self, id: Any) -> None:
+        digits = id.removeprefix(_SIGN) if isinstance(id, str) and id.startswith(_SIGN) else ""
+        if digits.isascii() and digits.isdecimal() and len(digits) <= 18:
+            self.answers = True
+            self.received_up_to(int(digits))
 
     def received_up_to(self, number: int) -> None:
         """What was said up to here has arrived: a receipt, unless it gives receipts itself."""

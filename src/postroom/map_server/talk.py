@@ -6,7 +6,8 @@ A rim drives it:
     asked = talk.read(text)                     # what one frame or line asks for; None: nothing
     talk.carry_out(asked)                       # its reply, when it is there (`owing.Owing` keeps them in order)
     talk.said                                   # the number of the last message that was handed to the rim
-    talk.received_up_to(number)                 # the rim knows that everything up to this number has arrived
+    talk.signed, talk.sign(number)              # up to where it was asked; what else to ask, once there is room
+    talk.received_up_to(number)                 # the rim knows it in another way, where `talk.answers` is not so
     talk.resume(), talk.told(), talk.close()    # as of `callers.Caller`
 
 What the rim does for it, see `Rim`.
@@ -69,6 +70,7 @@ class Talk(Crew):
         if isinstance(heard, Step):
             return Asked([heard])
         if isinstance(heard, Answer):
+            self._hear_answer(heard.id)
             return None
         if heard is not None and heard.get("id") is None:
             self._count_junk(str(heard["error"]["message"]))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode
 
@@ -127,7 +128,11 @@ class Frames(WebSocketsSansIOProtocol):
             super().handle_pong(event)
 
     async def send(self, message: ASGISendEvent) -> None:
-        """An upgrade that was refused is answered: without this uvicorn would log it as an error."""
+        """An upgrade that was refused is answered: without this uvicorn would log it as an error. Nothing is
+        written to a connection that broke just now: asyncio would log each piece of it.
+        """
+        if message["type"] == "websocket.send" and self.transport.is_closing():
+            raise ClientDisconnected
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
             self.handshake_complete = True

@@ -218,9 +218,16 @@ def _check_free(room: Room, name: str, said: dict[str, Any]) -> None:
 
 def _check_parent(room: Room, name: str, parent: str) -> None:
     """Nobody is its own ancestor."""
-    parents = {agent.card.id: parent_of(agent.card) for agent in room.agents(gone=True)}
-    if parent == name or name in above(parents, check_agent(parent, "parent"), None):
-        raise Invalid(f"{name!r} would be above itself", field="parent")
+    seen: set[str] = set()
+    step: str | None = check_agent(parent, "parent")
+    while step is not None and step not in seen:
+        if step == name:
+            raise Invalid(f"{name!r} would be above itself", field="parent")
+        seen.add(step)
+        try:
+            step = parent_of(room.agent(step).card)
+        except UnknownAgent:
+            return
 
 
 def _stepped(card: Card, state: str) -> str:

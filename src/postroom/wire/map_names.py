@@ -10,6 +10,7 @@ from ..model.card import MAP_STATES
 
 VERSION = 1  # of the protocol
 MESSAGE, EVENT = "map/message", "map/event"  # what is told unasked
+PING = "map/ping"  # asked of a participant; any answer will do, also that there is no such method
 SUBSCRIBE_ACK, MESSAGE_ACK = "map/subscribe.ack", "map/message.ack"
 CONNECT, AUTHENTICATE, REFRESH, DISCONNECT = (
     "map/connect",
