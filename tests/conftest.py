@@ -26,7 +26,7 @@ settings.load_profile("long" if LONG else "quick")
 
 
 OF_FILES = ("nanobot", "chipset", "swarm", "files")  # layouts, and the folders of tests about them
-OF_DAEMON = ("daemon", "web", "mcp")
+OF_DAEMON = ("daemon", "web", "mcp", "map_server")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from postroom import errors
 from postroom.service.authorize import NEEDS, RULES
 from postroom.wire.events import TYPES
+from postroom.wire.map_table import MAP
 from postroom.wire.methods import ACTIONS, ALIASES, MAIL, SESSION, VERBS
 from postroom.wire.problems import BAD_TOKEN, CODES, INTERNAL_ERROR
 from postroom.wire.table import Method
@@ -31,6 +32,9 @@ def page() -> str:
         *(described(method, f"`{method.name}`") for method in VERBS.values()),
         "## Conversations: `mail/*`\n\nIn JSON-RPC, in both dialects: agent-inbox's and MAP's.\n",
         *(described(method, f"`{method.name}`") for method in MAIL.values()),
+        "## MAP\n\nAt `/map`, one JSON object in each text frame, and `mail/*` beside it. Names are written so"
+        " or with a dot, such as `map/agents.list`; parameters also as `agentId`. See [MAP](map.md).\n",
+        *(described(method, f"`{method.name}`") for method in MAP.values()),
         "## Events\n\n" + ", ".join(f"`{name}`" for name in TYPES) + ", `resync`, and what `emit` was told.\n",
         "## Errors\n\n" + "\n".join(error_rows()) + "\n\n" + _TOKENS,
     ]

@@ -264,8 +264,8 @@ class AsyncMailbox(AsyncWorking, AsyncErrands):
         )
         return await self.room.run(call)
 
-    async def leave(self) -> Agent:
-        return await self.room.run(self.mailbox.leave)
+    async def leave(self, *, dormant: bool = False) -> Agent:
+        return await self.room.run(self.mailbox.leave, dormant=dormant)
 
     async def wait(
         self,

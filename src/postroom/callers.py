@@ -144,8 +144,12 @@ class Caller:
     async def call(self, name: str, said: Mapping[str, Any]) -> Any:
         """A verb by its name, for who speaks no dialect."""
         method = named(name)
+        return await self.call_row(method, taken(method, said))
+
+    async def call_row(self, method: Method, said: dict[str, Any]) -> Any:
+        """A row of any table, its parameters checked."""
         run = partial(self._checked, method)
-        return await self._desk.carry_out(self.room, method, taken(method, said), run, self)
+        return await self._desk.carry_out(self.room, method, said, run, self)
 
     # -- the session
 
@@ -154,9 +158,14 @@ class Caller:
             told = "a token is shown in the header of the request, and nowhere else"
             raise Invalid(told, field="method", hint="Authorization: Bearer pr_...")
         principal = service.tokens.holder(self.room._office, token)
-        self.room = self.room.acting_as(principal)
-        self._stay()
+        self.become(principal)
         return {"agent_id": principal.agent, "scopes": sorted(principal.scopes or ())}
+
+    def become(self, principal: Principal) -> None:
+        """It has proven who it is, once more."""
+        self.room = self.room.acting_as(principal)
+        self._hub.know(self)
+        self._stay()
 
     def subscribe(self, said: dict[str, Any]) -> dict[str, Any]:
         if self._push is None:
@@ -165,6 +174,10 @@ class Caller:
         authorize(principal, "wait", principal.agent)  # what of it, is decided for each event
         self._is_fresh = True
         return self._hub.subscribe(self, self._push, said)
+
+    def has(self, subscription: str) -> bool:
+        """Is it this caller's?"""
+        return self._hub.has(self, subscription)
 
     def unsubscribe(self, id: str) -> dict[str, Any]:
         return self._hub.unsubscribe(self, id)

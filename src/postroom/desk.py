@@ -31,8 +31,9 @@ from .wire.saying import box_of
 from .wire.table import is_heavy, taken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
+    from contextlib import AbstractContextManager
 
     from .room import Room
     from .service.authorize import Principal
@@ -160,6 +161,10 @@ class Desk:
     async def run_slow(self, run: Callable[[], Any]) -> Any:
         """Something that may take long, on a thread of its own."""
         return await self._slowly(self._slow, run)
+
+    def listen(self, mailboxes: Sequence[str]) -> AbstractContextManager[asyncio.Event]:
+        """An event that is set whenever one of these mailboxes rings."""
+        return self._ears.listen(mailboxes)
 
     @property
     def is_idle(self) -> bool:

@@ -19,7 +19,7 @@ from .errors import Invalid, Missing, PostroomError, Resync
 from .model.record import TOKEN
 from .service.directory import is_member
 from .service.reading import check_cursor
-from .service.tokens import live, standing
+from .service.tokens import live, standing_or_nobody
 from .store.bells import ROOM
 from .wire import events, rpc
 from .wire.event_filter import check_filter, wanted
@@ -53,7 +53,13 @@ class Subscription:
     """One wish to hear."""
 
     def __init__(
-        self, id: str, room: Room, push: Callable[[dict[str, Any]], bool], filter: EventFilter, since: Cursor
+        self,
+        id: str,
+        room: Room,
+        push: Callable[[dict[str, Any]], bool],
+        filter: EventFilter,
+        since: Cursor,
+        heard: set[str],
     ) -> None:
         self.id = id
         self.room = room
@@ -66,7 +72,7 @@ class Subscription:
         self.catching_up: asyncio.TimerHandle | asyncio.Future[Any] | None = None
         self.slice = SLICE  # changes it is told of in one go; fewer for who reads slowly, or large letters
         self.kept: deque[Event] | None = None  # what was emitted while it is found out what else it hears
-        self._half: set[str] = set()  # what it was told of a change of which it has not heard all
+        self._half = heard  # what it was told of a change of which it has not heard all
 
     def tell(self, found: Sequence[Event], after: Cursor) -> bool:
         """Tell what it wants to hear of. False: it does not read; its cursor stands behind what it was told."""
@@ -138,6 +144,7 @@ class Hub:
         self._of: dict[object, dict[str, Subscription]] = {}
         self._guests: dict[str, dict[object, Guest]] = {}  # who stays with a token, by its id
         desk.counters.subscribers = lambda: sum(map(len, self._of.values()))
+        self.listeners: list[Callable[[Event], None]] = []  # parts of the house that hear what is emitted
         self._numbers = itertools.count(1)
         self._watch: Watch | None = None
         self._poll: asyncio.TimerHandle | None = None
@@ -155,10 +162,22 @@ class Hub:
         filter = check_filter(said.get("filter"))
         self._listen()
         given = said["since"] if said.get("since") is not None else said.get("replay_from")
-        since = self._cursor if given is None else check_cursor(given)
-        one = Subscription(f"sub-{next(self._numbers)}", caller.room, push, filter, since)
+        since, heard = self._place(given)
+        one = Subscription(f"sub-{next(self._numbers)}", caller.room, push, filter, since, heard)
         own[one.id] = one
         return {"subscriptionId": one.id, "cursor": str(since)}
+
+    def _place(self, given: Any) -> tuple[Cursor, set[str]]:
+        """From where on: now, behind a cursor, or behind an event; and what of the change there was heard."""
+        if given is None:
+            return self._cursor, set()
+        number = events.number_of(given)
+        if number is None:
+            return check_cursor(given), set()
+        return replace(self._store.cursor(), number=max(0, number - 1)), {given}
+
+    def has(self, caller: Any, id: str) -> bool:
+        return id in self._of.get(caller, {})
 
     def unsubscribe(self, caller: Any, id: str) -> dict[str, Any]:
         one = self._of.get(caller, {}).pop(id, None)
@@ -178,10 +197,17 @@ class Hub:
         """Somebody stays, with a token. As soon as that is revoked or its agent renamed, wherever that is done,
         `expel` is called: whoever comes again is known by the new name.
         """
+        for some in self._guests.values():
+            some.pop(caller, None)  # it may have shown another before
         if who.token is not None:
             self._listen()
             self._guests.setdefault(who.token, {})[caller] = Guest(who.agent, expel)
             self._look_at_tokens({who.token})  # it may have happened since it was shown
+
+    def know(self, caller: Any) -> None:
+        """It is known otherwise from now on: what it subscribed to is heard so."""
+        for one in self._of.get(caller, {}).values():
+            one.room = caller.room
 
     def forget(self, caller: Any) -> None:
         self._drop(caller)
@@ -203,15 +229,36 @@ class Hub:
         """Something that is told to those who listen now, and kept nowhere. From any thread."""
         self._loop.call_soon_threadsafe(self._publish, said, source)
 
+    @property
+    def is_heard(self) -> bool:
+        """Does anybody listen?"""
+        return bool(self._of)
+
+    @property
+    def number(self) -> int:
+        """Of the last change that was told."""
+        return self._cursor.number
+
+    def announce(self, event: Event) -> None:
+        """Something that leaves no trace in the past, for those it concerns who listen now; where it names no
+        parties, for everybody.
+        """
+        for one in self._everyone():
+            who = one.room.principal
+            if not event.parties or who.operator or who.agent in event.parties:
+                one.tell_once(event)
+
     def _publish(self, said: dict[str, Any], source: str) -> None:
         """An agent hears of the scopes it is in."""
         office = self._desk.room._office
         event = events.emitted(said, office.ids.token(), self._cursor.number, office.now().wall, source)
         is_inside = cache(lambda agent: is_member(office, agent, event.scope))
         for one in self._everyone():
-            who = standing(one.room._office, one.room.principal)
+            who = standing_or_nobody(one.room._office, one.room.principal)
             if who.operator or (who.agent is not None and is_inside(who.agent)):
                 one.tell_once(event)
+        for listener in self.listeners:
+            listener(event)
 
     def _now(self) -> datetime:
         return self._desk.room._office.now().wall

@@ -246,9 +246,11 @@ class Mailbox(Working, Errands):
             active=active,
         )
 
-    def leave(self) -> Agent:
-        """Say goodbye. Mail that comes meanwhile waits."""
-        return service.directory.heartbeat(self._office, self._caller, self.name, leaving=True)
+    def leave(self, *, dormant: bool = False) -> Agent:
+        """Say goodbye. Mail that comes meanwhile waits. Who leaves `dormant` does not expire, and is woken by its
+        next heartbeat.
+        """
+        return service.directory.heartbeat(self._office, self._caller, self.name, leaving=True, dormant=dormant)
 
     # -- drafts
 

@@ -50,8 +50,8 @@ NEVER = {
 _SERVICE = {
     "addressing", "bouncing", "climbing", "compose", "conversing", "copying", "counting", "dead", "directory",
     "doctor", "escalating", "files", "guarding", "holders", "holding", "identity", "janitor", "moving", "naming",
-    "notices", "overdue", "portable", "present", "pulse", "reading", "renaming", "retelling", "search", "sending",
-    "standing_down", "talks", "task_moves", "taskbook", "tasks", "templates", "threads", "tokens", "tracing",
+    "notices", "overdue", "portable", "present", "pulse", "reading", "renaming", "retelling", "scopes", "search",
+    "sending", "standing_down", "talks", "task_moves", "taskbook", "tasks", "templates", "threads", "tokens", "tracing",
     "transfer", "transfer_fence", "transfer_records", "turning", "unsending", "waiting",
 }  # fmt: skip
 _STORE = {

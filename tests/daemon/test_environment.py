@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
-from postroom import BadStore
-from postroom.daemon.options import Options, options, unheeded
+from postroom import BadStore, Invalid
+from postroom.daemon.options import Options, options
 
 THEIRS = {
     "INBOX_SOCKET_PATH": "theirs.sock",
@@ -37,6 +38,10 @@ def said(chosen: Options) -> tuple[str, str, int, str, str]:
     room = Path(chosen.settings.store.removeprefix("sqlite:")).name
     socket, inboxes = Path(chosen.sockets[0]).name, Path(chosen.inboxes).name
     return socket, room, chosen.port, inboxes, chosen.settings.system
+
+
+def asked(**more: Any) -> Options:
+    return options(None, {}, **more)
 
 
 def test_the_variables_of_agent_inbox_are_honoured() -> None:
@@ -75,7 +80,51 @@ def test_a_database_of_agent_inbox_is_refused_and_left_as_it_is(tmp_path: Path) 
     assert before == (tmp_path / "theirs.db").read_bytes()
 
 
-def test_what_is_not_heeded_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [] == unheeded()
+def test_the_variables_of_agent_inbox_ask_for_a_link_to_a_map_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INBOX_MAP_SERVER", "ws://127.0.0.1:8080")
+    assert asked().map_link is None  # it is off unless it is turned on
     monkeypatch.setenv("INBOX_MAP_ENABLED", "true")
-    assert ["INBOX_MAP_ENABLED"] == unheeded()
+    monkeypatch.setenv("INBOX_SCOPE", "night")
+    monkeypatch.setenv("INBOX_MAP_SYSTEM_ID", "berlin")
+    wanted = asked().map_link
+    assert wanted is not None
+    assert ("ws://127.0.0.1:8080", "night", "berlin", "all") == (
+        wanted.server, wanted.scope, wanted.name, wanted.expose
+    )  # fmt: skip
+    monkeypatch.setenv("INBOX_MAP_SCOPE", "day")
+    monkeypatch.setenv("POSTROOM_MAP_SERVER", "wss://map.example.com")
+    monkeypatch.setenv("POSTROOM_MAP_EXPOSE", "ann, bob")
+    wanted = asked(map_link={"name": "paris"}).map_link
+    assert wanted is not None
+    assert ("wss://map.example.com", "day", "paris", "ann, bob") == (
+        wanted.server, wanted.scope, wanted.name, wanted.expose
+    )  # fmt: skip
+
+
+def test_a_link_without_a_server_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INBOX_MAP_ENABLED", "true")
+    with pytest.raises(Invalid) as refused:
+        asked()
+    assert ("INBOX_MAP_ENABLED", "INBOX_MAP_SERVER") == (refused.value.field, refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("variables", "field"),
+    [
+        ({"SERVER": "http://127.0.0.1:1"}, "map-server"),
+        ({"SERVER": "ws://"}, "map-server"),
+        ({"SERVER": "ws://far.example.com", "TOKEN": "secret"}, "map-server"),
+        ({"SERVER": "ws://127.0.0.1:1", "METHOD": "shout"}, "map-auth"),
+        ({"SERVER": "ws://127.0.0.1:1", "SCOPE": "a/b"}, "map-scope"),
+        ({"SERVER": "ws://127.0.0.1:1", "NAME": "../x"}, "map-name"),
+        ({"SERVER": "ws://127.0.0.1:1", "EXPOSE": "ann,,"}, "map-expose"),
+    ],
+)
+def test_a_link_that_cannot_be_meant_is_refused(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], field: str
+) -> None:
+    for name, text in variables.items():
+        monkeypatch.setenv(f"POSTROOM_MAP_{name}", text)
+    with pytest.raises(Invalid) as refused:
+        asked()
+    assert field == refused.value.field and "secret" not in str(refused.value)

@@ -193,6 +193,8 @@ def test_every_field_of_a_value_is_in_its_row(value: type) -> None:
 
 def shown(default: str | float) -> str:
     """A default as the table writes it."""
+    if isinstance(default, bool):
+        return f"`{default}`".lower()
     return f'`"{default}"`' if isinstance(default, str) else f"`{default:.0f}`"
 
 
@@ -267,4 +269,5 @@ def test_every_fence_names_its_language(page: Path) -> None:
         "sql",
         "toml",
         "json",
+        "js",
     }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from postroom import NameTaken, Room, UnknownAgent
-from postroom.model.card import INBOX_WORDS, Status, Warmth
+from postroom.model.card import MAP_STATES, WORDS, Status, Warmth
 from postroom.service.authorize import agent_principal
 from tests.rooms import FakeClock, House, texts
 
@@ -81,10 +81,15 @@ def test_presence_follows_the_last_sign_of_life(
 
 
 def test_the_words_of_the_designs_map_by_one_table() -> None:
-    assert {str(ours): theirs for ours, theirs in INBOX_WORDS.items()} == {
-        "idle": "active", "busy": "active", "active": "active", "away": "idle",
-        "offline": "offline", "expired": "offline", "gone": "offline",
+    assert {str(ours): tuple(theirs) for ours, theirs in WORDS.items()} == {
+        "idle": ("active", "idle", "idle"), "busy": ("active", "busy", "busy"),
+        "active": ("active", "idle", "active"), "away": ("idle", "offline", "orphaned"),
+        "offline": ("offline", "offline", "stopped"), "expired": ("offline", "offline", "stopped"),
+        "gone": ("offline", "offline", "stopped"), "dormant": ("offline", "offline", "suspended"),
     }  # fmt: skip
+    assert set(Status) | set(Warmth) == set(WORDS)
+    with_other_words = {"registered", "active", "waiting", "stopping", "failed", "error"}
+    assert with_other_words == {state for state, ours in MAP_STATES.items() if WORDS[ours].map != state}
 
 
 def test_tasks_make_an_agent_busy_until_all_are_done(room: Room) -> None:

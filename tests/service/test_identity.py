@@ -8,7 +8,8 @@ import pytest
 
 import postroom
 from postroom import Invalid, Room
-from postroom.service.authorize import agent_principal
+from postroom.service import identity
+from postroom.service.authorize import OWNER, agent_principal
 from tests.rooms import House
 
 
@@ -28,6 +29,19 @@ def test_a_name_that_is_set_is_used_and_a_bad_one_refused(house: House) -> None:
     with pytest.raises(Invalid) as refused:
         house.room(system="../berlin").system  # noqa: B018 - it is looked up when it is asked for
     assert refused.value.field == "system"
+
+
+def test_a_servers_name_beats_one_that_was_made_and_is_kept(house: House) -> None:
+    made = house.room().system
+    assert "hive" == identity.adopt(house.room()._office, OWNER, "hive") == house.room().system != made
+    assert "hive" == identity.adopt(house.room()._office, OWNER, "another")  # the first server's stays
+    house.reopen()
+    assert "hive" == house.room().system
+    assert "berlin" == house.room(system="berlin").system  # what is set beats both
+    with pytest.raises(Invalid):
+        identity.adopt(house.room()._office, OWNER, "MAP Server")
+    with pytest.raises(postroom.NotAllowed):
+        identity.adopt(house.room()._office, agent_principal("ann"), "mine")
 
 
 def test_only_who_may_see_the_room_is_told(room: Room) -> None:

@@ -21,6 +21,7 @@ import postroom
 from postroom import service
 from postroom.desk import Desk
 from postroom.hub import Hub
+from postroom.map_server.reception import Reception
 from postroom.room import Room
 from postroom.service.authorize import OWNER
 from postroom.web.mounted import Mounted
@@ -171,13 +172,14 @@ def until_end(stream: socket.socket) -> bytes:
 
 @asynccontextmanager
 async def open_house(
-    folder: Path, mcp: Mounted | None = None, **place: Any
+    folder: Path, mcp: Mounted | None = None, *, with_map: bool = False, **place: Any
 ) -> AsyncIterator[tuple[Server, Room, Desk, Hub]]:
     """The same, inside this process."""
     with postroom.open(folder / "room.db", durability="process") as room:
         desk = Desk(room)
         hub = Hub(desk)
-        server = Server(desk, hub, Place(**{"host": "127.0.0.1", "port": 0, **place}), mcp)
+        reception = Reception(desk, hub) if with_map else None
+        server = Server(desk, hub, Place(**{"host": "127.0.0.1", "port": 0, **place}), mcp, reception)
         await server.start()
         try:
             yield server, room, desk, hub

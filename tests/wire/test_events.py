@@ -157,7 +157,9 @@ def test_a_filter_narrows(house: House) -> None:
     "wrong",
     [
         7,
-        {"roles": ["x"]},
+        {"agentTypes": ["x"]},
+        {"metadataMatch": []},
+        {"roles": 7},
         {"mail": {"subject": "x"}},
         {"mail": []},
         {"scopes": 7},

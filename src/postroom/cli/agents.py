@@ -80,7 +80,7 @@ def run_heartbeat(context: Context) -> Answer:
 
 
 def run_leave(context: Context) -> Answer:
-    return _answer(context, context.mailbox.leave())
+    return _answer(context, context.mailbox.leave(dormant=bool(context.get("dormant"))))
 
 
 def _plain(context: Context, agent: Agent) -> dict[str, Any]:

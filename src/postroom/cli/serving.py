@@ -41,6 +41,10 @@ def run_serve(context: Context) -> Iterator[Answer]:
         certificate=context.get("tls_cert", ""),
         key=context.get("tls_key", ""),
         inboxes=context.get("inboxes", ""),
+        map_link={
+            name: said for name in ("server", "scope", "name", "expose") if (said := context.get(f"map_{name}"))
+        },
+        map=context.get("map", ""),
         log_level=context.get("log_level", "info"),
     )
     logs.start(chosen.log_level)
@@ -60,7 +64,13 @@ def _open(screen: Screen, data: Mapping[str, Any], *, lacks_http: bool) -> str:
     pairs += [("Socket", path) for path in data["sockets"]]
     pairs += [
         (name, data[key])
-        for name, key in (("HTTP", "http"), ("MCP", "mcp"), ("Inbox files", "inboxes"))
+        for name, key in (
+            ("HTTP", "http"),
+            ("MCP", "mcp"),
+            ("MAP", "map"),
+            ("Inbox files", "inboxes"),
+            ("Linked to", "map_link"),
+        )
         if data.get(key)
     ]
     if lacks_http:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..desk import Desk
 from ..hub import Hub
 from ..ipc.server import Server
+from ..map_server.reception import Reception
 from ..room import open as open_room
 from .chores import keep_house
-from .extras import has_mcp, web_server
+from .extras import has_mcp, map_link, web_server
 from .holding import Held
 from .inbox_carrier import Carrier
-from .options import unheeded
+from .options import OFF, OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,8 +47,6 @@ async def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> Non
     loop = asyncio.get_running_loop()
     for number in _ends():
         loop.add_signal_handler(number, stop.set)
-    for name in unheeded():
-        log.warning("is not heeded: there is no link to a MAP server yet", extra={"variable": name})
     async with AsyncExitStack() as stack:
         where = await _open(options, stack)
         _keep_what_is_loaded()
@@ -97,12 +96,15 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     stack.push_async_callback(desk.close)
     hub = Hub(desk)
     stack.callback(hub.close)
+    reception = None if options.map == OFF else Reception(desk, hub, is_open=options.map == OPEN)
+    if reception is not None:
+        stack.callback(reception.close)
     rims: list[Rim] = []
     stack.push_async_callback(_stop, rims)
     for path in options.sockets:
-        rims.append(Server(desk, hub, path))
+        rims.append(Server(desk, hub, path, reception))
         await rims[-1].start()
-    web = web_server(desk, hub, options)
+    web = web_server(desk, hub, options, reception)
     if web is not None:
         rims.append(web)
         await web.start()
@@ -112,6 +114,11 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     if options.inboxes:
         carrier = Carrier(desk, options.inboxes)
         stack.push_async_callback(_end, asyncio.ensure_future(carrier.run()))
+    link = map_link(desk, options)
+    if link is not None:
+        desk.counters.connections["map_link"] = lambda: int(link.is_up)
+        hub.listeners.append(link.emitted)
+        stack.push_async_callback(_end, asyncio.ensure_future(link.run()))
     held.sign(f"process {os.getpid()} at {options.sockets[0]}")
     return {
         "pid": os.getpid(),
@@ -120,8 +127,14 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
         "sockets": list(options.sockets),
         "http": web.url if web is not None else None,
         "mcp": f"{web.url}/mcp" if web is not None and has_mcp() else None,
+        "map": _map_url(web.url) if web is not None and options.map != OFF else None,
         "inboxes": options.inboxes or None,
+        "map_link": options.map_link.server if options.map_link is not None else None,
     }
+
+
+def _map_url(url: str) -> str:
+    return url.replace("http", "ws", 1) + "/map"
 
 
 def _keep_what_is_loaded() -> None:

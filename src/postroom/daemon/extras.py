@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from ..desk import Desk
     from ..hub import Hub
+    from ..map_link.link import Link
+    from ..map_server.reception import Reception
     from ..web.server import Server
     from .options import Options
 
@@ -35,7 +37,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
         runner.run(main)
 
 
-def web_server(desk: Desk, hub: Hub, options: Options) -> Server | None:
+def web_server(desk: Desk, hub: Hub, options: Options, reception: Reception | None) -> Server | None:
     """The server that was asked for, not started. None: nobody asked, or it cannot be and nobody insisted."""
     if not options.host:
         return None
@@ -59,8 +61,19 @@ def web_server(desk: Desk, hub: Hub, options: Options) -> Server | None:
     def load() -> Any:
         return load_mcp(Door(desk, hub), server)
 
-    server = Server(desk, hub, place, Mounted(partial(desk.run_slow, load)))
+    server = Server(desk, hub, place, Mounted(partial(desk.run_slow, load)), reception)
     return server
+
+
+def map_link(desk: Desk, options: Options) -> Link | None:
+    """The link that was asked for, not begun. None: nobody asked."""
+    if options.map_link is None:
+        return None
+    if not is_there("websockets"):
+        raise Invalid("a link to a MAP server needs more than is installed", field="map-server", hint=SERVE)
+    from ..map_link.link import Link  # noqa: PLC0415 - only where it is asked for
+
+    return Link(desk, options.map_link)
 
 
 def load_mcp(door: Door, server: Server) -> Any:

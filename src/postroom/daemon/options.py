@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec import Struct
 
 from ..errors import BadStore, Invalid
+from ..map_link.wants import Wants, checked
 from ..room import chosen_settings
 from ..settings import Settings
 from ..store.opening import place_of
-from ..whereabouts import variable
+from ..whereabouts import first_variable, variable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 DEFAULT_HTTP = "127.0.0.1:4650"
-OFF = "off"
+OFF, OPEN = "off", "open"
 SOCKET = "postroom.sock"  # beside the room
 
 
@@ -33,7 +34,9 @@ class Options(Struct, frozen=True, kw_only=True):
     is_asked: bool = False  # was HTTP asked for, or is it the default?
     certificate: str = ""
     key: str = ""
+    map: Literal["token", "open", "off"] = "token"  # who may connect to the MAP server
     inboxes: str = ""  # the folder of inbox.jsonl files; empty: none are written
+    map_link: Wants | None = None  # to a MAP server
     log_level: str = "info"
 
     @property
@@ -51,6 +54,8 @@ def options(
     certificate: str = "",
     key: str = "",
     inboxes: str = "",
+    map_link: Mapping[str, str] | None = None,
+    map: str = "",
     log_level: str = "info",
 ) -> Options:
     """Checked options."""
@@ -61,20 +66,30 @@ def options(
         raise Invalid("needs both a certificate and its key", field="tls", hint="--tls-cert and --tls-key")
     chosen = Options(
         settings=settings,
-        sockets=tuple(dict.fromkeys(map(os.path.abspath, sockets or [_socket(settings)]))),
+        sockets=tuple(dict.fromkeys(os.path.abspath(path) for path in sockets or [_socket(settings)])),
         host=host,
         port=port,
-        names=tuple(map(_name, names)),
+        names=tuple(_name(name) for name in names),
         is_asked=bool(asked),
         certificate=certificate,
         key=key,
         inboxes=_folder(inboxes or variable("POSTROOM_INBOXES") or variable("INBOX_DIR")),
+        map_link=_map_link(map_link or {}),
+        map=_map(map or variable("POSTROOM_MAP") or "token"),
         log_level=log_level,
     )
+    if host and chosen.map == "open" and not chosen.is_loopback:
+        raise Invalid(f"{host} can be reached from outside; there MAP needs tokens", field="map", hint="token")
     if host and not chosen.is_loopback and not certificate:
         hint = "--tls-cert and --tls-key, or listen at 127.0.0.1"
         raise Invalid(f"{host} can be reached from outside; that needs TLS", field="http", hint=hint)
     return chosen
+
+
+def _map(word: str) -> Literal["token", "open", "off"]:
+    if word not in {"token", "open", OFF}:
+        raise Invalid(f"{word!a} says nothing about MAP", field="map", hint=f"token, open or {OFF}")
+    return cast('Literal["token", "open", "off"]', word)
 
 
 def _name(text: str) -> str:
@@ -122,9 +137,27 @@ def _inbox_http() -> str:
     return f"127.0.0.1:{port}" if port else ""
 
 
-def unheeded() -> list[str]:
-    """What was asked for by agent-inbox's variables and is not done."""
-    return ["INBOX_MAP_ENABLED"] if variable("INBOX_MAP_ENABLED") == "true" else []
+def _map_link(said: Mapping[str, str]) -> Wants | None:
+    """What was asked for of a link to a MAP server: options beat POSTROOM_MAP_*, which beats INBOX_MAP_*."""
+    theirs = _inbox_map_link()
+    names = ("server", "scope", "name", "expose", "token", "method")
+    ours = {name: variable(f"POSTROOM_MAP_{name.upper()}") for name in names}
+    given = theirs | {name: text for name, text in ours.items() if text} | dict(said)
+    return checked(Wants(**given)) if given.get("server") else None
+
+
+def _inbox_map_link() -> dict[str, str]:
+    """agent-inbox dials only where it is told to."""
+    if variable("INBOX_MAP_ENABLED") != "true":
+        return {}
+    told = {
+        "server": variable("INBOX_MAP_SERVER"),
+        "scope": first_variable("INBOX_MAP_SCOPE", "INBOX_SCOPE"),
+        "name": variable("INBOX_MAP_SYSTEM_ID"),
+    }
+    if not told["server"] and not variable("POSTROOM_MAP_SERVER"):
+        raise Invalid("is true, and nothing names the server", field="INBOX_MAP_ENABLED", hint="INBOX_MAP_SERVER")
+    return {name: text for name, text in told.items() if text}
 
 
 def _inbox_system() -> dict[str, str]:

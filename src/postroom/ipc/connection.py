@@ -20,8 +20,11 @@ from ..wire.lines import Lines
 from ..wire.problems import socket_error
 from ..wire.session import ROOM_FOR_MORE, Asked, read_line
 from .hangup import Hangup
+from .map_lines import MapLines, first_word
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..callers import Caller
     from ..outcome import Outcome
     from .server import Server
@@ -44,7 +47,8 @@ class Connection(asyncio.Protocol):
         self._is_ended = False  # will it say no more?
         self._is_resting = False  # is it not read from just now?
         self._hangup: Hangup | None = None
-        self.caller: Caller | None = None
+        self.caller: Caller | MapLines | None = None
+        self._read: Callable[[bytes | None], Asked | dict[str, Any] | None] = self._first
 
     # -- what the loop tells
 
@@ -57,7 +61,7 @@ class Connection(asyncio.Protocol):
             self._flush()
             transport.close()
             return
-        self.caller = self._server.open_caller(self._push, self.cut)
+        self.caller = self._server.open_caller(self.push, self.cut)
 
     def data_received(self, data: bytes) -> None:
         if self.caller is not None:
@@ -114,13 +118,29 @@ class Connection(asyncio.Protocol):
         while not self._is_full and (self._waiting or self._next is not None):
             asked = self._next
             if asked is None:
-                asked = read_line(self._waiting.popleft(), self._server.limits)
+                asked = self._read(self._waiting.popleft())
+            if asked is None:  # it answers us
+                continue
             if not self._owing.has_room(asked) or self._must_wait(asked):
                 self._next = asked
                 break
             self._next = None
             self._owing.begin(asked)
         self._breathe()
+
+    def _first(self, line: bytes | None) -> Asked | dict[str, Any] | None:
+        """In which dialect it speaks from now on."""
+        reception, said = self._server.reception, first_word(line)
+        if reception is None or said is None or self.caller is None:
+            self._read = self._later
+        else:
+            self.caller.close()
+            self.caller = MapLines(self, reception, said)
+            self._read = self.caller.read
+        return self._read(line)
+
+    def _later(self, line: bytes | None) -> Asked | dict[str, Any]:
+        return read_line(line, self._server.limits)
 
     def _must_wait(self, asked: Asked | dict[str, Any]) -> bool:
         """Is so much owed to those who do not read that nothing large may be begun for anybody who is here?"""
@@ -180,7 +200,7 @@ class Connection(asyncio.Protocol):
         if lines and self._transport is not None and not self._transport.is_closing():
             self._transport.write(b"".join(lines))
 
-    def _push(self, notice: dict[str, Any]) -> bool:
+    def push(self, notice: dict[str, Any]) -> bool:
         """Something nobody asked for just now. False: the caller does not read; try again when it does."""
         if self._is_full or self._transport is None or self._transport.is_closing():
             return False

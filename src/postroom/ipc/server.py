@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ..desk import Desk
     from ..hub import Hub
+    from ..map_server.reception import Reception
     from ..policy.limits import Limits
 
 GRACE = 0.7  # seconds for what is under way when the daemon stops
@@ -24,13 +25,14 @@ GRACE = 0.7  # seconds for what is under way when the daemon stops
 class Server:
     """One socket."""
 
-    def __init__(self, desk: Desk, hub: Hub, path: str) -> None:
+    def __init__(self, desk: Desk, hub: Hub, path: str, reception: Reception | None = None) -> None:
         self.loop = asyncio.get_running_loop()
         self.limits: Limits = desk.room.settings
         self.place = Place(path)
         self.connections: set[Connection] = set()
         self.desk = desk
         self._hub = hub
+        self.reception = reception  # of those who speak MAP
         self._listening: asyncio.Server | None = None
         self._gone = asyncio.Event()  # nobody is here any more
         self.unread = Unread(self.loop)

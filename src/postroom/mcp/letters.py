@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..model.card import INBOX_WORDS, Warmth
+from ..model.card import WORDS, Warmth
 from ..model.content import content_of
 from ..model.parts import Part
 from ..wire.inbox_records import stamp
@@ -73,7 +73,7 @@ def agent(row: Mapping[str, Any]) -> dict[str, Any]:
         "agentId": card["id"],
         "name": card.get("display_name"),
         "scope": next(iter(card.get("scopes") or ()), None) or "default",
-        "status": INBOX_WORDS[Warmth(presence["warmth"])],
+        "status": WORDS[Warmth(presence["warmth"])].inbox,
         "program": card.get("program"),
         "description": card.get("description"),
         "capabilities": card.get("capabilities"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
 EVERYONE = "*"
+
+
+MAP = "map"  # in `extra`: what MAP says of an agent and a card has no word for
 
 
 class Card(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,6 +42,7 @@ class Beat(Struct, frozen=True, kw_only=True, omit_defaults=True):
     poll_interval: float = 5.0
     current_tasks: tuple[str, ...] = ()
     left: bool = False  # it said goodbye
+    dormant: bool = False  # and sleeps until somebody wakes it: no time makes it expire
     says: str = ""  # its status in its own word, where that is not what follows from its tasks
 
 
@@ -57,17 +61,41 @@ class Warmth(StrEnum):
     AWAY = "away"  # still routable
     EXPIRED = "expired"  # kept for the audit
     GONE = "gone"
+    DORMANT = "dormant"  # asleep by its own wish, until it is woken
 
 
-# One table for the words of the designs: ours on the left, the inbox design's on the right.
-INBOX_WORDS: dict[Status | Warmth, str] = {
-    Status.IDLE: "active",
-    Status.BUSY: "active",
-    Warmth.ACTIVE: "active",
-    Warmth.AWAY: "idle",
-    Status.OFFLINE: "offline",
-    Warmth.EXPIRED: "offline",
-    Warmth.GONE: "offline",
+class Words(NamedTuple):
+    """What each design calls the same thing."""
+
+    inbox: str  # agent-inbox: active, idle, offline
+    nanobot: str  # idle, busy, offline
+    map: str  # a state of MAP's agents
+
+
+# One table for the words of the designs, by ours. Nobody else translates.
+WORDS: dict[Status | Warmth, Words] = {
+    Status.IDLE: Words("active", "idle", "idle"),
+    Status.BUSY: Words("active", "busy", "busy"),
+    Status.OFFLINE: Words("offline", "offline", "stopped"),
+    Warmth.ACTIVE: Words("active", "idle", "active"),
+    Warmth.AWAY: Words("idle", "offline", "orphaned"),
+    Warmth.EXPIRED: Words("offline", "offline", "stopped"),
+    Warmth.GONE: Words("offline", "offline", "stopped"),
+    Warmth.DORMANT: Words("offline", "offline", "suspended"),
+}
+# The states that MAP's agents name themselves, in our words.
+MAP_STATES: dict[str, Status | Warmth] = {
+    "registered": Status.IDLE,
+    "active": Status.IDLE,
+    "idle": Status.IDLE,
+    "busy": Status.BUSY,
+    "waiting": Status.BUSY,
+    "suspended": Warmth.DORMANT,
+    "orphaned": Warmth.AWAY,
+    "stopping": Status.OFFLINE,
+    "stopped": Status.OFFLINE,
+    "failed": Status.OFFLINE,
+    "error": Status.OFFLINE,
 }
 
 
@@ -80,6 +108,11 @@ class Presence(Struct, frozen=True, kw_only=True):
     last_heartbeat: datetime | None
     last_active_at: datetime | None
     left: bool = False  # it said goodbye, and is not merely silent
+
+    @property
+    def words(self) -> Words:
+        """How each design says it: by what it does while it is here, else by how long it is away."""
+        return WORDS[self.status if self.warmth is Warmth.ACTIVE else self.warmth]
 
 
 class Agent(Struct, frozen=True, kw_only=True):

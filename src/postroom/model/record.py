@@ -28,6 +28,8 @@ CONVERSATION = "conversation"  # what letters do not tell of one, by its id
 HAPPENED = "happened"  # never kept: that it was put says what happened to a conversation, in its key
 SYSTEM = "system"  # under EVERYONE, what the room is called among others, where no setting says it
 GATEWAY = "gateway"  # the last sign of one of several programs that are one agent, by its name and a mark
+MAP_LINK = "maplink"  # what is remembered of a MAP server, by its address
+SCOPE = "scope"  # what is said of one; who is in it stands on cards
 MOVED_HERE = "moved"  # a delivery that came from another room to stay, by letter and mailbox
 
 

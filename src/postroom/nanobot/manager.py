@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .. import room, service
 from ..errors import IllegalMove, Invalid, LeaseLost, UnknownMessage
+from ..model.card import Status
 from ..model.delivery import State
 from ..model.names import check_agent
 from ..model.query import Query
@@ -62,7 +63,7 @@ class MailboxManager:
         """idle, busy, offline, or a word of its own; without `current_tasks`, these stay as they were."""
         name = check_agent(agent_id, "agent_id")
         if not agents.is_registered(self._office, name):
-            if status == "offline":
+            if status == Status.OFFLINE:
                 return
             agents.register(self._office, name, self._cards.get(name, {}))
         agents.update_status(self._office, name, status, current_tasks)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import Invalid, NotAllowed, PostroomError, UnknownAgent
+from ..model.card import Status
 from ..model.task import TaskState
 from ..service.present import one_line
 from . import manners, tasklist
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from .turns import Turn
 
 MINUTE = 60.0
-OFFLINE = "offline"
 LONGEST_NAME = 60  # of a parameter that does not exist
 WHOM = "mail_agents lists whom you can mail"
 DEFAULT_DEADLINE = 24 * 60  # minutes; then whoever asked is told that nobody answered
@@ -131,7 +131,7 @@ async def _if_offline(post: Post, to: str) -> str:
         agent = await post.room.agent(to)
     except UnknownAgent:  # an alias or a list: there is no one who could be away
         return ""
-    return f"{to} is offline now and gets it when it is back. " if agent.presence.status == OFFLINE else ""
+    return f"{to} is offline now and gets it when it is back. " if agent.presence.status is Status.OFFLINE else ""
 
 
 async def reply(post: Post, caller: Caller | None, id: str, text: str) -> str:

@@ -46,3 +46,4 @@ class Limits(Struct, frozen=True, kw_only=True):
     offline_after: Seconds = 60.0  # seconds without a heartbeat, at least
     away_grace: Seconds = 60.0  # seconds an agent counts as away before it is expired
     expired_kept: Seconds = HOUR  # seconds an expired agent is listed before it is gone
+    requeue_on_return: bool = True  # does who left and registers again find in its inbox what it had claimed?

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def presence(beat: Beat | None, moment: Moment, limits: Limits, active: tuple[str, ...] = ()) -> Presence:
-    """idle, busy or offline; active, away, expired or gone. `active`: the tasks it took on, besides those it
-    says it is busy with.
+    """idle, busy or offline; active, away, expired, gone or dormant. `active`: the tasks it took on, besides those
+    it says it is busy with.
     """
     if beat is None:
         return Presence(
@@ -44,6 +44,8 @@ def is_routable(presence: Presence) -> bool:
 
 
 def _warmth(beat: Beat, moment: Moment, limits: Limits) -> Warmth:
+    if beat.dormant:
+        return Warmth.DORMANT
     if beat.boot != moment.boot:  # nobody survives a reboot; how long ago it was only the wall clock knows
         silent = max((moment.wall - beat.at).total_seconds(), limits.away_grace)
         return Warmth.EXPIRED if silent < limits.expired_kept else Warmth.GONE

@@ -39,6 +39,7 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
     pulse      does a running room still take what is written?
     tokens     proof of who is calling, over a wire
     directory  cards, heartbeats, presence
+    scopes     teams that agents are in
     guarding   allow lists, and names whose mail is refused
     tasks      give a task, find it again, list them
     task_moves take a task on, finish it, cancel it; admission
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
         records,
         renaming,
         retelling,
+        scopes,
         search,
         sending,
         standing_down,
@@ -149,6 +151,7 @@ __all__ = [
     "records",
     "renaming",
     "retelling",
+    "scopes",
     "search",
     "sending",
     "standing_down",

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from .. import service
-from ..errors import Invalid, NameTaken, UnknownAgent
+from ..errors import IllegalMove, Invalid, NameTaken, UnknownAgent
+from ..model import delivery as moves
 from ..model.card import EVERYONE, Agent, Beat, Card, Warmth
 from ..model.codec import convert, to_plain
+from ..model.delivery import State
 from ..model.names import check_agent, check_scope
+from ..model.query import Query
 from ..model.record import BEAT, CARD, MEMBER
 from ..model.values import check_label, check_line, check_object, check_text
 from ..policy.presence import is_routable, presence
+from ..store.base import Move
 from .authorize import authorize
 from .given import check_count, check_seconds, listed
 from .records import find_record, put_record
@@ -27,10 +31,13 @@ if TYPE_CHECKING:
     from .authorize import Principal
     from .office import Office
 
+MOST_REQUEUED = 10_000  # letters, when somebody comes back; the leases of others run out
+
 
 def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Agent:
     """Write an agent's card and its first sign of life. The same agent may come back as often as it likes;
-    a live name is not given to another principal, unless a token proves whose it is.
+    a live name is not given to another principal, unless a token proves whose it is. Who had left finds what it
+    had claimed in its inbox again: whoever held it is gone.
     """
     authorize(caller, "register", check_agent(name, "id"))
     moment = office.now()
@@ -45,6 +52,7 @@ def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Ag
             put_record(CARD, name, to_plain(card), held),
             *memberships(office, name, card, held),
             *service.guarding.allow_only(office, name, card),
+            *_requeued(office, name),
             put_record(BEAT, name, to_plain(first_beat(moment)), find_record(office, BEAT, name), durable=False),
         ]
 
@@ -66,11 +74,14 @@ def heartbeat(
     poll_interval: float | None = None,
     active: bool = False,
     leaving: bool = False,
+    dormant: bool = False,
 ) -> Agent:
-    """A sign of life. What is not said stays as it was."""
+    """A sign of life. What is not said stays as it was. Who leaves `dormant` is kept until it comes back: it is
+    offline and never expires.
+    """
     authorize(caller, "heartbeat", name)
     moment = office.now()
-    changed: dict[str, Any] = {"left": leaving}
+    changed: dict[str, Any] = {"left": leaving or dormant, "dormant": dormant}
     if current_tasks is not None:
         changed["current_tasks"] = check_tasks(current_tasks)
         changed["says"] = ""  # its tasks say it
@@ -83,11 +94,47 @@ def heartbeat(
         if find_record(office, CARD, name) is None:
             service.naming.check_not_moved(office, name, "id")
             raise UnknownAgent(f"{name!r} is not registered", field="id", hint="register it first")
+        if dormant:
+            _check_warm(office, name, moment)
         beat = replace(_beat(office, name, moment), **changed)
-        return [put_record(BEAT, name, to_plain(beat), find_record(office, BEAT, name), durable=False)]
+        return [put_record(BEAT, name, to_plain(beat), find_record(office, BEAT, name), durable=dormant)]
 
     office.store.commit(plan)
     return agent(office, caller, name)
+
+
+def heartbeats(
+    office: Office,
+    caller: Principal,
+    names: Sequence[str],
+    *,
+    poll_interval: float | None = None,
+    leaving: bool = False,
+) -> None:
+    """Signs of life of many, or their goodbyes, in one commit. Who is not registered, and who left before and
+    leaves again, is passed over.
+    """
+    moment = office.now()
+    changed: dict[str, Any] = {"at": moment.wall, "steady": moment.steady, "boot": moment.boot, "left": leaving}
+    if poll_interval is not None:
+        changed["poll_interval"] = poll_interval
+    for name in names:
+        authorize(caller, "heartbeat", name)
+
+    def plan() -> Sequence[Write]:
+        cards = set(office.store.keys(CARD))
+        beats = {record.key: record for record in office.store.records(BEAT)} if names else {}
+        writes: list[Write] = []
+        for name in names:
+            held = beats.get(name)
+            last = first_beat(moment) if held is None else convert(held.value, Beat)
+            if name in cards and not (leaving and last.left):
+                beat = replace(last, dormant=False, **changed)
+                writes.append(put_record(BEAT, name, to_plain(beat), held, durable=False))
+        return writes
+
+    if names:
+        office.store.commit(plan)
 
 
 def agent(office: Office, caller: Principal, name: str) -> Agent:
@@ -202,7 +249,22 @@ def memberships(office: Office, name: str, card: Card, held: Record | None) -> l
 def _beat(office: Office, name: str, moment: Moment) -> Beat:
     """A further sign of life. What is not said stays as it was."""
     last = _last_beat(office, name) or first_beat(moment)
-    return replace(last, at=moment.wall, steady=moment.steady, boot=moment.boot, left=False)
+    return replace(last, at=moment.wall, steady=moment.steady, boot=moment.boot, left=False, dormant=False)
+
+
+def _requeued(office: Office, name: str) -> list[Write]:
+    last = _last_beat(office, name)
+    if last is None or not last.left or not office.limits.requeue_on_return:
+        return []
+    claimed = office.store.find(Query(mailbox=name, states=(State.CLAIMED,), limit=MOST_REQUEUED))
+    return [Move(one.delivery, moves.release(one.delivery), "release") for one in claimed]
+
+
+def _check_warm(office: Office, name: str, moment: Moment) -> None:
+    """Who has expired cannot fall asleep: nobody knows any more whether it is there."""
+    last = presence(_last_beat(office, name), moment, office.limits)
+    if last.warmth in {Warmth.EXPIRED, Warmth.GONE}:
+        raise IllegalMove(f"{name!r} is {last.warmth}", field="dormant", hint="a heartbeat brings it back")
 
 
 def first_beat(moment: Moment) -> Beat:

@@ -1,4 +1,6 @@
-"""What this post room is called among others: as it was set, else a name that was made once and is kept."""
+"""What this post room is called among others: as it was set, else as the MAP server calls itself that it is linked
+to, else a name that was made once. What it is called is kept.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,12 @@ from .records import find_record, put_record
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..model.record import Record
     from ..store.base import Write
     from .authorize import Principal
     from .office import Office
 
+_OF_SERVER = "map"  # in the record: the name of a server, and not one that we made
 _DIGITS = 8  # of chance: two rooms of one net must not meet by it
 
 
@@ -28,7 +32,31 @@ def system_id(office: Office, caller: Principal, configured: str = "") -> str:
     if found is None:
         office.store.commit(lambda: _first(office))
         (found,) = office.store.records(SYSTEM, EVERYONE)
-    return str(found.value)
+    return _name(found)
+
+
+def adopt(office: Office, caller: Principal, name: str) -> str:
+    """Be called as a MAP server is, from the first link to one on. What was made up before gives way; the name of
+    another server does not. Says what holds.
+    """
+    authorize(caller, "room")
+    value = {_OF_SERVER: check_agent(name, "system")}
+
+    def plan() -> Sequence[Write]:
+        held = find_record(office, SYSTEM, EVERYONE)
+        return (
+            []
+            if held is not None and isinstance(held.value, dict)
+            else [put_record(SYSTEM, EVERYONE, value, held)]
+        )
+
+    office.store.commit(plan)
+    (found,) = office.store.records(SYSTEM, EVERYONE)
+    return _name(found)
+
+
+def _name(found: Record) -> str:
+    return str(found.value[_OF_SERVER] if isinstance(found.value, dict) else found.value)
 
 
 def _first(office: Office) -> Sequence[Write]:

@@ -31,11 +31,13 @@ from ..model.record import (
     MEMBER,
     MOVED_HERE,
     OPEN_ESCALATION,
+    SCOPE,
     SESSION,
     SPENT,
     TASKS,
     TEMPLATE,
 )
+from ..model.scope import ScopeCard
 from ..model.talk import STATUSES, TYPES, Talk
 from ..model.task import Standing
 from ..model.template import Template
@@ -87,6 +89,7 @@ _VALUES: dict[str, Any] = {
     SESSION: dict[str, Any],
     MOVED_HERE: Moved,
     CONVERSATION: Talk,
+    SCOPE: ScopeCard,
 }
 _FAMILIES = (MEMBER, TASKS)  # kinds that go on with a name
 _CARD_SAYS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
@@ -118,6 +121,8 @@ def checked_record(office: Office, record: Record) -> Put:
         check_scope(record.kind.removeprefix(MEMBER), "kind")
     if isinstance(value, Standing):
         _check_standing(value, record)
+    if isinstance(value, ScopeCard):
+        _check_scope_card(office, record.key, value)
     if kind == ACTIVE:
         for letter in value:
             check_id(letter, "value")
@@ -174,6 +179,12 @@ def _check_value(office: Office, key: str, value: Any) -> None:
         _check_escalation(key, value)
     elif isinstance(value, Talk):
         _check_talk(office, key, value)
+
+
+def _check_scope_card(office: Office, key: str, value: ScopeCard) -> None:
+    if check_scope(key, "key") != value.id:
+        raise Invalid("is another scope's", field="value")
+    check_object(value.says, "value", office.limits.max_depth)
 
 
 def _check_names(names: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ..errors import Invalid, NameTaken, UnknownAgent
 from ..model.book import Due
-from ..model.card import Card
+from ..model.card import MAP, Card
 from ..model.codec import convert, to_plain
 from ..model.escalation import Escalation
 from ..model.guard import Guard, guard_value
@@ -25,6 +25,7 @@ from ..model.record import (
     GUARD,
     MEMBER,
     OPEN_ESCALATION,
+    SCOPE,
     SEALED,
     SESSION,
     TASKS,
@@ -91,7 +92,8 @@ def _records(office: Office, old: str, new: str) -> list[Write]:
     for kind in (OPEN_ESCALATION, CLOSED_ESCALATION):
         wanted |= {(kind, r.key): _escalation(r.value, old, new) for r in office.store.records(kind)}
     wanted |= {(CONVERSATION, r.key): _talk(r.value, old, new) for r in office.store.records(CONVERSATION)}
-    wanted |= _tokens(office, old, new)
+    wanted |= _tokens(office, old, new) | _children(office, old, new)
+    wanted |= {(SCOPE, r.key): _scope(r.value, old, new) for r in office.store.records(SCOPE)}
     found = {at: find_record(office, *at) for at in wanted}
     changed = [at for at, held in found.items() if wanted[at] != (None if held is None else held.value)]
     return [put_record(*at, wanted[at], found[at]) for at in changed]
@@ -114,6 +116,22 @@ def _card(office: Office, old: str, new: str) -> Wanted:
     members: Wanted = {(MEMBER + scope, old): None for scope in card.scopes}
     members |= {(MEMBER + scope, new): True for scope in scopes}
     return {(CARD, old): None, (CARD, new): to_plain(renamed)} | members
+
+
+def _children(office: Office, old: str, new: str) -> Wanted:
+    """The cards of those whose parent it is."""
+    wanted: Wanted = {}
+    for record in office.store.records(CARD):
+        says = record.value.get("extra", {}).get(MAP)
+        if record.key != old and isinstance(says, dict) and says.get("parent") == old:
+            wanted[CARD, record.key] = record.value | {
+                "extra": record.value["extra"] | {MAP: says | {"parent": new}}
+            }
+    return wanted
+
+
+def _scope(value: Any, old: str, new: str) -> Any:
+    return value | {"created_by": new} if value.get("created_by") == old else value
 
 
 def _tokens(office: Office, old: str, new: str) -> Wanted:

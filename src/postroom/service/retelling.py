@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from ..model.card import INBOX_WORDS, Agent
+from ..model.card import Agent
 from ..model.content import content_type
 from ..model.message import Message
 from ..model.names import POSTMASTER
@@ -106,7 +106,7 @@ def presence(office: Office, view: View) -> list[Present]:
     for seat in view.seats:
         card = find_record(office, CARD, seat.agent)
         agent = None if card is None else agent_of(office, card, moment)
-        word = UNKNOWN if agent is None else INBOX_WORDS[agent.presence.warmth]
+        word = UNKNOWN if agent is None else agent.presence.words.inbox
         found.append(Present(seat=seat, agent=agent, presence=word))
     return found
 

@@ -152,13 +152,22 @@ def standing(office: Office, principal: Principal, named: str | None = None) -> 
     """
     if not principal.heeds_seals or not (closed := sealed(office)):
         return principal
+    named = principal.agent or named  # who speaks for one agent all the time speaks for no other
     name = None if named is None else check_agent(named, "agent_id")
     if name is None or fold(name) == POSTMASTER:  # whose letters are everybody's
         return _NOBODY
     if fold(service.naming.resident(office, name)) in map(fold, closed):
         hint = "show it: the action `authenticate`, a header, or POSTROOM_AUTH_TOKEN for postroom mcp and hooks"
         raise NotAllowed(f"{name!r} has a token, and nobody speaks for it without", field="agent_id", hint=hint)
-    return Principal(principal.name, agent=name)
+    return principal if principal.agent is not None else Principal(principal.name, agent=name)
+
+
+def standing_or_nobody(office: Office, principal: Principal) -> Principal:
+    """The same, where nobody is there to be told why not."""
+    try:
+        return standing(office, principal)
+    except NotAllowed:
+        return _NOBODY
 
 
 def _resident(office: Office, agent: Any) -> str:

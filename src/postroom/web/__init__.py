@@ -10,6 +10,7 @@ let in without a token, on this machine neither. Needs the extra `serve`.
     calls     JSON-RPC by POST
     stream    `GET /subscribe`: server-sent events
     frames    `/ws`: JSON-RPC in text frames, notices between them
+    map_frames  `/map`: MAP in frames
     outbox    what waits to be written to one caller, bounded
     health    `/healthz`: a real write and a real read
     metrics   `/metrics`: Prometheus text

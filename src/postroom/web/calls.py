@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from .replies import Headers, Receive, Scope
 
 BODY_SECONDS = 30.0  # for a whole body
-CLOSING = refused(503, "the server is shutting down; try again", (b"retry-after", b"1"))
+RETRY = (b"retry-after", b"1")
+CLOSING = refused(503, "the server is shutting down; try again", RETRY)
 
 
 class Gone(Exception):

@@ -6,7 +6,7 @@ A caller that does not read is not read from either, so that its replies take bo
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..callers import Caller
 from ..model.codec import encode
@@ -16,9 +16,21 @@ from .outbox import Outbox
 from .protocol import ABORT
 
 if TYPE_CHECKING:
+    from ..outcome import Outcome
     from ..service.authorize import Principal
+    from ..wire.session import Asked
     from .house import House
     from .replies import Receive, Scope, Send
+
+
+class Speaker(Protocol):
+    """Who carries out what is said in frames."""
+
+    def carry_out(self, asked: Asked) -> Outcome: ...
+    def told(self) -> None: ...
+    def resume(self) -> None: ...
+    def close(self) -> None: ...
+
 
 GOING_AWAY, NOT_TEXT, EXPELLED = 1001, 1003, 1008
 
@@ -26,14 +38,22 @@ GOING_AWAY, NOT_TEXT, EXPELLED = 1001, 1003, 1008
 class Talk:
     """One caller."""
 
-    def __init__(self, house: House, principal: Principal, scope: Scope, send: Send) -> None:
+    def __init__(self, house: House, principal: Principal | None, scope: Scope, send: Send) -> None:
         self._house = house
         self._send = send
         self._outbox = Outbox(scope["state"][ABORT])
         self._room = asyncio.Event()  # can something be begun?
         self.code = GOING_AWAY  # why it ends, when we end it
-        self._caller = Caller(house.desk, house.hub, push=self._push, expel=self._expel, principal=principal)
+        self._caller: Speaker = self._open_caller(principal)
         self._owing = Owing(self._caller.carry_out, self._settle)
+
+    def _open_caller(self, principal: Principal | None) -> Speaker:
+        assert principal is not None  # noqa: S101 - nobody gets here without a token
+        house = self._house
+        return Caller(house.desk, house.hub, push=self.push, expel=self._expel, principal=principal)
+
+    def _understood(self, text: str) -> Asked | dict[str, Any] | None:
+        return read_rpc(text, self._house.limits)
 
     async def run(self, receive: Receive) -> None:
         reading = asyncio.ensure_future(self._read(receive))
@@ -57,7 +77,9 @@ class Talk:
             if (text := message.get("text")) is None:
                 self.code = NOT_TEXT
                 return
-            asked = read_rpc(text, self._house.limits)
+            asked = self._understood(text)
+            if asked is None:
+                continue
             while self._outbox.is_full or not self._owing.has_room(asked):
                 self._room.clear()
                 await self._room.wait()
@@ -74,7 +96,7 @@ class Talk:
 
     # -- what it hears
 
-    def _push(self, notice: dict[str, Any]) -> bool:
+    def push(self, notice: dict[str, Any]) -> bool:
         return self._outbox.offer(encode(notice))
 
     def _expel(self) -> None:
@@ -83,19 +105,31 @@ class Talk:
 
     async def _write(self) -> None:
         while pieces := await self._outbox.take():
+            said = self._said_so_far()
             for piece in pieces:
                 await self._send({"type": "websocket.send", "text": piece.decode()})
+            self._wrote(said)
             self._room.set()
             if self._outbox.has_refused and not self._outbox.is_closed:
                 self._outbox.has_refused = False
                 self._caller.resume()
         self._outbox.emptied()
 
+    def _said_so_far(self) -> int:
+        """A number for what was taken to be written."""
+        return 0
+
+    def _wrote(self, said: int) -> None:
+        """What had this number was written."""
+
 
 async def serve_frames(house: House, principal: Principal, scope: Scope, receive: Receive, send: Send) -> None:
     """Until either side ends it."""
     await receive()  # that it wants to connect
     await send({"type": "websocket.accept"})
-    talk = Talk(house, principal, scope, send)
+    await until_end(Talk(house, principal, scope, send), receive, send)
+
+
+async def until_end(talk: Talk, receive: Receive, send: Send) -> None:
     await talk.run(receive)
     await send({"type": "websocket.close", "code": talk.code})

@@ -5,6 +5,7 @@ POST anything else        JSON-RPC
 GET /subscribe            events
 GET /healthz, /metrics    how we are
 /ws                       JSON-RPC in frames
+/map                      MAP in frames
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from ..callers import Caller
 from ..errors import PostroomError
-from .calls import Gone, serve_call
+from .calls import RETRY, Gone, serve_call
 from .frames import serve_frames
 from .gate import every
 from .health import Pulse
+from .map_frames import serve_map
 from .metrics import metrics
 from .protocol import ABORT
 from .replies import Reply, answer, refused, sorry
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from ..desk import Desk
     from ..hub import Hub
+    from ..map_server.reception import Reception
     from ..policy.limits import Limits
     from ..service.authorize import Principal
     from .gate import Gate
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from .replies import Receive, Scope, Send
 
 HEALTH, METRICS, SUBSCRIBE, FRAMES, MCP = "/healthz", "/metrics", "/subscribe", "/ws", "/mcp"
+MAP = "/map"
 LISTEN = "subscriptions/listen"  # the stream of MCP's revision of 2026, by POST
 KEEP_ALIVE = 20.0  # seconds between two signs of life on a stream
 _LOOKS = ("GET", "HEAD")
@@ -45,12 +49,15 @@ _LOOKS = ("GET", "HEAD")
 class House:
     """The ASGI app."""
 
-    def __init__(self, desk: Desk, hub: Hub, gate: Gate, mcp: Mounted | None) -> None:
+    def __init__(
+        self, desk: Desk, hub: Hub, gate: Gate, mcp: Mounted | None, reception: Reception | None = None
+    ) -> None:
         self.desk = desk
         self.hub = hub
         self.limits: Limits = desk.room.settings
         self._gate = gate
         self._mcp = mcp
+        self._map = reception
         self._pulse = Pulse(desk)
         self._ends: dict[object, Callable[[], object]] = {}
         self._streams: dict[Outbox, bytes] = {}
@@ -75,19 +82,34 @@ class House:
         looks = scope["type"] == "http" and scope["method"] in _LOOKS
         if path == HEALTH and looks and not self._gate.shows_something(headers):
             return await self._pulse.ask(knows_us=False)
+        if scope["type"] == "websocket":
+            return await self._upgrade(scope, receive, send)
         caller = self._gate.caller(headers)
         if isinstance(caller, Reply):
             return caller
-        if scope["type"] == "websocket":
-            return await self._upgrade(caller, scope, receive, send)
         if path.rstrip("/") == MCP and self._mcp is not None:
             return await self._visit(self._mcp, caller, scope, receive, send)
         return await self._answer(caller, scope, receive, send)
 
-    async def _upgrade(self, caller: Principal, scope: Scope, receive: Receive, send: Send) -> Reply | None:
+    async def _upgrade(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
+        if scope["path"] == MAP and self._map is not None:
+            return await self._meet(self._map, scope, receive, send)
+        caller = self._gate.caller(scope["headers"])
+        if isinstance(caller, Reply):
+            return caller
         if scope["path"] != FRAMES:
             return refused(404, f"the WebSocket is at {FRAMES}")
         await serve_frames(self, caller, scope, receive, send)
+        return None
+
+    async def _meet(self, reception: Reception, scope: Scope, receive: Receive, send: Send) -> Reply | None:
+        """MAP's clients show their token in their first word; who shows it in the header may."""
+        caller = self._gate.caller(scope["headers"]) if self._gate.shows_something(scope["headers"]) else None
+        if isinstance(caller, Reply):
+            return caller
+        if caller is None and reception.is_full:
+            return refused(503, "too many connections that have not said who they are", RETRY)
+        await serve_map(self, reception, caller, scope, receive, send)
         return None
 
     async def _visit(
@@ -153,6 +175,8 @@ class House:
         """Everybody who stays is asked to go."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._map is not None:
+            self._map.close()
         for end in list(self._ends.values()):
             end()
         if self._mcp is not None:

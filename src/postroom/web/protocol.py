@@ -10,20 +10,25 @@ from typing import TYPE_CHECKING
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode
 
 if TYPE_CHECKING:
     import asyncio
     from asyncio import TimerHandle
+    from collections.abc import Callable
 
     from uvicorn._types import ASGISendEvent
     from websockets.frames import Frame
+    from websockets.http11 import Request
 
 HEAD_SECONDS = 10.0  # for the head of a request
 MOST_CONNECTIONS = 1000
 MOST_PIECES = 10_000  # of one message in frames
 MOST_UNREAD = 8 * 1024 * 1024  # bytes of a body that is not wanted any more, so that its sender gets to our answer
+SIGNS = "postroom.signs"  # in the state of a scope of frames: pings of our own
+_SIGN = b"postroom:"  # so they begin
 ABORT = "postroom.abort"  # in the state of a scope: ends this connection, whatever waits to be written
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 20\r\n"
@@ -82,11 +87,52 @@ class Http(H11Protocol):
             self._timer = None
 
 
+class Signs:
+    """Pings of our own, each with a number; `answered` hears of the pong to one. Those of the connection, by which
+    it is known to live, are others.
+    """
+
+    def __init__(self, ping: Callable[[bytes], None]) -> None:
+        self._ping = ping
+        self.answered: Callable[[int], None] = lambda _: None
+
+    def send(self, number: int) -> None:
+        self._ping(_SIGN + b"%d" % number)
+
+    def hear(self, data: bytes) -> bool:
+        """Is it the pong to one of ours?"""
+        digits = data.removeprefix(_SIGN)
+        if digits == data or not digits.isdigit() or len(digits) > 18:
+            return False
+        self.answered(int(digits))
+        return True
+
+
 class Frames(WebSocketsSansIOProtocol):
     """One connection that was upgraded."""
 
+    _signs: Signs | None = None
+
+    def handle_connect(self, event: Request) -> None:
+        self._signs = Signs(self._ping)
+        self.app_state = {**self.app_state, SIGNS: self._signs}
+        super().handle_connect(event)
+
+    def _ping(self, data: bytes) -> None:
+        if not self.close_sent and not self.transport.is_closing():
+            self.conn.send_ping(data)
+            self.transport.write(b"".join(self.conn.data_to_send()))
+
+    def handle_pong(self, event: Frame) -> None:
+        if self._signs is None or not self._signs.hear(bytes(event.data)):
+            super().handle_pong(event)
+
     async def send(self, message: ASGISendEvent) -> None:
-        """An upgrade that was refused is answered: without this uvicorn would log it as an error."""
+        """An upgrade that was refused is answered: without this uvicorn would log it as an error. Nothing is
+        written to a connection that broke just now: asyncio would log each piece of it.
+        """
+        if message["type"] == "websocket.send" and self.transport.is_closing():
+            raise ClientDisconnected
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
             self.handshake_complete = True

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ..desk import Desk
     from ..hub import Hub
+    from ..map_server.reception import Reception
     from .mounted import Mounted
 
 GRACE = 1  # seconds for what is under way when the daemon stops
@@ -49,11 +50,14 @@ class Place(Struct, frozen=True, kw_only=True):
 class Server:
     """One address."""
 
-    def __init__(self, desk: Desk, hub: Hub, place: Place, mcp: Mounted | None = None) -> None:
+    def __init__(
+        self, desk: Desk, hub: Hub, place: Place, mcp: Mounted | None = None, reception: Reception | None = None
+    ) -> None:
         self._desk = desk
         self._hub = hub
         self._place = place
         self._mcp = mcp
+        self._reception = reception
         self._house: House | None = None
         self._quiet: Quiet | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -67,7 +71,7 @@ class Server:
             shown = _shown(self._place.host)
             self.url = f"{self._place.scheme}://{shown}:{port}"
             self.gate = Gate(self._desk.room, self._place.scheme, {*LOOPBACK, shown, *self._place.names}, port)
-            self._house = House(self._desk, self._hub, self.gate, self._mcp)
+            self._house = House(self._desk, self._hub, self.gate, self._mcp, self._reception)
             self._quiet = Quiet(self._config(self._house))
         except BaseException:
             listening.close()

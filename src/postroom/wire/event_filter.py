@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .events import Event
 
-_LISTS = ("event_types", "scopes", "from_agents", "priorities")
+_LISTS = ("event_types", "scopes", "from_agents", "priorities", "roles", "from_roles", "correlation_ids")
 _OF_MAIL = ("conversation_id", "thread_id", "participant_id", "content_type")
 _OURS = {word: ours for ours, word in MAP_TYPES.items()}
 
@@ -33,6 +33,10 @@ class EventFilter(Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] | None = None
     from_agents: tuple[str, ...] | None = None
     priorities: tuple[str, ...] | None = None
+    roles: tuple[str, ...] | None = None  # of whom it is about, or who did it
+    from_roles: tuple[str, ...] | None = None  # the same
+    correlation_ids: tuple[str, ...] | None = None
+    metadata_match: dict[str, Any] | None = None  # all of these stand in the letter's metadata
     agent: str | None = None  # whose mailbox
     conversation_id: str | None = None
     thread_id: str | None = None
@@ -41,18 +45,22 @@ class EventFilter(Struct, frozen=True, kw_only=True):
 
 
 def check_filter(said: Any) -> EventFilter:
-    """As it was said: `eventTypes`, `scopes`, `fromAgents`, `priorities`, `mail`, and `agent` or `mailbox`."""
+    """As it was said, in MAP's words; `agent` or `mailbox` besides."""
     words = _words(said, "filter")
     mail = _words(words.pop("mail", {}), "filter.mail")
+    match = words.pop("metadata_match", None)
+    if match is not None and not isinstance(match, dict):
+        raise Invalid("must be an object", field="filter.metadata_match")
     agent = words.pop("agent", words.pop("mailbox", None))
     fields: dict[str, Any] = {name: _texts(words.pop(name), name) for name in _LISTS if name in words}
     fields |= {name: _text(mail.pop(name), f"mail.{name}") for name in _OF_MAIL if name in mail}
     for unknown in (*words, *(f"mail.{name}" for name in mail)):
-        hint = ", ".join((*_LISTS, "mail", "agent"))
+        hint = ", ".join((*_LISTS, "metadata_match", "mail", "agent"))
         raise Invalid("there is no such filter", field=f"filter.{unknown}"[:100], hint=hint)
     if "event_types" in fields:
         fields["event_types"] = tuple(map(_type, fields["event_types"]))
-    return EventFilter(agent=None if agent is None else check_agent(agent, "filter.agent"), **fields)
+    whose = None if agent is None else check_agent(agent, "filter.agent")
+    return EventFilter(agent=whose, metadata_match=match, **fields)
 
 
 def wanted(event: Event, filter: EventFilter) -> bool:
@@ -62,6 +70,10 @@ def wanted(event: Event, filter: EventFilter) -> bool:
         and (filter.scopes is None or event.scope in filter.scopes)
         and (filter.from_agents is None or event.sender in filter.from_agents)
         and (filter.priorities is None or event.importance in filter.priorities)
+        and (filter.roles is None or event.role in filter.roles)
+        and (filter.from_roles is None or event.role in filter.from_roles)
+        and (filter.correlation_ids is None or event.correlation in filter.correlation_ids)
+        and (filter.metadata_match is None or filter.metadata_match.items() <= event.metadata.items())
         and (filter.agent is None or filter.agent in event.parties)
         and (filter.conversation_id is None or event.conversation == filter.conversation_id)
         and (filter.thread_id is None or event.thread == filter.thread_id)

@@ -18,15 +18,16 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..errors import Missing
+from ..model.card import Card
 from ..model.codec import convert
 from ..model.message import DEFAULT_SCOPE
 from ..model.names import ONE_MAILBOX, fold
 from ..model.query import Query
-from ..model.record import CONVERSATION, HAPPENED
+from ..model.record import CARD, CONVERSATION, HAPPENED
 from ..model.talk import ENDS, Seat, Talk, thread_of
 from ..model.thread import conversation_of
 from ..service import talks, tokens
@@ -35,6 +36,7 @@ from ..service.records import find_record
 from ..service.retelling import type_of
 from .inbox_records import message_record, milliseconds
 from .mail_records import conversation_record, seat_record, thread_record, turn_record
+from .map_records import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,12 +84,15 @@ class Event(Struct, frozen=True, kw_only=True):
     thread: str | None = None
     content_type: str | None = None
     importance: str | None = None
+    role: str | None = None  # of whom it is about
+    correlation: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
     last: bool = True  # of those with its number
 
 
 def events(room: Room, past: Past) -> list[Event]:
     """What of these changes this caller hears, in their order."""
-    if tokens.standing(room._office, room.principal) is not room.principal:
+    if tokens.standing_or_nobody(room._office, room.principal) is not room.principal:
         return []  # somebody was sealed since it came
     if not past.concerns(room):
         return []
@@ -97,6 +102,12 @@ def events(room: Room, past: Past) -> list[Event]:
         found[:-1] = [replace(event, last=False) for event in found[:-1]]
         told += found
     return told
+
+
+def number_of(id: Any) -> int | None:
+    """Of the change that the event with this id came of; None: it is no event's id."""
+    found = re.match(r"([0-9]{1,18})-[a-z]", id) if isinstance(id, str) else None
+    return None if found is None else int(found[1])
 
 
 def map_event(event: Event) -> dict[str, Any]:
@@ -139,6 +150,8 @@ class Past:
 
     def __init__(self, room: Room, changes: Sequence[Change]) -> None:
         self.changes = changes
+        self._office = room._office
+        self._roles: dict[str, str | None] = {}
         store = room._office.store
         self._messages: dict[str, Message] = {}
         self._deliveries: dict[str, list[Delivery]] = {}
@@ -165,6 +178,13 @@ class Past:
         """
         return self._is_long and (self._has_new or talks.party(room.principal) is not None)
 
+    def role(self, name: str) -> str | None:
+        """What somebody does here, as its card says."""
+        if name not in self._roles:
+            card = find_record(self._office, CARD, name)
+            self._roles[name] = None if card is None else role_of(convert(card.value, Card))
+        return self._roles[name]
+
     def concerns(self, room: Room) -> bool:
         """May any of it be for this caller? Who is in a conversation is a longer question: it may."""
         reader = talks.party(room.principal)
@@ -179,7 +199,8 @@ def _of_letter(room: Room, change: Change, letters: Past) -> Iterator[Event]:
     reader = talks.party(room.principal)
     sent = change.what == "posted" and (reader is None or is_sent_by(room._office, message, reader))
     if sent or any(d.mailbox == reader and not d.is_hidden for d in came):
-        yield from _letter_events(room, change.number, message, deliveries)
+        for event in _letter_events(room, change.number, message, deliveries):
+            yield replace(event, role=letters.role(message.sender))
 
 
 def _came_with(delivery: Delivery, change: Change) -> bool:
@@ -209,6 +230,8 @@ def _letter_events(room: Room, number: int, message: Message, deliveries: Sequen
         thread=thread_of(message),
         content_type=type_of(message),
         importance=message.priority.name.lower(),
+        correlation=message.metadata.get("correlationId") or message.thread_tag,
+        metadata=message.metadata,
     )
     yield event
     turn = turn_record(shown)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from ..model.card import INBOX_WORDS
+from ..model.card import WORDS, Status
 from ..model.content import content_of, payload_to_parts
 from ..model.message import DEFAULT_SCOPE, Priority, is_any, is_broadcast, same_name
 from ..model.thread import conversation_of
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["agent_record", "message_record", "milliseconds", "payload_to_parts", "present", "stamp"]
 
-OFFLINE = "offline"
 _IMPORTANCE = {priority: priority.name.lower() for priority in Priority}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -78,7 +77,7 @@ def agent_record(agent: Agent) -> dict[str, Any]:
         agentId=card.id,
         name=card.display_name or None,
         scope=card.scopes[0] if card.scopes else DEFAULT_SCOPE,
-        status=OFFLINE if presence.left else INBOX_WORDS[presence.warmth],
+        status=WORDS[Status.OFFLINE].inbox if presence.left else presence.words.inbox,
         program=card.program or None,
         lastActive=stamp(presence.last_active_at or card.registered_at),
         location="local",

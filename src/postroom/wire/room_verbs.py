@@ -45,7 +45,7 @@ def _heartbeat(room: Room, said: dict[str, Any]) -> Any:
 
 
 def _goodbye(room: Room, said: dict[str, Any]) -> Any:
-    return {"agent": plain_agent(box_of(room, said).leave())}
+    return {"agent": plain_agent(box_of(room, said).leave(**some(said, "dormant")))}
 
 
 def _agents(room: Room, said: dict[str, Any]) -> Any:
@@ -140,7 +140,9 @@ ROWS = (
     _own("heartbeat", "a sign of life", _heartbeat, Param("current_tasks", "list", "what you work on"),
          Param("poll_interval", "seconds", "how often you look"), Param("active", "flag", "you did something"),
          result="agent"),
-    _own("goodbye", "you leave; mail that comes meanwhile waits", _goodbye, result="agent", action="heartbeat"),
+    _own("goodbye", "you leave; mail that comes meanwhile waits", _goodbye,
+         Param("dormant", "flag", "sleep: you do not expire, and your next heartbeat wakes you"),
+         result="agent", action="heartbeat"),
     _own("block", "refuse somebody's mail", _block, NAME, result="blocked"),
     _own("unblock", "take it again", _unblock, NAME, result="blocked", action="block"),
     _own("blocked", "whose mail is refused here", _blocked, result="blocked", action="block", writes=False),

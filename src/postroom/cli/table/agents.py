@@ -69,6 +69,7 @@ COMMANDS = {
     "leave": Command(
         "leave",
         "say goodbye; mail that comes meanwhile waits",
+        Option("--dormant", help="sleep: you do not expire, and your next heartbeat wakes you", kind="flag"),
         examples=(("postroom leave --as coder", "until later"),),
         json=AGENT_JSON,
         exits=((67, "you have not registered"),),

@@ -9,21 +9,29 @@ ABOUT = "id, agent (null for an operator's), scopes, note, created_at, revoked_a
 COMMANDS = {
     "serve": Command(
         "serve",
-        "open the post room for programs that are not Python: a socket, HTTP, WebSocket, MCP",
+        "open the post room for programs that are not Python: a socket, HTTP, WebSocket, MCP, MAP",
         Option("--socket", help="where to listen; beside the room by default", many=True, metavar="PATH",
                complete="files"),
         Option("--http", help="address and port, or off; 127.0.0.1:4650 by default", metavar="HOST:PORT"),
         Option("--http-name", help="a name by which HTTP is called besides its address", many=True, metavar="NAME"),
         Option("--tls-cert", help="a certificate, to be reached from outside", metavar="FILE", complete="files"),
         Option("--tls-key", help="its key", metavar="FILE", complete="files"),
+        Option("--map", help="who may connect by MAP: with a token (by default), anybody on this machine (open), nobody"
+               " (off)", kind="word", choices=("token", "open", "off")),
         Option("--inboxes", help="write inbox.jsonl files into this folder", metavar="FOLDER", complete="files"),
+        Option("--map-server", help="link the room to a MAP server", metavar="URL"),
+        Option("--map-scope", help="the scope in which our agents are there", metavar="NAME"),
+        Option("--map-name", help="the name of the link's own agent there; the room's by default", metavar="NAME"),
+        Option("--map-expose", help="who of ours is shown there: all (the default), none, or names with commas", metavar="NAMES"),
         Option("--log-level", help="from which on; info by default", kind="word",
                choices=("debug", "info", "warning", "error")),
         about="Serves until it is stopped by Ctrl-C, SIGTERM or SIGHUP, and keeps house meanwhile. One daemon per room"
         " and socket; a second one is refused and told of the first. The socket is for you alone. HTTP and WebSocket need"
         " a token (postroom token create), on this machine too. The log goes to stderr.\n\n"
         "INBOX_SOCKET_PATH, INBOX_HTTP_PORT, INBOX_SQLITE_PATH and INBOX_DIR are honoured; POSTROOM_SOCKET,"
-        " POSTROOM_HTTP, POSTROOM_STORE, POSTROOM_INBOXES and the options beat them.",
+        " POSTROOM_HTTP, POSTROOM_STORE, POSTROOM_INBOXES and the options beat them. INBOX_MAP_ENABLED, INBOX_MAP_SERVER,"
+        " INBOX_MAP_SCOPE and INBOX_MAP_SYSTEM_ID likewise; POSTROOM_MAP_TOKEN is shown to the server (POSTROOM_MAP_METHOD:"
+        " bearer or api-key).",
         examples=(
             ("postroom serve", "the room of this project, or your own"),
             ("postroom serve --socket ~/.claude/agent-inbox/inbox.sock --http off", "in the place of agent-inbox"),
@@ -34,7 +42,9 @@ COMMANDS = {
             ("sockets", "where it listens"),
             ("http", "the URL, or null"),
             ("mcp", "the URL of the MCP server, or null"),
+            ("map", "the URL of the MAP server, or null"),
             ("inboxes", "the folder of inbox.jsonl files, or null"),
+            ("map_link", "the URL of the MAP server, or null"),
         ),
         exits=((69, "another daemon serves this room or this socket"),),
     ),

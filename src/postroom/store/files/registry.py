@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from ...clock import SystemClock
 from ...errors import PostroomError, Unreadable
-from ...model.card import Beat, Card
+from ...model.card import Beat, Card, Status
 from ...model.codec import convert
 from ...model.record import ACTIVE, BEAT, CARD
 from ...model.values import read_json
@@ -220,7 +220,7 @@ class Registry:
             shown = entries.shown(convert(card.value, Card), sign, tasks, moment)
         except (ValidationError, TypeError):  # a store keeps any record; this is none that can be shown
             return None, 0, None
-        until = None if sign is None or shown["status"] == "offline" else entries.silent_from(sign)
+        until = None if sign is None or shown["status"] == Status.OFFLINE else entries.silent_from(sign)
         return shown, 0 if beat is None else beat.revision, until
 
     # -- the file

@@ -1,0 +1,85 @@
+"""MAP in lines of JSON, on the same socket: a connection whose first line is `map/connect` speaks MAP from then
+on.
+
+So agentic-mesh frames it, with its dotted names. Behind each message that is handed over goes a question,
+`map/ping`: its answer is the receipt, for a program answers it after it has read the lines before it. An error is
+as good an answer as any; so say those who do not know the word.
+
+Whoever can open the socket is the user who runs the post room, and needs no token, as in the other dialects there;
+one that shows a token is let in by that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..map_server.talk import Talk
+from ..service.authorize import SOCKET
+from ..wire.map_names import CONNECT
+from ..wire.map_session import unreadable
+
+if TYPE_CHECKING:
+    from ..map_server.reception import Reception
+    from ..outcome import Outcome
+    from ..wire.session import Asked
+    from .connection import Connection
+
+
+def first_word(line: bytes | None) -> dict[str, Any] | None:
+    """What is said with `map/connect`, if that is what this line says."""
+    if line is None or b"map/connect" not in line:
+        return None
+    try:
+        said = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not isinstance(said, dict) or said.get("method") != CONNECT:
+        return None
+    params = said.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+class MapLines:
+    """Speaks in the place of the connection's caller."""
+
+    def __init__(self, connection: Connection, reception: Reception, said: dict[str, Any]) -> None:
+        self._connection = connection
+        self._talk = Talk(reception, self, None if said.get("auth") else SOCKET)
+
+    def read(self, line: bytes | None) -> Asked | dict[str, Any] | None:
+        return unreadable("this line is too long") if line is None else self._talk.read(line)
+
+    # -- as the caller of a connection
+
+    def carry_out(self, asked: Asked) -> Outcome:
+        return self._talk.carry_out(asked)
+
+    def resume(self) -> None:
+        """There is room: for the question that found none, then for more."""
+        talk = self._talk
+        question = talk.sign(talk.said) if talk.signed < talk.said else None
+        if question is not None and self._connection.push(question):
+            talk.signed = talk.said
+        talk.resume()
+
+    def told(self) -> None:
+        self._talk.told()
+
+    def give_up(self) -> None:
+        """Nobody reads any more. What was handed over has no receipt: that is for the end."""
+
+    def close(self) -> None:
+        self._talk.close()
+
+    # -- as the rim of a talk
+
+    def push(self, notice: dict[str, Any]) -> bool:
+        return self._connection.push(notice)
+
+    def end(self, code: int, *, at_once: bool) -> None:  # noqa: ARG002 - lines have no codes
+        if at_once:
+            self._connection.cut()
+        else:
+            self._connection.end()

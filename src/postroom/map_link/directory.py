@@ -1,0 +1,105 @@
+"""Our directory and the server's, in step: its agents have cards here, and which of ours are shown there.
+
+Whoever is there has a card here under `system/name`, and a sign of life whenever the server tells of it. Who is
+not told of any more, and everybody when the link is cut, says goodbye: away, still chosen for work for a while,
+then expired, then gone. A name that an agent of ours has is not taken from it.
+
+On the desk's threads: nothing here waits for the network.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from .. import service
+from ..errors import PostroomError
+from ..model.card import Card
+from ..model.codec import convert
+from ..model.record import CARD
+from ..policy.presence import is_routable
+from ..service.authorize import Principal
+from ..wire.map_names import GUEST
+from .neighbours import LINKED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from ..model.card import Agent
+    from ..room import Room
+    from .neighbours import Neighbour
+
+LINK = Principal("map link", operator=True)
+ALL, NONE = "all", "none"
+NOT_OURS = ".there"  # behind the name of somebody there that an agent of ours has
+
+
+def show_here(room: Room, there: Mapping[str, Neighbour], every: float) -> dict[str, Neighbour]:
+    """Cards and signs of life of who is there; gives back who could have a name here, by that. `every`: seconds
+    between two looks.
+    """
+    held = {record.key: convert(record.value, Card) for record in room._office.store.records(CARD)}
+    named = {spelt(room, mailbox): one for mailbox, one in there.items() if one.is_here}
+    shown = {mailbox: one for mailbox, one in named.items() if _show(room, mailbox, one, held.get(mailbox))}
+    service.directory.heartbeats(room._office, LINK, sorted(shown), poll_interval=every)
+    leave(room, [name for name, card in held.items() if card.principal == LINK.name and name not in shown])
+    return {mailbox: replace(one, mailbox=mailbox) for mailbox, one in shown.items()}
+
+
+def _show(room: Room, mailbox: str, one: Neighbour, held: Card | None) -> bool:
+    """An agent of ours keeps its name, however long it is away: its mail is not for others."""
+    title = service.present.one_line(one.title)[:200]
+    metadata: dict[str, Any] = {LINKED: {"id": one.id}} | ({"role": one.role} if one.role else {})
+    if held is not None and (held.principal, held.display_name, held.metadata) == (LINK.name, title, metadata):
+        return True
+    if held is not None and held.principal != LINK.name:
+        return False
+    try:
+        room.mailbox(mailbox).register(display_name=title, metadata=metadata)
+    except PostroomError as refused:
+        if refused.temporary:
+            raise
+        return False
+    return True
+
+
+def spelt(room: Room, name: str) -> str:
+    """As it is spelt here, whatever its case."""
+    return room._office.store.spelling(name) or name
+
+
+def sender_of(room: Room, name: str) -> str:
+    """The name under which somebody there writes here: never one of ours."""
+    name = spelt(room, name)
+    card = room._office.store.records(CARD, name)
+    return f"{name}{NOT_OURS}" if card and card[0].value.get("principal") != LINK.name else name
+
+
+def members(agents: Mapping[str, Agent], shown: Collection[str], link_scope: str, scope: str) -> list[str]:
+    """Who of ours is meant by the name of a scope: those with it on their cards; everybody by the link's own."""
+    return [
+        name
+        for name, agent in agents.items()
+        if name in shown and (scope == link_scope or scope in agent.card.scopes)
+    ]
+
+
+def leave(room: Room, names: Sequence[str]) -> None:
+    """They are not there any more, as far as we know. Who said so before stays as it is."""
+    service.directory.heartbeats(room._office, LINK, names, leaving=True)
+
+
+def exposed(room: Room, said: str) -> dict[str, Agent]:
+    """Our own agents that are shown there, by name: all that are here or away, those that are named, or none."""
+    if said == NONE:
+        return {}
+    wanted = None if said == ALL else {name.strip() for name in said.split(",")}
+    return {
+        agent.card.id: agent
+        for agent in room.agents()
+        if agent.card.principal != LINK.name
+        and GUEST not in agent.card.metadata
+        and is_routable(agent.presence)
+        and (wanted is None or agent.card.id in wanted)
+    }

@@ -1,0 +1,161 @@
+"""The link for ever: dial, visit, and after a cut dial again, later and later, never all guests at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+
+from ..errors import PostroomError
+from ..store.bells import ROOM
+from . import directory
+from .carrying import Carrier
+from .line import Line, LineLost, MapRefusal
+from .memory import Memory
+from .visit import Visit
+from .wants import is_near
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+    from ..desk import Desk
+    from ..store.base import Watch
+    from ..wire.events import Event
+    from .wants import Wants
+
+log = logging.getLogger("postroom")
+FIRST, MOST = 0.5, 60.0  # seconds before dialling again
+A_MOMENT = 0.5  # seconds for the end of a visit
+STEADY = 10.0  # seconds of a visit after which the next waiting is a short one again
+LARGEST = 8 * 1024 * 1024  # bytes of one frame
+ANSWER = 30.0  # seconds for one answer; the SDK's server may never give it
+PATIENCE = 10.0  # seconds for the handshake, and for a sign of life
+POLL = 1.0  # seconds between two looks where no bell can be heard
+_CUT = (OSError, ConnectionClosed, InvalidHandshake, InvalidURI, TimeoutError, LineLost, MapRefusal, PostroomError)
+
+
+def pause(tries: int) -> float:
+    """Seconds to wait after this many tries in vain: doubling, and a part of it by chance."""
+    longest: float = min(FIRST * 2 ** min(tries - 1, 30), MOST)
+    return longest * random.uniform(0.5, 1.0)
+
+
+class Link:
+    """Made inside an event loop."""
+
+    def __init__(self, desk: Desk, wants: Wants) -> None:
+        self._desk = desk
+        self._wants = wants
+        self._room = desk.room.acting_as(directory.LINK)
+        self._memory = Memory(self._room._office, wants.server, self._room.system)
+        self._rang = asyncio.Event()
+        self._carrier = Carrier(desk, self._room)
+        self._visiting: Visit | None = None
+        self._complaint = ""
+        self.is_up = False
+
+    def emitted(self, event: Event) -> None:
+        """What somebody emits in the link's scope is told there, too, if the link is up; it is kept nowhere."""
+        if self.is_up and self._visiting is not None and event.scope == self._wants.scope:
+            self._visiting.emit(event)
+
+    async def run(self) -> None:
+        """For ever. What goes wrong is logged once, and tried again."""
+        store = self._room._office.store
+        watch = store.watch((ROOM,))
+        poll = asyncio.ensure_future(self._listen(watch))
+        tries = 0
+        try:
+            while True:
+                began = monotonic()
+                try:
+                    await self._visit()
+                except BaseException as fault:
+                    if not isinstance(fault, Exception):
+                        raise
+                    log.exception("the link to the MAP server broke by a fault of ours")
+                tries = 1 if monotonic() - began >= STEADY else tries + 1
+                await asyncio.sleep(pause(tries))
+        finally:
+            poll.cancel()
+            if watch.fileno() >= 0:
+                asyncio.get_running_loop().remove_reader(watch.fileno())
+            watch.close()
+
+    async def _visit(self) -> None:
+        """Until the line is cut."""
+        visit = Visit(self._desk, self._wants, self._memory, self._carrier, self._rang, self._welcomed)
+        self._visiting = visit
+        try:
+            async with connect(
+                self._wants.server, open_timeout=PATIENCE, ping_interval=PATIENCE, ping_timeout=PATIENCE,
+                close_timeout=0.3, proxy=None if is_near(self._wants.server) else True, max_size=LARGEST,
+            ) as socket:  # fmt: skip
+                await self._talk(visit, socket)
+        except _CUT as cut:
+            self._complain(f"{type(cut).__name__}: {cut}" if not str(cut) else str(cut), visit)
+        finally:
+            self.is_up = False
+            with suppress(PostroomError):
+                await self._desk.run_slow(lambda: directory.leave(self._room, list(visit.there)))
+                await self._desk.run_slow(self._memory.keep)
+
+    async def _talk(self, visit: Visit, socket: ClientConnection) -> None:
+        async def send(text: str) -> None:
+            try:
+                await socket.send(text)
+            except ConnectionClosed as closed:
+                raise LineLost(str(closed)) from None
+
+        line = Line(send, visit.hear, ANSWER)
+        reading = asyncio.ensure_future(self._read(line, socket))
+        visiting = asyncio.ensure_future(visit.run(line))
+        try:
+            await asyncio.wait((reading, visiting), return_when=asyncio.FIRST_COMPLETED)
+            line.cut()
+            await asyncio.wait(
+                (visiting,)
+            )  # it puts down what came, and says of the letter in hand that it failed
+        finally:
+            line.cut()
+            await asyncio.wait((visiting,), timeout=A_MOMENT)
+            visiting.cancel()
+            reading.cancel()
+            ended = await asyncio.gather(reading, visiting, return_exceptions=True)
+        for wrong in ended:
+            if isinstance(wrong, BaseException) and not isinstance(wrong, asyncio.CancelledError):
+                raise wrong
+
+    async def _read(self, line: Line, socket: ClientConnection) -> None:
+        async for frame in socket:
+            await line.came(frame)
+        raise LineLost("the server closed the connection")
+
+    def _welcomed(self, agents: int) -> None:
+        self.is_up = True
+        self._complaint = ""
+        log.info("linked to a MAP server", extra={"server": self._wants.server, "agents": agents})
+
+    def _complain(self, why: str, visit: Visit) -> None:
+        """Once for each reason, until we were welcome again."""
+        if visit.is_welcome or why != self._complaint:
+            log.warning("there is no link to the MAP server: %s", why, extra={"server": self._wants.server})
+        self._complaint = why
+
+    async def _listen(self, watch: Watch) -> None:
+        if watch.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(watch.fileno(), self._hear, watch)
+            return
+        while True:
+            await asyncio.sleep(POLL)
+            self._hear(watch)
+
+    def _hear(self, watch: Watch) -> None:
+        watch.rung()
+        self._rang.set()

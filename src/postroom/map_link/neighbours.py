@@ -1,0 +1,116 @@
+"""Who is on the MAP server, and what we call each of them: `system/name`, within the rules for our names.
+
+The first to hold a name keeps it as long as it is there; a second one of the same name is called by its id.
+Whoever is there only by a link of another room is passed over: rooms that are linked to each other would else show
+each other their own agents, again and again.
+
+It refuses to know connections and stores.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ..model.card import MAP_STATES, Status
+from ..model.names import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+LINKED = "map_link"  # in the metadata of a card: it is of an agent that is elsewhere, and we know it by a link
+LONGEST = 128
+MOST = 10_000  # agents of one server
+_NOT_OURS = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Neighbour(Struct, frozen=True, kw_only=True):
+    """An agent on the server."""
+
+    id: str  # the server's; another one after each restart of the SDK's server
+    mailbox: str  # ours
+    title: str  # what it calls itself
+    role: str = ""
+    state: str = "idle"
+
+    @property
+    def is_here(self) -> bool:
+        """Can it be sent to? Whoever has stopped comes back under another id."""
+        return MAP_STATES.get(self.state) is not Status.OFFLINE
+
+
+def clean(text: str, otherwise: str = "") -> str:
+    """A name by our rules, as near as can be: a slash becomes a dot, what else is not allowed a dash."""
+    name = _NOT_OURS.sub("-", text.replace("/", ".")).lstrip("._-")[:LONGEST].rstrip("-")
+    return name or otherwise
+
+
+def neighbours(
+    rows: Iterable[Any], system: str, own: Iterable[str], before: Mapping[str, Neighbour]
+) -> dict[str, Neighbour]:
+    """By mailbox. `rows`: what `map/agents/list` told; `own`: the ids under which our own agents are there;
+    `before`: by mailbox, who was there the last time.
+    """
+    ours = frozenset(own)
+    held = {one.id: one.mailbox for one in before.values()}
+    by_id: dict[str, Any] = {}
+    for row in rows:
+        if _is_sound(row) and row["id"] not in ours:
+            by_id.setdefault(row["id"], row)
+    sound = list(by_id.values())[:MOST]
+    sound.sort(key=lambda row: row["id"] not in held)  # who has a name chooses first
+    found: dict[str, Neighbour] = {}
+    taken: set[str] = set()
+    for row in sound:
+        mailbox = _free_name(row, system, taken, held.get(row["id"]))
+        if mailbox is not None:
+            taken.add(fold(mailbox))
+            found[mailbox] = _neighbour(row, mailbox)
+    return found
+
+
+def _is_sound(row: Any) -> bool:
+    return isinstance(row, dict) and isinstance(row.get("id"), str) and bool(row["id"]) and not _is_elsewhere(row)
+
+
+def _is_elsewhere(row: Mapping[str, Any]) -> bool:
+    metadata = row.get("metadata")
+    return isinstance(metadata, dict) and LINKED in metadata
+
+
+def _free_name(row: Mapping[str, Any], system: str, taken: set[str], held: str | None) -> str | None:
+    name, id = row.get("name"), clean(row["id"])
+    wanted = (held, *(f"{system}/{part}" for part in (clean(name) if isinstance(name, str) else "", id) if part))
+    return next((mailbox for mailbox in wanted if mailbox and fold(mailbox) not in taken), None)
+
+
+def _neighbour(row: Mapping[str, Any], mailbox: str) -> Neighbour:
+    def text(field: str, otherwise: str = "") -> str:
+        value = row.get(field)
+        return value[:200] if isinstance(value, str) else otherwise
+
+    return Neighbour(
+        id=row["id"],
+        mailbox=mailbox,
+        title=text("name", row["id"][:200]),
+        role=text("role"),
+        state=text("state", "idle"),
+    )
+
+
+def of_session(
+    rows: Sequence[Any], everyone: Collection[str], there: Mapping[str, Neighbour], said: Any
+) -> str | None:
+    """The mailbox of who spoke, where the server names only its session and `rows` are the agents in that. A name
+    that it gave itself counts if it is one of them; else the first is meant. Where these are `everyone`, by their
+    ids and with our own, the server knows no sessions.
+    """
+    ids = [row["id"] for row in rows if _is_sound(row)]
+    if set(everyone) <= set(ids):
+        return None
+    by_id = {one.id: one for one in there.values()}
+    speakers = [by_id[id] for id in ids if id in by_id]
+    named = [one.mailbox for one in speakers if isinstance(said, str) and said == one.title]
+    return next(iter([*named, *(one.mailbox for one in speakers)]), None)

@@ -1,0 +1,333 @@
+"""One visit to the server, from the greeting until the line is cut. Everything is asked anew: who is there, what
+came meanwhile; and who of ours is here is told anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from .. import service
+from ..errors import PostroomError
+from ..wire.map_names import GUEST, MESSAGE, REFRESH, REGISTER, SEND, UNREGISTER
+from . import asking, directory, taking
+from .greeting import credentials, greet
+from .line import LineLost, MapRefusal
+from .neighbours import clean, neighbours, of_session
+from .translating import incoming, outgoing, told_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..desk import Desk
+    from ..model.card import Agent
+    from ..model.message import Message
+    from ..wire.events import Event
+    from .carrying import Carrier
+    from .greeting import Welcome
+    from .line import Line
+    from .memory import Memory
+    from .neighbours import Neighbour
+    from .translating import Incoming
+    from .wants import Wants
+
+log = logging.getLogger("postroom")
+LOOK = 15.0  # seconds between two looks around
+SOON = 2.0  # the same while mail waits for somebody who is not there
+MOST_HEARD = 10_000  # messages that wait to be taken; then the line is cut, and the server asked for them later
+MOST_EMITTED = 1000  # events that wait to be told; then the oldest is not
+MESSAGE_ACK = "map/message.ack"
+EXPIRING = "map/auth/expiring"
+_AGAIN = (0.2, 5.0)  # seconds before a letter is put down again where the room is busy: the first time, at most
+
+
+class Visit:
+    """Made before the line is open; `run` ends by an error, always."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        wants: Wants,
+        memory: Memory,
+        carrier: Carrier,
+        rang: asyncio.Event,
+        welcomed: Callable[[int], None],
+    ) -> None:
+        self._desk = desk
+        self._room = desk.room.acting_as(directory.LINK)
+        self._wants = wants
+        self._memory = memory
+        self._carrier = carrier
+        self._rang = rang
+        self._welcomed = welcomed
+        self._heard: asyncio.Queue[tuple[str, Mapping[str, Any]]] = asyncio.Queue(MOST_HEARD)
+        self._came = asyncio.Event()
+        self._emitted: deque[Event] = deque(maxlen=MOST_EMITTED)
+        self._own = wants.name or memory.name  # of the link itself: its agent there, its mailbox here
+        self._shown: dict[str, str] = {}  # ours, by the ids they have there
+        self._unwanted: set[str] = set()  # ours that the server does not take; it was said
+        self._hidden: set[str] = set()  # theirs whose names are taken here
+        self._agents: dict[str, Agent] = {}  # ours that are to be shown there
+        self._everyone: set[str] = set()  # the ids of all that the server listed
+        self._sessions: dict[str, list[Any]] = {}  # the agents of each that spoke, as the server told it
+        self.there: dict[str, Neighbour] = {}
+        self.is_welcome = False
+
+    def hear(self, method: str, params: Mapping[str, Any]) -> None:
+        """What the server says of its own accord."""
+        if method not in {MESSAGE, SEND, EXPIRING}:
+            return
+        try:
+            self._heard.put_nowait((method, params))
+            self._came.set()
+        except asyncio.QueueFull:
+            raise LineLost("more messages came than could be put down") from None
+
+    def emit(self, event: Event) -> None:
+        """To be told to the link's scope."""
+        self._emitted.append(event)
+        self._rang.set()
+
+    async def run(self, line: Line) -> None:
+        welcome = await greet(line, self._wants, self._own, self._memory.resume)
+        self._memory.resume = welcome.resume
+        await self._desk.run_slow(lambda: self._be_called(welcome.name))
+        self._agents = await self._desk.run_slow(lambda: directory.exposed(self._room, self._wants.expose))
+        self._shown = {id: id for id in welcome.back if id in self._agents}
+        taker = asyncio.ensure_future(self._take_all(line, welcome))
+        try:
+            await self._introduce(line)
+            await self._look_around(line)
+            await self._catch_up(line)
+            self.is_welcome = True
+            self._welcomed(len(self.there))
+            await self._go_on(line, welcome, taker)
+        finally:
+            line.cut()
+            await _to_its_end(taker)  # what came is put down, though the line is cut
+
+    async def _go_on(self, line: Line, welcome: Welcome, taker: asyncio.Future[None]) -> None:
+        looked = monotonic()
+        while not taker.done() and not line.lost.is_set():
+            self._rang.clear()
+            if await self._carrier.look_at_news(self._memory.system):
+                await self._show_ours(line)
+            await self._tell_scope(line)
+            await self._carrier.carry(self.there, lambda letter, to: self._send(line, welcome, letter, to))
+            wait = (SOON if self._carrier.waits_for_strangers else LOOK) - (monotonic() - looked)
+            if wait <= 0:
+                await self._look_around(line)
+                looked = monotonic()
+                continue
+            await _first(wait, self._rang, line.lost, taker)
+        if taker.done():
+            await taker
+        raise LineLost("the connection was cut")
+
+    # -- who is where
+
+    def _be_called(self, server: str) -> None:
+        """The server's name is the first part of its agents' names here, as long as its address is the same; and
+        ours, where no other was given.
+        """
+        self._memory.called(clean(server, "map"))
+        if not self._room.settings.system and clean(server):
+            service.identity.adopt(self._room._office, directory.LINK, clean(server))
+
+    async def _introduce(self, line: Line) -> None:
+        """The link's own agent comes first: what is said to our session is said to it."""
+        told = await line.ask(REGISTER, name=self._own, agentId=self._own, role="inbox", **self._where())
+        self._shown[_id_of(told)] = self._own
+
+    def _where(self) -> dict[str, Any]:
+        scopes = {"scopes": [self._wants.scope]} if self._wants.scope else {}
+        return {"metadata": {GUEST: {"of": self._own}}} | scopes
+
+    async def _look_around(self, line: Line) -> None:
+        await self._hydrate(line)
+        await self._show_ours(line)
+        await self._carrier.look_everywhere(self._memory.system)
+        await self._desk.run_slow(self._memory.keep)
+
+    async def _hydrate(self, line: Line) -> None:
+        self._sessions.clear()
+        rows = await asking.everybody(line)
+        self._everyone = {row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)}
+        there = neighbours(rows, self._memory.system, self._shown, self.there)
+        self.there = await self._desk.run_slow(lambda: directory.show_here(self._room, there, LOOK))
+        shown = {one.id for one in self.there.values()}
+        hidden = {mailbox for mailbox, one in there.items() if one.is_here and one.id not in shown}
+        for mailbox in sorted(hidden - self._hidden):
+            log.warning("an agent of the MAP server is not shown: %s is one of ours", mailbox)
+        self._hidden = hidden
+
+    async def _show_ours(self, line: Line) -> None:
+        agents = await self._desk.run_slow(lambda: directory.exposed(self._room, self._wants.expose))
+        self._agents = agents
+        shown = {name: id for id, name in self._shown.items()}
+        for name in shown.keys() - agents.keys() - {self._own}:
+            with suppress(MapRefusal):
+                await line.ask(UNREGISTER, agentId=shown[name])
+            del self._shown[shown[name]]
+        for name in agents.keys() - shown.keys():
+            await self._show(line, name)
+
+    async def _show(self, line: Line, name: str) -> None:
+        try:
+            told = await line.ask(REGISTER, name=name, agentId=name, role="agent", **self._where())
+        except MapRefusal as refused:
+            if name not in self._unwanted:
+                log.warning("%s is not shown at the MAP server: %s", name, refused)
+            self._unwanted.add(name)  # who holds its name may go
+        else:
+            self._shown[_id_of(told)] = name
+            self._unwanted.discard(name)
+
+    # -- out
+
+    async def _send(self, line: Line, welcome: Welcome, letter: Message, to: Neighbour) -> None:
+        said = await self._desk.run_slow(lambda: self._said(letter, to, beside=not welcome.keeps_meta))
+        told = await line.ask(SEND, **said)
+        self._memory.sent(told.get("messageId"), letter.id)
+
+    async def _tell_scope(self, line: Line) -> None:
+        while self._emitted:
+            with suppress(MapRefusal):  # nobody else may be in it
+                await line.ask(SEND, to={"scope": self._wants.scope}, **told_of(self._emitted.popleft()))
+
+    def _said(self, letter: Message, to: Neighbour, *, beside: bool) -> dict[str, Any]:
+        office, left, answers = self._room._office, None, None
+        if letter.expires_at is not None:
+            left = (letter.expires_at - office.now().wall).total_seconds()
+        if letter.in_reply_to is not None:
+            answers = office.store.get((letter.in_reply_to,)).get(letter.in_reply_to)
+        said = outgoing(
+            letter,
+            system=self._own,
+            to=to,
+            expires_in=left,
+            answers=None if answers is None else answers.message,
+            beside=beside,
+        )
+        shown = {name: id for id, name in self._shown.items()}
+        return said | ({"from": shown[letter.sender]} if letter.sender in shown else {})  # else the link says it
+
+    # -- in
+
+    async def _catch_up(self, line: Line) -> None:
+        """What came while we were away, as far as the server can tell it. Many cannot."""
+        for message in await asking.missed(line, self._memory.seen):
+            found = incoming(message)
+            if found is not None and taking.is_for(found, self._shown):
+                await self._take(line, found)
+
+    async def _take_all(self, line: Line, welcome: Welcome) -> None:
+        while not (line.lost.is_set() and self._heard.empty()):
+            if self._heard.empty():
+                await _first(LOOK, line.lost, self._came)
+                continue
+            self._came.clear()
+            method, params = self._heard.get_nowait()
+            if method == EXPIRING:
+                await self._refresh(line, welcome)
+                continue
+            message = params.get("message", params)
+            found = incoming(message) if isinstance(message, dict) else None
+            if found is None:
+                continue
+            await self._take(line, found)
+            if welcome.takes_acks and found.id:
+                with suppress(LineLost):
+                    await line.tell(MESSAGE_ACK, messageIds=[found.id])
+
+    async def _refresh(self, line: Line, welcome: Welcome) -> None:
+        if self._wants.token:
+            with suppress(MapRefusal, LineLost):  # it says so once more when it does not let us do anything
+                await line.ask(REFRESH, **credentials(self._wants, welcome.method))
+
+    async def _take(self, line: Line, message: Incoming) -> None:
+        """Put it down, however long the room is busy: the server tells of it once."""
+        if message.speaker in self._shown:  # our own words
+            return
+        sender = await self._speaker(line, message)
+        pause, most = _AGAIN
+        while True:
+            try:
+                await self._desk.run_slow(lambda: self._put_down(message, sender))
+            except PostroomError as busy:
+                if not busy.temporary:
+                    raise
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, most)
+            else:
+                self._memory.saw(message.at)
+                return
+
+    def _put_down(self, message: Incoming, sender: str) -> None:
+        if message.answers is not None:
+            message = replace(message, answers=self._memory.ours(message.answers))
+        to = taking.recipients(self._room, message, self._shown, self._members, self._own)
+        to = [directory.spelt(self._room, name) for name in to]
+        taking.take(self._room, message, directory.sender_of(self._room, sender), to)
+
+    def _members(self, scope: str) -> list[str]:
+        return directory.members(self._agents, self._shown.values(), self._wants.scope, scope)
+
+    async def _speaker(self, line: Line, message: Incoming) -> str:
+        """Whose letter it is. The SDK's server names the session of who spoke, and can be asked who is in it."""
+        session = message.speaker
+        found = self._known(session)
+        if found is None and session not in self._sessions:
+            with suppress(LineLost, MapRefusal):  # what came is put down all the same
+                await self._ask_for(line, session)
+            found = self._known(session)
+        if found is None:
+            found = of_session(self._sessions.get(session, []), self._everyone, self.there, message.says_from)
+        return found or f"{self._memory.system}/{clean(session, 'somebody')}"
+
+    async def _ask_for(self, line: Line, session: str) -> None:
+        rows = await asking.of_one_session(line, session)
+        if not rows or not {row.get("id") for row in rows if isinstance(row, dict)} <= self._ids():
+            await self._hydrate(line)  # somebody came since we looked
+        self._sessions[session] = rows
+
+    def _known(self, speaker: str) -> str | None:
+        return next((one.mailbox for one in self.there.values() if speaker == one.id), None)
+
+    def _ids(self) -> set[str]:
+        return {one.id for one in self.there.values()} | self._shown.keys()
+
+
+async def _first(seconds: float, *waits: asyncio.Event | asyncio.Future[None]) -> None:
+    """Until one of these, or so long."""
+    made: list[asyncio.Future[Any]] = [
+        asyncio.ensure_future(one.wait()) for one in waits if isinstance(one, asyncio.Event)
+    ]
+    others: list[asyncio.Future[Any]] = [one for one in waits if not isinstance(one, asyncio.Event)]
+    try:
+        await asyncio.wait([*made, *others], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in made:
+            one.cancel()
+
+
+async def _to_its_end(task: asyncio.Future[None]) -> None:
+    """Wait for it; who does not want to wait any longer ends it, too."""
+    try:
+        await asyncio.wait((task,))
+    finally:
+        task.cancel()
+
+
+def _id_of(told: Mapping[str, Any]) -> str:
+    agent = told.get("agent")
+    id = agent.get("id") if isinstance(agent, dict) else None
+    if not isinstance(id, str) or not id:
+        raise MapRefusal({"message": "it registers agents and gives them no id"})
+    return id

@@ -1,0 +1,87 @@
+"""Who somebody is, by its token; and as whom each of its agents acts.
+
+| who | registers | acts as |
+|---|---|---|
+| an agent's token | that agent; children below its name (`ann.helper`) | the agent, with the token |
+| an operator's token | any agent | that agent |
+| nobody, in a post room that is open | any agent that is not sealed | that agent |
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from .. import service
+from ..errors import Invalid, NameTaken, NotAllowed
+from ..model.names import check_agent, fold
+from ..model.record import CARD
+from ..service.authorize import SOCKET, Principal
+
+if TYPE_CHECKING:
+    from ..service.office import Office
+
+METHODS = ("api-key", "bearer")
+NONE = "none"
+_NO_NAME = re.compile(r"[^A-Za-z0-9._/-]+")
+
+
+def known(office: Office, said: dict[str, Any], *, is_open: bool) -> Principal:
+    """Who says this; NotAllowed with the field `token` or `method`."""
+    method, credential = said.get("method"), said.get("credential", said.get("token"))
+    if method == NONE and is_open:
+        return SOCKET
+    if method not in METHODS:
+        raise NotAllowed(f"{str(method)[:40]!a} is not spoken here", field="method", hint=", ".join(METHODS))
+    return service.tokens.holder(office, credential)
+
+
+def agent_id(principal: Principal, said: dict[str, Any]) -> str:
+    """Under which id an agent registers."""
+    asked = said.get("agent_id")
+    if principal.agent is None:
+        return check_agent(asked or cleaned(said.get("name", "")), "name")
+    if asked is not None and asked != principal.agent:
+        told = f"this token is {principal.agent}'s"
+        raise NotAllowed(told, field="agent_id", hint="leave agentId out, or connect with an operator's token")
+    return principal.agent
+
+
+def child_id(office: Office, principal: Principal, parent: str, said: dict[str, Any]) -> str:
+    """Under which id a child does. With an agent's token it is below the agent's own name."""
+    asked = said.get("agent_id") or cleaned(said.get("name", ""))
+    if principal.agent is None:
+        return check_agent(asked or f"{parent}.{office.ids.token()[:8]}", "name")
+    below = f"{principal.agent}."
+    name = check_agent(asked if asked.startswith(below) else below + (asked or office.ids.token()[:8]), "name")
+    if fold(name) in map(fold, service.tokens.sealed(office)):
+        raise NotAllowed(f"{name!r} has a token of its own", field="agent_id")
+    if office.store.spelling(name) is not None and not office.store.records(CARD, name):
+        raise NameTaken(f"{name!r} is a mailbox already", field="agent_id")
+    return name
+
+
+def acting_as(principal: Principal, agent: str) -> Principal:
+    """The principal of an agent that this one has registered."""
+    if principal.agent == agent:
+        return principal
+    name = principal.name if principal.agent is None else f"agent:{agent}"
+    return Principal(
+        name, agent=agent, scopes=principal.scopes, token=principal.token, heeds_seals=principal.heeds_seals
+    )
+
+
+def shown(principal: Principal, method: str) -> dict[str, Any]:
+    """As MAP writes it down."""
+    scopes = sorted(principal.scopes) if principal.scopes is not None else None
+    claims = {"method": method, "operator": principal.operator} | (
+        {"scopes": scopes} if scopes is not None else {}
+    )
+    return {"id": principal.agent or principal.name, "issuer": "postroom", "claims": claims}
+
+
+def cleaned(name: str) -> str:
+    """As far as a name of a mailbox can be made of it: `Ann Lee` → `Ann-Lee`."""
+    if not isinstance(name, str):
+        raise Invalid("must be text", field="name")
+    return _NO_NAME.sub("-", name).strip("-._/")[:128]

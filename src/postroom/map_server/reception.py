@@ -1,0 +1,134 @@
+"""All connections of a running post room: which agent is on which, and who may come back as whom."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import __version__, service
+from ..errors import NameTaken
+from ..service.authorize import OWNER
+from ..wire.map_agents import BEAT_EVERY
+from .telling import Telling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..desk import Desk
+    from ..hub import Hub
+    from ..outcome import Outcome
+    from ..service.authorize import Principal
+    from .crew import Crew
+
+log = logging.getLogger("postroom")
+MOST_WAITING = 100  # connections that have not said who they are
+MOST_REMEMBERED = 10_000  # who may come back
+REMEMBERED = 3600.0  # seconds
+
+
+class Left(NamedTuple):
+    """A connection that ended, or will: what comes back with its token."""
+
+    principal: str
+    agents: tuple[str, ...]
+    until: float
+
+
+class Reception:
+    """Made inside an event loop; used on its thread alone. Where it is open, who shows no token is let in, as on
+    the socket.
+    """
+
+    def __init__(self, desk: Desk, hub: Hub, *, is_open: bool = False) -> None:
+        self.desk = desk
+        self.hub = hub
+        self.is_open = is_open
+        self.telling = Telling(desk, hub)
+        self.version = __version__
+        self.system = service.identity.system_id(desk.room._office, OWNER, desk.room.settings.system)
+        self.talks: set[Crew] = set()
+        self._on: dict[str, Crew] = {}  # agents that are connected
+        self._left: dict[str, Left] = {}
+        self._loop = asyncio.get_running_loop()
+        self._beat: asyncio.TimerHandle | None = None
+        desk.counters.connections["map"] = lambda: len(self.talks)
+
+    # -- connections
+
+    @property
+    def is_full(self) -> bool:
+        """Are there too many who have not said who they are?"""
+        return sum(not talk.session.is_in for talk in self.talks) >= MOST_WAITING
+
+    def enter(self, talk: Crew) -> None:
+        self.talks.add(talk)
+
+    def go(self, talk: Crew) -> None:
+        self.talks.discard(talk)
+
+    # -- agents
+
+    def on(self, agent: str) -> Crew | None:
+        return self._on.get(agent)
+
+    def take(self, agent: str, talk: Crew, *, is_proven: bool) -> None:
+        """This connection has the agent from now on. The first wins, unless the second proves that it is the same:
+        by the agent's own token, or by resuming.
+        """
+        other = self._on.get(agent)
+        if other is not None and other is not talk:
+            if not is_proven:
+                raise NameTaken(f"{agent!r} is connected already", field="agent_id", hint="choose another name")
+            other.lose(agent)
+        self._on[agent] = talk
+        if self._beat is None:
+            self._beat = self._loop.call_later(BEAT_EVERY, self._beat_all)
+
+    def release(self, agent: str, talk: Crew) -> None:
+        if self._on.get(agent) is talk:
+            del self._on[agent]
+
+    def _beat_all(self) -> None:
+        """Signs of life of all that are connected, made safe together."""
+        self._beat = self._loop.call_later(BEAT_EVERY, self._beat_all) if self._on else None
+        for agent, talk in self._on.items():
+            self.quietly(talk.room_of(agent).mailbox(agent).heartbeat)
+
+    def quietly(self, run: Callable[[], object]) -> None:
+        """In its turn; nobody waits for it. What goes wrong is told by the next call that is answered."""
+        self.desk.submit(run).add_done_callback(_tell_log)
+
+    # -- coming back
+
+    def remember(self, token: str, principal: Principal, agents: Iterable[str]) -> None:
+        """Whoever shows this token, and is the same principal, gets these agents back."""
+        now = self._loop.time()
+        key = _key(token)
+        self._left.pop(key, None)
+        self._left[key] = Left(principal.name, tuple(agents), now + REMEMBERED)
+        while len(self._left) > MOST_REMEMBERED or next(iter(self._left.values())).until < now:
+            del self._left[next(iter(self._left))]
+
+    def recall(self, token: str, principal: Principal) -> tuple[str, ...]:
+        """The agents that come back with it. Once: a token that was used is worth nothing more."""
+        left = self._left.get(_key(token))
+        if left is None or left.until < self._loop.time() or left.principal != principal.name:
+            return ()
+        del self._left[_key(token)]
+        return left.agents
+
+    def close(self) -> None:
+        if self._beat is not None:
+            self._beat.cancel()
+            self._beat = None
+
+
+def _tell_log(done: Outcome) -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        log.debug("a sign of life was refused: %s", error)
+
+
+def _key(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

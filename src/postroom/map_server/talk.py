@@ -1,0 +1,210 @@
+"""One connection: what is said on it is carried out, as the agent that says it; its agents' mail is handed to it.
+
+A rim drives it:
+
+    talk = Talk(reception, rim, principal)      # principal: who it is known to be already, or None
+    asked = talk.read(text)                     # what one frame or line asks for; None: nothing
+    talk.carry_out(asked)                       # its reply, when it is there (`owing.Owing` keeps them in order)
+    talk.said                                   # the number of the last message that was handed to the rim
+    talk.signed, talk.sign(number)              # up to where it was asked; what else to ask, once there is room
+    talk.received_up_to(number)                 # the rim knows it in another way, where `talk.answers` is not so
+    talk.resume(), talk.told(), talk.close()    # as of `callers.Caller`
+
+What the rim does for it, see `Rim`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ..errors import PostroomError, QuotaFull
+from ..outcome import Outcome
+from ..wire.inbox_records import milliseconds
+from ..wire.map_names import REGISTER, SEND, SPAWN, UNREGISTER
+from ..wire.map_session import Answer, Session, Step, read_text, unreadable
+from ..wire.map_table import MAP
+from ..wire.methods import PREFIX
+from ..wire.session import Asked
+from .crew import PAUSED, Crew
+
+if TYPE_CHECKING:
+    from ..callers import Caller
+    from ..service.authorize import Principal
+    from .proving import Rim
+    from .reception import Reception
+
+log = logging.getLogger("postroom")
+ADMITTED_WITHIN = 10.0  # seconds from the connection to a proof of who it is
+MOST_JUNK = 100  # frames that say nothing
+MOST_SUBSCRIPTIONS = 100
+GOODBYE = 1000
+
+
+class Talk(Crew):
+    def __init__(self, reception: Reception, rim: Rim, principal: Principal | None = None) -> None:
+        session = Session(f"session-{reception.desk.room._office.ids.token()}")
+        super().__init__(reception, rim, session, principal)
+        self._junk = self._subscriptions = 0
+        self._visitor: Caller | None = None  # one without agents, where it needs a name
+        reception.enter(self)
+        self._late = asyncio.get_running_loop().call_later(ADMITTED_WITHIN, self._end_if_unknown)
+
+    def _end_if_unknown(self) -> None:
+        if not self.session.is_in:
+            self.expel("it did not say who it is")
+
+    # -- what comes in
+
+    def read(self, text: str | bytes) -> Asked | dict[str, Any] | None:
+        try:
+            value = read_text(text, self._reception.desk.room.settings)
+        except PostroomError as broken:
+            self._count_junk(str(broken))
+            return unreadable(str(broken))
+        heard = self.session.hear(value)
+        if isinstance(heard, Step):
+            return Asked([heard])
+        if isinstance(heard, Answer):
+            self._hear_answer(heard.id)
+            return None
+        if heard is not None and heard.get("id") is None:
+            self._count_junk(str(heard["error"]["message"]))
+        return heard
+
+    def _count_junk(self, why: str) -> None:
+        """The log says it once for each connection; who goes on and on is ended."""
+        self._junk += 1
+        if self._junk == 1:
+            log.info("a MAP connection says what is no message: %s", why[:200])
+        elif self._junk == MOST_JUNK:
+            self.expel("it said nothing but junk")
+
+    # -- carrying out
+
+    def carry_out(self, asked: Asked) -> Outcome:
+        step = asked.steps[0]
+        assert isinstance(step, Step)  # noqa: S101 - from `read`
+        if step.method.of_session or step.method.name in {REGISTER, SPAWN}:
+            return Outcome.of(asyncio.ensure_future(self._answered(step)))
+        caller, step = self._caller_of(step)
+        owed = caller.carry_out(Asked([step]))
+        if step.method.writes and step.method.name in MAP:
+            owed.add_done_callback(partial(self._after, step))
+        return owed
+
+    def _caller_of(self, step: Step) -> tuple[Caller, Step]:
+        """Who carries it out: the agent that says it, or whoever opened the connection. A client has a name and no
+        agent; it writes letters and opens conversations under that name.
+        """
+        speaker = self.session.speaker(step)
+        if speaker is None and self.session.agents and (step.method.name == SEND or self.principal.heeds_seals):
+            speaker = self.session.agents[0]  # who names another is told that it may not
+        if speaker is not None:
+            return self._callers[speaker], step
+        if self.principal.agent is None and not self.session.agents:
+            if step.method.name == SEND and "from" not in step.said:
+                return self._opener(), replace(step, said={**step.said, "from": self._participant})
+            if step.method.name.startswith(PREFIX):
+                self._visitor = self._visitor or self._caller_for(self._participant)
+                return self._visitor, step
+        return self._opener(), step
+
+    def _opener(self) -> Caller:
+        assert self._caller is not None  # noqa: S101 - the session lets nothing pass before
+        return self._caller
+
+    def _after(self, step: Step, owed: Outcome) -> None:
+        """What a call that was carried out means for this connection, and for who listens."""
+        reply = None if owed.cancelled() or owed.exception() is not None else owed.result()
+        result = reply.get("result") if isinstance(reply, dict) else None
+        if not isinstance(result, dict):
+            return
+        agent = result.get("agent")
+        handing = self._handing.get(agent["id"]) if isinstance(agent, dict) else None
+        if handing is not None and isinstance(agent, dict):
+            handing.pause(is_paused=agent["state"] in PAUSED)
+            if step.method.name == UNREGISTER:
+                self._drop(agent["id"])
+        self._reception.telling.of_call(step.method.name, step.said, result)
+
+    async def _answered(self, step: Step) -> dict[str, Any] | None:
+        try:
+            if step.method.name == REGISTER:
+                result = await self._register(step.said)
+            elif step.method.name == SPAWN:
+                result = await self._spawn(step.said)
+            else:
+                result = step.method.run(self, step.said)
+                if asyncio.iscoroutine(result):
+                    result = await result
+            return step.answer(result) or None
+        except PostroomError as refused:
+            return step.refuse(refused) or None
+
+    # -- what it hears
+
+    def subscribe(self, said: dict[str, Any]) -> dict[str, Any]:
+        if self._subscriptions >= MOST_SUBSCRIPTIONS:
+            raise QuotaFull(f"{MOST_SUBSCRIPTIONS} subscriptions are enough", hint="map/unsubscribe from some")
+        told = self._listener().subscribe(said)
+        self._subscriptions += 1
+        return told
+
+    def unsubscribe(self, said: dict[str, Any]) -> dict[str, Any]:
+        id = said["subscription_id"]
+        for caller in self._everyone():
+            if caller.has(id):
+                self._subscriptions -= 1
+                return caller.unsubscribe(id)
+        return self._listener().unsubscribe(id)  # which says that there is none
+
+    def subscribe_ack(self, said: dict[str, Any]) -> dict[str, Any]:
+        """Who does not read is told no more until it does, so nothing waits for this."""
+        return {"success": any(caller.has(said["subscription_id"]) for caller in self._everyone())}
+
+    def _listener(self) -> Caller:
+        """Events are heard as the first agent of the connection, or as whoever opened it."""
+        return self._callers[self.session.agents[0]] if self.session.agents else self._opener()
+
+    def _everyone(self) -> list[Caller]:
+        return [*self._callers.values(), *([self._caller] if self._caller is not None else [])]
+
+    def resume(self) -> None:
+        """There is room for more."""
+        for caller in self._everyone():
+            caller.resume()
+        for handing in self._handing.values():
+            handing.wake()
+
+    def told(self) -> None:
+        """The replies so far were said."""
+        for caller in self._everyone():
+            caller.told()
+        if self._ending:
+            self._rim.end(self._ending, at_once=False)
+
+    # -- its end
+
+    def disconnect(self, said: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - why, is its own affair
+        token = self._remembered() if self.session.is_in else None
+        self._leave()
+        self.session.step("close")
+        self._ending = GOODBYE
+        closed = {"id": self.session.id, "closedAt": milliseconds(self._office.now().wall)}
+        return {"success": True, "session": closed} | ({"resumeToken": token} if token else {})
+
+    def close(self) -> None:
+        """It is gone, however. What its agents have not received stays unread."""
+        self._late.cancel()
+        if self.session.is_in:
+            self._remembered()
+        self._leave()
+        self.session.step("close")
+        if self._caller is not None:
+            self._caller.close()
+        self._reception.go(self)

@@ -1,0 +1,104 @@
+"""What happens to agents and scopes, for those who subscribe. It is told once, to who listens now: how things
+stand, the directory says. Letters and conversations are told from the numbered past (`hub`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from ..model.card import WORDS, Warmth
+from ..model.message import DEFAULT_SCOPE
+from ..wire.events import Event
+from ..wire.map_messages import map_letter
+from ..wire.map_names import (
+    AGENT_CHANGED,
+    AGENT_REGISTERED,
+    AGENT_UNREGISTERED,
+    AGENT_UPDATED,
+    MESSAGE_DELIVERED,
+    SCOPE_CREATED,
+    SCOPE_DELETED,
+    SCOPE_JOINED,
+    SCOPE_LEFT,
+)
+
+if TYPE_CHECKING:
+    from ..desk import Desk
+    from ..hub import Hub
+    from ..model.message import Message
+
+# What a method that was carried out is told as.
+_OF_AGENTS = {
+    "map/agents/register": AGENT_REGISTERED,
+    "map/agents/spawn": AGENT_REGISTERED,
+    "map/agents/unregister": AGENT_UNREGISTERED,
+    "map/agents/stop": AGENT_CHANGED,
+    "map/agents/suspend": AGENT_CHANGED,
+    "map/agents/resume": AGENT_CHANGED,
+}
+_OF_SCOPES = {
+    "map/scopes/create": SCOPE_CREATED,
+    "map/scopes/delete": SCOPE_DELETED,
+    "map/scopes/join": SCOPE_JOINED,
+    "map/scopes/leave": SCOPE_LEFT,
+}
+UPDATE = "map/agents/update"
+AWAY = WORDS[Warmth.AWAY].map  # whose connection has ended
+
+
+class Telling:
+    def __init__(self, desk: Desk, hub: Hub) -> None:
+        self._office = desk.room._office
+        self._hub = hub
+        self._numbers = itertools.count(1)
+
+    def of_call(self, method: str, said: dict[str, Any], result: dict[str, Any]) -> None:
+        """What a call that was carried out means for others."""
+        if not self._hub.is_heard:
+            return
+        if method == UPDATE:
+            self._of_agent(AGENT_CHANGED if "state" in said else AGENT_UPDATED, result["agent"])
+        elif method in _OF_AGENTS:
+            self._of_agent(_OF_AGENTS[method], result["agent"])
+        elif method in _OF_SCOPES:
+            scope = result["scope"]
+            data = {"scopeId": scope["id"], "scope": scope}
+            agent = result.get("agent", {}).get("id")
+            self._tell(
+                _OF_SCOPES[method], data | ({"agentId": agent} if agent else {}), agent or "", scope=scope["id"]
+            )
+
+    def gone(self, agent: str) -> None:
+        """Its connection has ended."""
+        if self._hub.is_heard:
+            self._tell(AGENT_CHANGED, {"agentId": agent, "state": AWAY, "newState": AWAY}, agent)
+
+    def delivered(self, message: Message, agent: str) -> None:
+        """Heard by its sender, by who got it, and by operators."""
+        if not self._hub.is_heard:
+            return
+        letter = map_letter(message.seen_by(agent))
+        meta = letter.get("meta") or {}
+        data = {"messageId": message.id, "agentId": agent, "from": message.sender, "message": letter}
+        data |= {word: meta[word] for word in ("correlationId",) if word in meta}
+        self._tell(MESSAGE_DELIVERED, data, message.sender, scope=message.scope, parties=(message.sender, agent))
+
+    def _of_agent(self, kind: str, agent: dict[str, Any]) -> None:
+        data = {"agentId": agent["id"], "agent": agent, "state": agent["state"], "newState": agent["state"]}
+        scopes = agent.get("scopes") or [DEFAULT_SCOPE]
+        self._tell(kind, data, agent["id"], scope=scopes[0], role=agent.get("role"))
+
+    def _tell(self, kind: str, data: dict[str, Any], source: str, **more: Any) -> None:
+        number = self._hub.number
+        event = Event(
+            id=f"{number}-{kind}-{next(self._numbers)}",
+            type=kind,
+            number=number,
+            timestamp=self._office.now().wall,
+            data=data,
+            conversation="",
+            sender=source,
+            **{"scope": DEFAULT_SCOPE, **more},
+        )
+        self._hub.announce(event)

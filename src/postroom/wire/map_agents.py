@@ -1,0 +1,246 @@
+"""MAP's verbs for agents: they come, change, go; who is there, and who belongs to whom.
+
+An agent's id is the name of its mailbox. State, role and parent stand on its card (`map_records`).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
+
+from ..errors import IllegalMove, Invalid, NameTaken, UnknownAgent
+from ..model.card import MAP as EXTRA
+from ..model.names import check_agent
+from ..policy.presence import is_routable
+from ..service.given import check_count, listed
+from .inbox_records import present
+from .map_names import FIRST_STATE, GUEST, OPEN_STATES, STATES, STOPPED, SUSPENDED
+from .map_records import KEPT, agent_record, children_of, map_says, owner_of, parent_of, role_of, state_of
+from .map_routing import above, below, listed_agents
+from .saying import box_of
+from .table import snake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..model.card import Agent, Card
+    from ..room import Room
+
+_CARD = ("display_name", "description", "capabilities", "program", "model", "scopes", "allow_from",
+         "max_concurrent_tasks", "metadata")  # fmt: skip
+BEAT_EVERY = 60.0  # seconds between two signs of life of an agent that is connected
+MOST = 1000  # rows in one answer
+
+# -- coming and going
+
+
+def register(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    """The same agent may come back as often as it likes: what it does not say stays as it was."""
+    name = box_of(room, said).name
+    told = {"display_name": said.get("name"), "description": said.get("description"),
+            "scopes": said.get("scopes"), "metadata": said.get("metadata")}  # fmt: skip
+    words = {word: said[word] for word in KEPT if word in said}
+    words |= present(state=_state(said.get("state", FIRST_STATE)), owner=said.get("owner"))
+    if said.get("parent") is not None:
+        _check_parent(room, name, said["parent"])
+    _check_free(room, name, said)
+    agent = _write(room, name, told, words)
+    room.mailbox(name).heartbeat(poll_interval=BEAT_EVERY, active=True)
+    return {"agent": agent_record(agent)}
+
+
+def spawn(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    """A child: it belongs to the same participant. A name that another's agent has is not taken."""
+    parent, name = check_agent(said["parent"], "parent"), check_agent(said["agent_id"], "agent_id")
+    with suppress(UnknownAgent):
+        held = room.agent(name)
+        if parent_of(held.card) != parent and state_of(held) != STOPPED:
+            raise NameTaken(f"{name!r} is another's agent", field="agent_id")
+    room.agent(parent)  # or it is told that there is no such agent
+    return register(room, said)
+
+
+def unregister(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    """It is gone: out of its scopes, in no list before it comes back. Its mail stays, and waits for it."""
+    name = box_of(room, said).name
+    room.agent(name)
+    agent = _write(room, name, {"scopes": []}, {"state": STOPPED})
+    room.mailbox(name).leave()
+    return {"agent": agent_record(agent) | {"state": STOPPED, "ownerId": None}, "success": True}
+
+
+def update(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    name = box_of(room, said).name
+    card = room.agent(name).card
+    words = {word: said[word] for word in KEPT if word in said and word not in {"parent", "role"}}
+    if "state" in said:
+        words["state"] = _stepped(card, said["state"])
+    metadata = None if "metadata" not in said else card.metadata | said["metadata"]
+    return {"agent": agent_record(_write(room, name, {"metadata": metadata}, words))}
+
+
+def stop(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    return update(room, {**said, "state": STOPPED})
+
+
+def suspend(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    """Its mail waits until it is resumed."""
+    return update(room, {**said, "state": SUSPENDED})
+
+
+def resume(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    return update(room, {**said, "state": FIRST_STATE})
+
+
+# -- looking
+
+
+def list_agents(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    agents = listed_agents(room)
+    children = children_of(agents)
+    wanted = _wanted(said)
+    rows = [agent for agent in agents if _suits(agent, wanted, children)]
+    cursor, limit = said.get("cursor"), min(check_count(said.get("limit", MOST), "limit"), MOST)
+    if cursor is not None:
+        rows = [agent for agent in rows if agent.card.id > cursor]
+    rows.sort(key=lambda agent: agent.card.id)
+    shown = [agent_record(agent, children.get(agent.card.id, ())) for agent in rows[:limit]]
+    return {"agents": shown} | ({"nextCursor": shown[-1]["id"]} if len(rows) > limit else {})
+
+
+def get_agent(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    name, include = check_agent(said["agent_id"], "agent_id"), said.get("include") or {}
+    agents = {agent.card.id: agent for agent in room.agents(gone=True)}
+    if name not in agents:
+        raise UnknownAgent(f"{name!r} is not registered", field="agent_id")
+    children = children_of(agents.values())
+    answer: dict[str, Any] = {"agent": agent_record(agents[name], children.get(name, ()))}
+    return answer | _relatives(agents, children, name, include)
+
+
+def graph(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    """Who is whose child: all of it, or what is below one agent."""
+    agents = {agent.card.id: agent for agent in listed_agents(room)}
+    children = children_of(agents.values())
+    root, depth = said.get("root_agent_id"), said.get("depth")
+    names: Iterable[str] = agents
+    if root is not None:
+        if root not in agents:
+            raise UnknownAgent(f"{root!r} is not registered", field="root_agent_id")
+        names = [root, *below(children, root, depth)]
+    nodes = [name for name in names if name in agents]
+    edges = [
+        {"from": parent, "to": name, "type": "parent-child"}
+        for name in nodes
+        if (parent := parent_of(agents[name].card)) in nodes
+    ]
+    return {"nodes": [agent_record(agents[name], children.get(name, ())) for name in nodes], "edges": edges}
+
+
+def _relatives(
+    agents: dict[str, Agent], children: dict[str, list[str]], name: str, include: dict[str, Any]
+) -> dict[str, Any]:
+    parents = {one.card.id: parent_of(one.card) for one in agents.values()}
+    depth = include.get("maxDepth")
+    mine = parents[name]
+    found: dict[str, list[str]] = {
+        "children": children.get(name, []),
+        "siblings": [one for one in children.get(mine or "", []) if one != name],
+        "ancestors": list(above(parents, name, depth)),
+        "descendants": list(below(children, name, depth)),
+    }
+    told: dict[str, Any] = {
+        word: [agent_record(agents[one]) for one in names if one in agents]
+        for word, names in found.items()
+        if include.get(word)
+    }
+    if include.get("parent") and mine in agents:
+        told["parent"] = agent_record(agents[mine])
+    return told
+
+
+def _wanted(said: dict[str, Any]) -> dict[str, Any]:
+    """The words of `filter`; the SDK's server reads them outside of it, too."""
+    words = {snake(name): value for name, value in (said.get("filter") or {}).items() if value is not None}
+    for name in ("states", "roles", "scopes"):
+        if name in said or name in words:
+            words[name] = listed(words.get(name, said.get(name)), name)
+    for word, several in (("state", "states"), ("role", "roles"), ("scope", "scopes")):
+        if word in said:
+            words[several] = [said[word]]
+    return words
+
+
+def _suits(agent: Agent, words: dict[str, Any], children: dict[str, list[str]]) -> bool:
+    card = agent.card
+    return (
+        ("states" not in words or state_of(agent) in words["states"])
+        and ("roles" not in words or role_of(card) in words["roles"])
+        and ("scopes" not in words or bool(set(card.scopes) & set(words["scopes"])))
+        and ("parent" not in words or parent_of(card) == words["parent"])
+        and ("owner_id" not in words or owner_of(agent) == words["owner_id"])
+        and ("has_children" not in words or (card.id in children) == bool(words["has_children"]))
+    )
+
+
+# -- writing
+
+
+def _write(room: Room, name: str, told: dict[str, Any], words: dict[str, Any]) -> Agent:
+    try:
+        card = room.agent(name).card
+        before, extra, was = asdict(card), card.extra, map_says(card)
+    except UnknownAgent:
+        before, extra, was = {}, {}, {}
+    fields = {field: before[field] for field in _CARD if field in before}
+    fields |= {field: value for field, value in told.items() if value is not None}
+    return room.mailbox(name).register(**fields, extra=extra | {EXTRA: was | words})
+
+
+def _check_free(room: Room, name: str, said: dict[str, Any]) -> None:
+    """The first has a name while it is here or away; who shows that agent's own token is that agent. An operator's
+    token may do everything to an agent, and is no proof of being it: else its mail would go to somebody else. Who
+    comes by the link of another room gets no name that anybody of this one has, however long it is away.
+    """
+    is_guest = GUEST in (said.get("metadata") or {})
+    try:
+        held = room.agent(name)
+    except UnknownAgent:
+        is_taken = is_guest and name in room._office.store.known()
+    else:
+        is_same = room.principal.name in {held.card.principal, f"agent:{name}"}
+        is_taken = not is_same and (is_routable(held.presence) or (is_guest and GUEST not in held.card.metadata))
+    if is_taken:
+        raise NameTaken(f"{name!r} is held by another agent", field="agent_id", hint="choose another name")
+
+
+def _check_parent(room: Room, name: str, parent: str) -> None:
+    """Nobody is its own ancestor."""
+    seen: set[str] = set()
+    step: str | None = check_agent(parent, "parent")
+    while step is not None and step not in seen:
+        if step == name:
+            raise Invalid(f"{name!r} would be above itself", field="parent")
+        seen.add(step)
+        try:
+            step = parent_of(room.agent(step).card)
+        except UnknownAgent:
+            return
+
+
+def _stepped(card: Card, state: str) -> str:
+    """Who has stopped stays so."""
+    wanted = _state(state)
+    if map_says(card).get("state") == STOPPED and wanted != STOPPED:
+        raise IllegalMove(f"{card.id!r} has stopped", field="agent", hint="it comes back by registering")
+    return wanted
+
+
+def _state(state: str) -> str:
+    is_own = state.startswith(OPEN_STATES) and len(state) <= 64
+    if state not in STATES and not is_own:
+        hint = f"{', '.join(STATES)}, or a word of your own that begins with x-"
+        raise IllegalMove(f"{state[:64]!a} is no state", field="state", hint=hint)
+    return state

@@ -1,0 +1,51 @@
+"""The names of MAP's methods, in both spellings, and its words for states, participants and events.
+
+The SDK writes `map/agents/list`, agentic-mesh `map/agents.list`: the slash after a noun becomes a dot. Both are
+made of one name here. Where a name is another word altogether, `_OTHERWISE` says which.
+"""
+
+from __future__ import annotations
+
+from ..model.card import MAP_STATES
+
+VERSION = 1  # of the protocol
+MESSAGE, EVENT = "map/message", "map/event"  # what is told unasked
+PING = "map/ping"  # asked of a participant; any answer will do, also that there is no such method
+SUBSCRIBE_ACK, MESSAGE_ACK = "map/subscribe.ack", "map/message.ack"
+CONNECT, AUTHENTICATE, REFRESH, DISCONNECT = (
+    "map/connect",
+    "map/authenticate",
+    "map/auth/refresh",
+    "map/disconnect",
+)
+REGISTER, SPAWN, UNREGISTER = "map/agents/register", "map/agents/spawn", "map/agents/unregister"
+SEND, REPLAY = "map/send", "map/replay"
+PARTICIPANTS = ("agent", "client", "system", "gateway")
+_PREFIX = "map/"
+_OTHERWISE = {REPLAY: "map/events.replay"}
+
+# What happens to agents and scopes, as the SDK's server calls it; its constants say `agent_registered`.
+AGENT_REGISTERED, AGENT_UNREGISTERED = "agent.registered", "agent.unregistered"
+AGENT_CHANGED, AGENT_UPDATED = "agent.state.changed", "agent.updated"
+SCOPE_CREATED, SCOPE_DELETED = "scope.created", "scope.deleted"
+SCOPE_JOINED, SCOPE_LEFT = "scope.member.joined", "scope.member.left"
+MESSAGE_DELIVERED = "message.delivered"
+
+# How an agent says it is. Whoever has stopped comes back by registering, and not otherwise.
+STATES = tuple(MAP_STATES)
+OPEN_STATES = ("x-", "custom:")  # so begin words of one's own
+GUEST = "map_guest"  # in the metadata of an agent: it comes by the link of another room
+FIRST_STATE, SUSPENDED, STOPPED = "idle", "suspended", "stopped"
+
+
+def dotted(name: str) -> str:
+    """`map/agents/list` → `map/agents.list`, as agentic-mesh writes it."""
+    if name in _OTHERWISE:
+        return _OTHERWISE[name]
+    noun, slash, verb = name.removeprefix(_PREFIX).partition("/")
+    return f"{_PREFIX}{noun}.{verb}" if slash and name.startswith(_PREFIX) else name
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """Every way to write a name, the SDK's first."""
+    return tuple(dict.fromkeys((name, dotted(name))))

@@ -1,0 +1,110 @@
+"""From an address to mailboxes: who is meant by a role, a kinship, everyone. Scopes stay addresses of the house.
+
+Whoever is registered and not gone is meant, here or away: mail for those away waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import Missing, UnknownAgent
+from ..model.message import same_name
+from ..model.names import BROADCAST, check_agent, check_scope
+from ..model.record import MEMBER
+from ..service.authorize import OWNER
+from ..service.identity import system_id
+from .map_records import children_of, has_gone, parent_of, role_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..model.card import Agent
+    from ..room import Room
+    from .map_addresses import Address, Kin
+
+
+def recipients(room: Room, sender: str, address: Address) -> list[str]:
+    """What the letter is addressed to: names, and `broadcast:` for scopes."""
+    if address.is_plain:
+        return list(address.agents)
+    found = [*address.agents, *_near(room, address)]
+    if address.roles or address.kin or address.everyone:
+        agents = listed_agents(room)
+        found += [name for name in _looked_up(agents, sender, address) if not same_name(name, sender)]
+        if not found and not address.scopes:
+            raise Missing("nobody is meant by it", field="to")
+    return [*dict.fromkeys(found), *(BROADCAST + _scope(room, scope) for scope in address.scopes)]
+
+
+def listed_agents(room: Room) -> list[Agent]:
+    """Who is registered: without those gone, or unregistered."""
+    return [agent for agent in room.agents() if not has_gone(agent)]
+
+
+def reached(room: Room, sender: str, addressed: Sequence[str]) -> list[str]:
+    """Whose mailboxes those are."""
+    names = [name for name in addressed if not name.startswith(BROADCAST)]
+    for address in addressed:
+        if address.startswith(BROADCAST):
+            scope = address.removeprefix(BROADCAST)
+            names += [name for name in room._office.store.keys(MEMBER + scope) if not same_name(name, sender)]
+    return list(dict.fromkeys(names))
+
+
+def _near(room: Room, address: Address) -> Iterator[str]:
+    """Those of a named system, which must be this one."""
+    for one in address.remote:
+        if one.system != system_id(room._office, OWNER, room.settings.system):
+            raise Missing(f"there is no system {one.system!a} here", field="system")
+        yield check_agent(one.agent, "to")
+
+
+def _scope(room: Room, scope: str) -> str:
+    if not room._office.store.keys(MEMBER + check_scope(scope, "to.scope")):
+        raise Missing(f"nobody is in a scope {scope!r}", field="scope")
+    return scope
+
+
+def _looked_up(agents: Sequence[Agent], sender: str, address: Address) -> Iterator[str]:
+    for role in address.roles:
+        for agent in agents:
+            if role_of(agent.card) == role.name and role.within in {None, *agent.card.scopes}:
+                yield agent.card.id
+    for kin in address.kin:
+        yield from _kin(agents, sender, kin)
+    if address.everyone:
+        yield from (agent.card.id for agent in agents)
+
+
+def _kin(agents: Sequence[Agent], sender: str, kin: Kin) -> Iterator[str]:
+    parents = {agent.card.id: parent_of(agent.card) for agent in agents}
+    if sender not in parents:
+        raise UnknownAgent(f"{sender!r} is not registered", field="from", hint="map/agents/register first")
+    if kin.relation in {"parent", "ancestors"}:
+        yield from above(parents, sender, 1 if kin.relation == "parent" else kin.depth)
+    elif kin.relation == "siblings":
+        mine = parents[sender]
+        yield from (name for name, parent in parents.items() if parent == mine and mine and name != sender)
+    else:
+        yield from below(children_of(agents), sender, 1 if kin.relation == "children" else kin.depth)
+
+
+def above(parents: dict[str, str | None], name: str, depth: int | None) -> Iterator[str]:
+    """From the parent upwards; a circle is walked once."""
+    seen = {name}
+    step = parents.get(name)
+    while step is not None and step not in seen and (depth is None or len(seen) <= depth):
+        seen.add(step)
+        yield step
+        step = parents.get(step)
+
+
+def below(children: dict[str, list[str]], name: str, depth: int | None) -> Iterator[str]:
+    """Level by level; a circle is walked once."""
+    seen, level, far = {name}, [name], 0
+    while level and (depth is None or far < depth):
+        level = [child for one in level for child in children.get(one, ()) if child not in seen]
+        level = list(dict.fromkeys(level))
+        seen.update(level)
+        far += 1
+        yield from level

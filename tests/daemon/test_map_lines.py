@@ -1,0 +1,102 @@
+"""MAP in lines of JSON on the socket: told apart by its first line, with dotted names, acknowledged by receipt."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import postroom
+from postroom import Room
+from postroom.service import tokens
+from postroom.service.authorize import OWNER
+from tests.daemons import PATIENCE, Daemon, Line
+
+pytestmark = pytest.mark.daemon
+
+
+def call(id: int, method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def connect(line: Line, name: str, **more: Any) -> Any:
+    line.ask(call(1, "map/connect", protocolVersion=1, participantType="agent", name=name, **more))
+    return line.ask(call(2, "map/agents.register", name=name))
+
+
+def waiting(room: Room, name: str) -> int:
+    return len(room.mailbox(name).check(peek=True, unread_only=False))
+
+
+def until_none_waits(room: Room, name: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while waiting(room, name):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_what_was_not_received_comes_again_and_an_answer_is_the_receipt(shared: Daemon) -> None:
+    with postroom.open(shared.room) as room:
+        with shared.line() as first:
+            assert "mia" == connect(first, "mia")["result"]["agent"]["id"]
+            sent = room.mailbox("ann").send("mia", "are you there?")
+            message, sign = first.hear(), first.hear()
+            assert (sent.id, "map/ping") == (message["params"]["message"]["id"], sign["method"])
+        assert 1 == waiting(room, "mia")
+        with shared.line() as second:
+            connect(second, "mia")
+            message, sign = second.hear(), second.hear()
+            assert sent.id == message["params"]["message"]["id"] and 1 == waiting(room, "mia")
+            second.say({"jsonrpc": "2.0", "id": sign["id"], "error": {"code": -32601, "message": "?"}})
+            until_none_waits(room, "mia")
+
+
+def test_both_spellings_and_unknown_words(shared: Daemon) -> None:
+    with shared.line() as line:
+        connect(line, "noa")
+        for method in ("map/agents.list", "map/agents/list"):
+            assert "noa" in {row["id"] for row in line.ask(call(3, method))["result"]["agents"]}
+        assert -32601 == line.ask(call(4, "map/no.such"))["error"]["code"]
+        sent = line.ask(call(5, "map/send", to={"agent": "noa2"}, payload={"type": "x", "n": 1}))
+        assert ["noa2"] == sent["result"]["delivered"]
+
+
+@pytest.mark.parametrize("junk", [b"{\n", b"[]\n", b"7\n", b'{"id": "sign-9"}\n', b"x" * 2_000_000 + b"\n"])
+def test_junk_is_refused_and_the_connection_goes_on(shared: Daemon, junk: bytes) -> None:
+    with shared.line() as line:
+        connect(line, "pia")
+        line.say(junk, call(7, "map/agents.get", agentId="pia"))
+        told = line.hear()
+        while told.get("id") != 7:
+            assert told["error"]["code"] in {-32700, -32600}
+            told = line.hear()
+        assert "pia" == told["result"]["agent"]["id"]
+
+
+def test_lines_of_other_dialects_stay_what_they_were(shared: Daemon) -> None:
+    with shared.line() as line:
+        assert line.ask({"action": "ping"})["ok"]
+        later = line.ask(call(1, "map/connect", protocolVersion=1, participantType="agent", name="q"))
+        assert -32601 == later["error"]["code"]  # which dialect it is, its first line says
+
+
+def test_who_has_a_token_speaks_by_it_alone(daemon: Daemon) -> None:
+    with postroom.open(daemon.room) as room:
+        token = tokens.create(room._office, OWNER, "coder")[0]
+    with daemon.line() as thief:
+        assert 1003 == connect(thief, "coder")["error"]["code"]
+    with daemon.line() as bad:
+        auth = {"method": "bearer", "credential": "pr_nothing"}
+        told = bad.ask(call(1, "map/connect", protocolVersion=1, participantType="agent", name="x", auth=auth))
+        assert "authRequired" in told["result"] and "sessionId" not in told["result"]
+    with daemon.line() as owner:
+        told = connect(owner, "coder", auth={"method": "bearer", "credential": token})
+        assert "coder" == told["result"]["agent"]["id"]
+
+
+def test_a_room_that_speaks_no_map_says_so(tmp_path: Path) -> None:
+    with Daemon(tmp_path, "--http", "off", "--map", "off") as daemon, daemon.line() as line:
+        told = line.ask(call(1, "map/connect", protocolVersion=1, participantType="agent", name="q"))
+        assert -32601 == told["error"]["code"]

@@ -1,0 +1,124 @@
+"""The SDK's own MAP server and agents, as outside processes. Installed as the other packages from npm are."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
+from typing import Any, Self
+
+import pytest
+
+from tests.interop.packages import NPM, PATIENCE
+
+PACKAGES = ("@multi-agent-protocol/sdk@0.1.15", "ws@8")
+HERE = Path(__file__).parent
+
+
+def require_sdk() -> Path:
+    """The folder where the SDK is, and our programs with it."""
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    folder: Path = NPM["place_of"](*PACKAGES)
+    if os.environ.get("POSTROOM_INTEROP"):
+        try:
+            NPM["packages"](*PACKAGES, scripts=False)
+        except NPM["NoNpm"] as missing:
+            pytest.skip(str(missing))
+    elif not (folder / ".ready").exists():
+        pytest.skip(f"{PACKAGES[0]} is not installed: make interop does it")
+    for program in HERE.glob("map_*.mjs"):
+        shutil.copyfile(program, folder / program.name)
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+class Program:
+    """A process that talks in lines."""
+
+    def __init__(self, program: Path, *words: str) -> None:
+        self.process = subprocess.Popen(
+            ["node", str(program), *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._lines: Queue[bytes] = Queue()
+        Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+
+    def line(self, patience: float = PATIENCE) -> Any:
+        return json.loads(self._lines.get(timeout=patience))
+
+    def say(self, **said: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(said).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def is_silent(self, seconds: float) -> bool:
+        try:
+            self._lines.get(timeout=seconds)
+        except Empty:
+            return True
+        return False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+class MapServer(Program):
+    """The SDK's MAPServer."""
+
+    def __init__(self, name: str, port: int = 0, key: str = "") -> None:
+        super().__init__(require_sdk() / "map_server.mjs", name, str(port), *([key] if key else []))
+        self.port = self.line()
+        self.key = key
+        self.url = f"ws://127.0.0.1:{self.port}"
+
+
+class Peer(Program):
+    """An agent on the SDK's own connection."""
+
+    def __init__(self, url: str, name: str, *scope: str) -> None:
+        super().__init__(require_sdk() / "map_peer.mjs", url, name, *scope)
+        self.id = self.line()["id"]
+
+    def message(self) -> dict[str, Any]:
+        """The next message that it gets."""
+        while True:
+            told = self.line()
+            if "message" in told:
+                found: dict[str, Any] = told["message"]
+                return found
+
+
+def until(true: Any, patience: float = PATIENCE) -> Any:
+    """What it says, once it says something."""
+    end = time.monotonic() + patience
+    while not (found := true()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found

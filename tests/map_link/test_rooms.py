@@ -1,0 +1,139 @@
+"""Two rooms of ours, one linked to the MAP server of the other: real daemons, and nothing between them is lost."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import postroom
+from postroom.service import tokens
+from postroom.service.authorize import OWNER
+from tests.daemons import PATIENCE, Daemon
+
+pytestmark = pytest.mark.daemon
+
+
+def until(true: Callable[[], Any]) -> Any:
+    end = time.monotonic() + PATIENCE
+    while not (found := true()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found
+
+
+class Rooms:
+    """`host` serves MAP, `guest` is linked to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "host").mkdir()
+        (folder / "guest").mkdir()
+        self.host = self.serve_host("127.0.0.1:0")
+        with postroom.open(self.host.room) as room:
+            self.token = tokens.create(room._office, OWNER, None)[0]
+        self.place = self.host.where["http"].removeprefix("http://")
+        self.guest = Daemon(
+            folder / "guest", "--http", "off", "--map-server", f"ws://{self.place}/map",
+            POSTROOM_MAP_TOKEN=self.token,
+        )  # fmt: skip
+
+    def serve_host(self, place: str) -> Daemon:
+        return Daemon(self.folder / "host", "--http", place, "--set", "system=hive")
+
+    def close(self) -> None:
+        self.guest.__exit__()
+        self.host.__exit__()
+
+
+@pytest.fixture
+def rooms(tmp_path: Path) -> Iterator[Rooms]:
+    rooms = Rooms(tmp_path)
+    yield rooms
+    rooms.close()
+
+
+def test_letters_go_both_ways_through_a_restart_of_the_server(rooms: Rooms) -> None:
+    with postroom.open(rooms.guest.room) as guest, postroom.open(rooms.host.room) as host:
+        ann, bob = guest.mailbox("ann"), host.mailbox("bob")
+        ann.register()
+        bob.register()
+        sent = ann.send(
+            "hive/bob", [{"type": "data", "data": {"n": 1}}], subject="S", priority="high", thread_tag="t"
+        )
+        letter = bob.wait(timeout=PATIENCE)
+        assert letter is not None
+        assert ("ann", "S", "t", {"n": 1}) == (
+            letter.sender, letter.subject, letter.message.thread_tag, letter.message.parts[0]["data"]
+        )  # fmt: skip
+        letter.reply("yes")
+        answer = ann.wait(timeout=PATIENCE)
+        assert answer is not None
+        assert ("hive/bob", "yes", sent.id, sent.thread) == (
+            answer.sender, answer.text, answer.message.in_reply_to, answer.message.thread
+        )  # fmt: skip
+        answer.ack()
+        until(lambda: not host.mailbox("ann").check(peek=True, unread_only=False))  # we said that we have it
+
+        host.mailbox("carl").register()
+        both = ann.send(["hive/bob", "hive/carl"], "to you two")
+        for box in (bob, host.mailbox("carl")):
+            got = box.wait(timeout=PATIENCE)
+            assert got is not None and ("to you two", both.id) == (got.text, got.message.metadata["messageId"])
+            got.ack()
+
+        assert 0 == rooms.host.stop()
+        for number in range(5):
+            ann.send("hive/bob", f"to {number}")
+            bob.send("ann", f"fro {number}")
+        rooms.host = rooms.serve_host(rooms.place)
+        until(lambda: len(ann.check(peek=True)) == 5)
+        until(lambda: len(bob.check(peek=True)) == 5)
+        assert [f"to {n}" for n in range(5)] == [one.text for one in bob.check(peek=True)]
+        assert [f"fro {n}" for n in range(5)] == [one.text for one in ann.check(peek=True)]
+
+
+def test_rooms_that_are_linked_to_each_other_keep_their_own_agents(tmp_path: Path) -> None:
+    """Neither shows the other its own agents, and nobody takes the name and the mail of a live one there."""
+    ports, keys = (free_port(), free_port()), []
+    for name in ("aa", "bb"):
+        (tmp_path / name).mkdir()
+        with postroom.open(tmp_path / name / "room.db") as room:
+            keys.append(tokens.create(room._office, OWNER, None)[0])
+            room.mailbox(f"{name}-own").register()
+            room.mailbox("same").register()
+
+    def serve(name: str, mine: int, other: int) -> Daemon:
+        url = f"ws://127.0.0.1:{ports[other]}/map"
+        words = ("--http", f"127.0.0.1:{ports[mine]}", "--set", f"system={name}", "--map-server", url)
+        return Daemon(tmp_path / name, *words, POSTROOM_MAP_TOKEN=keys[other])
+
+    with (
+        serve("aa", 0, 1) as first,
+        serve("bb", 1, 0) as second,
+        postroom.open(first.room) as here,
+        postroom.open(second.room) as there,
+    ):
+        here.mailbox("aa-own").send("bb/bb-own", "hello")
+        letter = there.mailbox("bb-own").wait(timeout=PATIENCE)
+        assert letter is not None and ("aa-own", "hello") == (letter.sender, letter.text)
+        letter.reply("yes")
+        answer = here.mailbox("aa-own").wait(timeout=PATIENCE)
+        assert answer is not None and "yes" == answer.text
+        here.mailbox("x").send("same", "for ours")
+        until(lambda: "aa/same" in {agent.card.id for agent in there.agents()})
+        until(lambda: "same is not shown" in first.log() and "same is not shown" in second.log())
+        assert ["for ours"] == [one.text for one in here.mailbox("same").check(peek=True)]
+        names = {agent.card.id for agent in here.agents()}
+        assert {"aa-own", "bb-own", "same", "bb", "bb/bb-own", "bb/same"} == names
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port

@@ -1,0 +1,184 @@
+"""Names and messages of a link, without a network: whatever a server says, what comes of it is sound."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.map_link.line import Line, LineLost, MapRefusal
+from postroom.map_link.neighbours import LINKED, Neighbour, clean, neighbours, of_session
+from postroom.map_link.translating import incoming, origin_of, outgoing
+from postroom.model.card import WORDS
+from postroom.model.message import Message, Priority, Recipient
+from postroom.model.names import check_agent, fold
+from postroom.model.parts import Part
+from tests.docs.pages import HOME
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+rows = st.lists(
+    st.fixed_dictionaries(
+        {"id": st.text(max_size=12) | st.integers()},
+        optional={"name": st.text(max_size=12) | st.sampled_from(["bob", "Bob", "a/b"]), "state": json_values},
+    )
+    | json_values,
+    max_size=8,
+)
+
+
+@given(rows, rows)
+def test_whatever_a_server_lists_has_sound_names_and_keeps_them(first: list[Any], second: list[Any]) -> None:
+    before = neighbours(first, "hive", ["own"], {})
+    for mailbox, one in before.items():
+        assert mailbox == one.mailbox == check_agent(mailbox, "id") and mailbox.startswith("hive/")
+    assert len({fold(mailbox) for mailbox in before}) == len(before)
+    after = neighbours([*second, *first], "hive", ["own"], before)
+    here = {one.id: mailbox for mailbox, one in before.items()}
+    assert here.items() <= {one.id: mailbox for mailbox, one in after.items()}.items()
+
+
+def test_the_first_has_the_name_and_the_second_its_id() -> None:
+    found = neighbours([{"id": "1", "name": "bob"}, {"id": "2", "name": "BOB"}], "hive", [], {})
+    assert {"hive/bob": "1", "hive/2": "2"} == {mailbox: one.id for mailbox, one in found.items()}
+    again = neighbours([{"id": "2", "name": "bob"}, {"id": "3", "name": "bob"}], "hive", [], found)
+    assert {"hive/2": "2", "hive/bob": "3"} == {mailbox: one.id for mailbox, one in again.items()}
+
+
+def test_our_own_and_those_of_other_links_are_passed_over() -> None:
+    told = [{"id": "own", "name": "ann"}, {"id": "x", "name": "x", "metadata": {LINKED: {"id": "7"}}}]
+    assert {} == neighbours(told, "hive", ["own"], {})
+
+
+@pytest.mark.parametrize(
+    ("state", "is_here"),
+    [("idle", True), ("busy", True), ("suspended", True), ("stopped", False), ("x-odd", True)],
+)
+def test_who_has_stopped_is_not_sent_to(state: str, is_here: bool) -> None:
+    (one,) = neighbours([{"id": "1", "name": "bob", "state": state}], "hive", [], {}).values()
+    assert is_here == one.is_here
+
+
+@given(st.text(max_size=300))
+def test_a_name_is_cleaned_into_one_of_ours_or_nothing(text: str) -> None:
+    name = clean(text)
+    assert not name or name == clean(name) == check_agent(f"x{name}", "id")[1:]
+
+
+def test_who_spoke_is_found_by_its_session_and_nobody_poses() -> None:
+    told = [{"id": "1", "name": "berlin"}, {"id": "2", "name": "ann"}, {"id": "3", "name": "eve"}]
+    there = neighbours(told, "hive", [], {})
+    everyone = ["1", "2", "3", "own"]
+    assert "hive/ann" == of_session(told[:2], everyone, there, "ann")
+    assert "hive/berlin" == of_session(told[:2], everyone, there, "eve")  # eve is on another connection
+    assert of_session([*told, {"id": "own"}], everyone, there, "ann") is None  # it told of everybody
+    assert of_session(told, ["1", "2", "3"], there, "ann") is None
+    assert of_session([], everyone, there, "ann") is None
+
+
+# -- messages
+
+
+def letter(**fields: Any) -> Message:
+    said: dict[str, Any] = {"parts": (Part(type="text", text="hi"),)} | fields
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    return Message(
+        id="L1", sender="ann", recipients=(Recipient("hive/bob"),), created_at=now, hops=3, trace=(), **said
+    )
+
+
+BOB = Neighbour(id="id-bob", mailbox="hive/bob", title="bob")
+
+
+@given(
+    st.text(min_size=1, max_size=20),
+    st.sampled_from(Priority),
+    st.none() | st.just("t1"),
+    st.booleans(),
+)
+def test_a_letter_arrives_as_it_was_sent_even_where_meta_is_dropped(
+    text: str, priority: Priority, tag: str | None, is_kept: bool
+) -> None:
+    sent = letter(parts=(Part(type="text", text=text),), priority=priority, thread_tag=tag, subject="S")
+    said = outgoing(sent, system="berlin", to=BOB, expires_in=2.5, answers=None, beside=not is_kept)
+    wire = json.loads(json.dumps(said))
+    if not is_kept:
+        del wire["meta"]
+    got = incoming({"id": "M1", "from": "session", "timestamp": 5, **wire})
+    assert got is not None
+    assert ("ann", "bob", "L1", "L1") == (got.says_from, got.target, got.origin, got.key)
+    assert [{"type": "text", "text": text}] == got.fields["body"]
+    assert (priority.name.lower(), "S", 2.5) == tuple(
+        got.fields[name] for name in ("priority", "subject", "expires")
+    )
+    assert (tag or sent.thread) == got.fields["thread_tag"]
+
+
+def test_an_answer_names_the_letter_as_its_sender_does() -> None:
+    came = letter(extra={"map": {"id": "theirs"}})
+    said = outgoing(letter(in_reply_to="L1"), system="b", to=BOB, expires_in=None, answers=came, beside=False)
+    assert ("theirs", "theirs") == (origin_of(came), said["meta"]["inReplyTo"])
+    assert "_meta" not in said["payload"] and origin_of(letter(extra={"map": 7})) is None
+
+
+@given(st.dictionaries(st.sampled_from(["id", "from", "to", "payload", "meta", "timestamp"]), json_values))
+def test_whatever_comes_is_a_letter_or_nothing(message: dict[str, Any]) -> None:
+    got = incoming(message)
+    assert got is None or (got.fields["body"] is not None and bool(got.key))
+    assert got == incoming(dict(message))  # and has the same key when it comes again
+
+
+# -- calls
+
+
+def test_answers_find_their_calls_and_a_cut_ends_them_all() -> None:
+    async def story() -> None:
+        sent: list[Any] = []
+        heard: list[Any] = []
+
+        async def send(text: str) -> None:
+            sent.append(json.loads(text))
+
+        line = Line(send, lambda method, params: heard.append((method, params)), 5)
+        calls = [asyncio.ensure_future(line.ask(f"m{n}", n=n)) for n in range(4)]
+        await asyncio.sleep(0)
+        await line.came(json.dumps({"id": 2, "result": {"two": 2}}))
+        await line.came(
+            json.dumps({"id": 1, "error": {"code": 2001, "message": "x", "data": {"retryable": True}}})
+        )
+        await line.came(json.dumps({"id": 3, "result": 7}))
+        await line.came(json.dumps({"method": "map/message", "params": {"a": 1}}))
+        await line.came(json.dumps({"id": "theirs", "method": "map/inject"}))
+        assert ({"two": 2}, {}) == (await calls[1], await calls[2])
+        with pytest.raises(MapRefusal) as refused:
+            await calls[0]
+        assert (2001, True) == (refused.value.code, refused.value.is_temporary)
+        assert [("map/message", {"a": 1})] == heard and -32601 == sent[-1]["error"]["code"]
+        line.cut()
+        for lost in (calls[3], line.ask("late")):
+            with pytest.raises(LineLost):
+                await lost
+
+    asyncio.run(story())
+
+
+# -- the page
+
+
+def test_the_page_has_the_words_of_the_one_table() -> None:
+    page = (HOME / "docs" / "map-client.md").read_text(encoding="utf-8")
+    told = [line.strip("|").split("|") for line in page[page.index("## Several words") :].splitlines()[4:]]
+    rows = {tuple(cell.strip() for cell in cells) for cells in told}
+    ours = {str(one): tuple(words) for one, words in WORDS.items()}
+    wanted = {
+        (name, *ours[name.partition(",")[0]]) for name in ("idle", "busy", "away", "expired, gone", "dormant")
+    }
+    assert wanted == rows and ours["expired"] == ours["gone"]

@@ -1,0 +1,26 @@
+"""One post room that runs, for all tests of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.web.running import Daemon, daemon
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    words = ("--http", "127.0.0.1:0", "--set", "durability=process")
+    with daemon(tmp_path_factory.mktemp("house"), *words, counted=True) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def operator(running: Daemon) -> str:
+    return running.token()
+
+
+@pytest.fixture(scope="module")
+def port(running: Daemon) -> int:
+    return running.port

@@ -1,0 +1,201 @@
+"""Clients that are wrong, slow, greedy or hostile: refused or bounded, logged once, nothing to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect as async_connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from postroom.errors import Invalid
+from postroom.wire.map_session import MOST_AGENTS, Session, request
+from tests.map_server.people import Person, agent, closed, refused, visitor
+from tests.web.running import Daemon, make_token, memory_of, open_house, port_of
+
+MOST_MEMORY = 30_000_000  # bytes that a bad client may cost
+
+
+@pytest.fixture(scope="module")
+def pair(port: int, operator: str) -> Iterator[tuple[Person, Person]]:
+    with agent(port, operator, "good") as good, agent(port, operator, "kind") as kind:
+        yield good, kind
+
+
+@pytest.fixture
+def others(pair: tuple[Person, Person]) -> Iterator[None]:
+    """Two who talk to each other before and after, on the same connections."""
+    good, kind = pair
+    for when in ("before", "after"):
+        good.send("kind", when)
+        assert when == kind.message()["payload"]
+        if when == "before":
+            yield
+
+
+@pytest.fixture(scope="module")
+def bad(port: int, operator: str) -> Iterator[Person]:
+    """Somebody who says what is wrong, again and again."""
+    with agent(port, operator, "bad") as person:
+        yield person
+
+
+pytestmark = pytest.mark.usefixtures("others")
+
+
+@pytest.mark.parametrize("version", [2, 0, "2024-12", None, "x", [1], True])
+def test_another_version_of_the_protocol_is_refused(port: int, operator: str, version: Any) -> None:
+    with visitor(port) as person:
+        auth = {"method": "api-key", "credential": operator}
+        said = {"participantType": "agent", "auth": auth, "protocolVersion": version}
+        assert -32602 == refused(person, "map/connect", **said)
+        assert 1000 == refused(person, "map/agents/list")
+        assert person.ask("map/connect", **said | {"protocolVersion": 1})["sessionId"]  # it may say it better
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("map/connect", {}),
+        ("map/connect", {"protocolVersion": 1, "participantType": "boss"}),
+        ("map/connect", {"protocolVersion": 1, "participantType": 7}),
+        ("map/connect", {"protocolVersion": 1, "participantType": "agent", "auth": "token"}),
+        ("map/authenticate", {}),
+        ("map/authenticate", {"method": ["api-key"]}),
+    ],
+)
+def test_a_first_word_without_its_fields_is_refused(port: int, method: str, said: dict[str, Any]) -> None:
+    with visitor(port) as person:
+        assert -32602 == refused(person, method, **said)
+
+
+@pytest.mark.parametrize(
+    ("method", "said", "code"),
+    [
+        ("map/send", {}, -32602),
+        ("map/send", {"to": {}}, -32602),
+        ("map/send", {"to": "no such name!"}, -32602),
+        ("map/send", {"to": "x", "meta": "high"}, -32602),
+        ("map/agents/get", {}, -32602),
+        ("map/agents/register", {"name": "!!!"}, -32602),
+        ("map/agents/register", {"name": "x", "scopes": "red"}, -32602),
+        ("map/agents/register", {"name": "postmaster"}, -32602),
+        ("map/agents/spawn", {"name": "x"}, -32602),
+        ("map/scopes/join", {}, -32602),
+        ("map/subscribe", {"filter": {"colour": "red"}}, -32602),
+        ("map/subscribe", {"replayFrom": "nowhere"}, -32602),
+        ("map/nothing", {}, -32601),
+        ("mail/send", {}, -32601),
+        ("map/inject", {"agentId": "bad"}, -32601),
+        ("map/federation/route", {}, -32601),
+        ("mail/get", {"conversationId": "none"}, 10000),
+        ("map/agents/get", {"agentId": "nobody"}, 2001),
+        ("map/scopes/get", {"scopeId": "nowhere"}, 2002),
+    ],
+)
+def test_what_is_wrong_is_told_by_a_number(bad: Person, method: str, said: Any, code: int) -> None:
+    assert code == refused(bad, method, **said)
+    assert bad.ask("map/agents/get", agentId="bad")["agent"]["id"] == "bad"
+
+
+@pytest.mark.parametrize(
+    "junk",
+    ["", "{", "nonsense", "7", "null", "[]", "[" * 5000, '{"a": NaN}', "\x00", '{"jsonrpc": "1.0", "method": "x"}',
+     '[{"jsonrpc": "2.0", "id": 1, "method": "map/agents/list"}]', '{"jsonrpc": "2.0", "id": {}, "method": "x"}'],
+)  # fmt: skip
+def test_what_is_no_message_is_told_so_and_the_talk_goes_on(bad: Person, junk: str) -> None:
+    bad.line.send(junk)
+    assert bad.hear()["error"]["code"] in {-32700, -32600}
+    assert bad.ask("map/agents/list")["agents"]
+
+
+def test_notifications_and_answers_to_nothing_are_not_answered(bad: Person) -> None:
+    for said in ({"method": "map/none"}, {"method": "map/agents/stop", "params": {}}, {"id": 9, "result": 1},
+                 {"id": 9, "error": {}}, {"method": "map/send", "params": {}}):  # fmt: skip
+        bad.line.send(json.dumps({"jsonrpc": "2.0", **said}))
+    assert "idle" == bad.ask("map/agents/get", agentId="bad")["agent"]["state"]
+
+
+def test_one_who_says_nothing_but_junk_is_ended(port: int) -> None:
+    with visitor(port) as bad:
+        for _ in range(100):
+            bad.line.send("junk")
+        assert 1008 == closed(bad)
+
+
+def test_a_giant_frame_ends_it(running: Daemon, port: int) -> None:
+    before = memory_of(running.process.pid)
+    with visitor(port) as bad:
+        bad.line.send("x" * 3_000_000)
+        with pytest.raises(ConnectionClosed):
+            bad.hear()
+    assert memory_of(running.process.pid) < before + MOST_MEMORY
+
+
+def test_frames_that_are_no_text_end_it(port: int) -> None:
+    with visitor(port) as bad:
+        bad.line.send(b"\x00\x01")
+        assert 1003 == closed(bad)
+
+
+def test_a_thousand_subscriptions_are_too_many(port: int, operator: str) -> None:
+    with visitor(port) as greedy:
+        greedy.join(operator, kind="client")
+        last = [greedy.ask("map/subscribe", filter={"eventTypes": ["message.*"]}) for _ in range(100)][-1]
+        assert {4002} == {refused(greedy, "map/subscribe") for _ in range(900)}
+        greedy.ask("map/unsubscribe", subscriptionId=last["subscriptionId"])
+        assert greedy.ask("map/subscribe")["subscriptionId"]
+
+
+def test_agents_without_end_are_too_many() -> None:
+    session = Session("s")
+    session.step("admit")
+    for number in range(MOST_AGENTS):
+        session.take(f"a{number}")
+    with pytest.raises(Invalid):
+        session.take("one-more")
+
+
+def test_one_who_does_not_read_costs_little_and_loses_nothing(running: Daemon, port: int, operator: str) -> None:
+    """Ten megabytes of mail for somebody who does not read; when it reads, all of it is there."""
+    with agent(port, operator, "lazy"):
+        pass
+    with agent(port, operator, "busy") as busy:
+        for number in range(100):
+            busy.send("lazy", {"n": number, "x": "x" * 100_000})
+    before = memory_of(running.process.pid)
+    with visitor(port, max_queue=1) as lazy:
+        lazy.join(operator)
+        lazy.say("map/agents/register", name="lazy")
+        time.sleep(1.0)
+        assert memory_of(running.process.pid) < before + MOST_MEMORY
+        assert [*range(100)] == [lazy.message()["payload"]["n"] for _ in range(100)]
+
+
+def test_slow_ones_who_do_not_say_who_they_are_are_bounded_and_ended(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A hundred at once; the next is told to come later; those who keep silent are ended."""
+    monkeypatch.setattr("postroom.map_server.talk.ADMITTED_WITHIN", 1.0)
+    caplog.set_level("INFO", "postroom")
+    asyncio.run(many_silent_ones(tmp_path))
+    assert 100 == caplog.text.count("it did not say who it is")
+
+
+async def many_silent_ones(folder: Any) -> None:
+    async with open_house(folder, with_map=True) as (server, room, _, _):
+        url, header = f"ws://127.0.0.1:{port_of(server)}/map", {"authorization": f"Bearer {make_token(room)}"}
+        silent = [await async_connect(url, compression=None) for _ in range(100)]
+        with pytest.raises(InvalidStatus) as full:
+            await async_connect(url)
+        assert 503 == full.value.response.status_code
+        async with async_connect(url, additional_headers=header) as known:  # who is known comes in
+            await known.send(json.dumps(request(1, "map/connect", protocolVersion=1, participantType="client")))
+            assert "sessionId" in str(await known.recv())
+        for one in silent:
+            await one.wait_closed()
+            assert 1008 == one.close_code

@@ -1,0 +1,105 @@
+"""What is told to those who subscribe over MAP."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.map_server.people import Refused, agent, visitor
+
+
+def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
+    with visitor(port) as desk:
+        desk.join(operator, kind="client", name="desk")
+        told = desk.ask("map/subscribe", filter={})
+        with agent(port, operator, "ann", role="worker") as ann, agent(port, operator, "bob") as bob:
+            came = desk.event("agent.registered")
+            assert (told["subscriptionId"], 1, "ann") == (
+                came["subscriptionId"], came["sequenceNumber"], came["event"]["data"]["agentId"],
+            )  # fmt: skip
+            ann.ask("map/agents/update", agentId="ann", state="busy")
+            assert "busy" == desk.event("agent.state.changed")["event"]["data"]["newState"]
+            ann.ask("map/agents/update", agentId="ann", metadata={"x": 1})
+            assert {"x": 1} == desk.event("agent.updated")["event"]["data"]["agent"]["metadata"]
+            ann.ask("map/scopes/create", scopeId="team")
+            ann.ask("map/scopes/join", scopeId="team")
+            assert "team" == desk.event("scope.created")["event"]["data"]["scopeId"]
+            assert "ann" == desk.event("scope.member.joined")["event"]["data"]["agentId"]
+            ann.ask("map/scopes/leave", scopeId="team")
+            assert "ann" == desk.event("scope.member.left")["event"]["data"]["agentId"]
+            ann.ask("map/scopes/delete", scopeId="team")
+            assert desk.event("scope.deleted")
+            sent = ann.send("bob", {"n": 1}, correlationId="c-1")["messageId"]
+            assert sent == bob.message()["id"]
+            assert sent == desk.event("message.sent")["event"]["data"]["id"]
+            got = desk.event("message.delivered")["event"]["data"]
+            assert (sent, "bob", "ann", "c-1") == tuple(
+                got[word] for word in ("messageId", "agentId", "from", "correlationId")
+            )
+            bob.ask("map/agents/unregister", agentId="bob")
+            assert "bob" == desk.event("agent.unregistered")["event"]["data"]["agentId"]
+        assert "orphaned" == desk.event("agent.state.changed")["event"]["data"]["newState"]
+        closed = desk.ask("map/unsubscribe", subscriptionId=told["subscriptionId"])
+        assert told["subscriptionId"] == closed["subscription"]["id"]
+
+
+def test_nobody_hears_of_the_messages_of_others(port: int, operator: str) -> None:
+    with agent(port, operator, "cy") as cy, agent(port, operator, "dee") as dee, agent(port, operator, "ed") as ed:
+        for one in (dee, ed):
+            one.ask("map/subscribe", filter={"eventTypes": ["message.*"]})
+        cy.send("dee", "private")
+        assert "private" == dee.message()["payload"]
+        assert dee.event("message.sent") and dee.event("message.delivered")
+        assert ed.hears_nothing() and ed.events == []
+
+
+@pytest.mark.parametrize(
+    ("filter", "heard"),
+    [
+        ({"eventTypes": ["message_sent"]}, True),
+        ({"fromAgents": ["fay"]}, True),
+        ({"fromRoles": ["worker"]}, True),
+        ({"roles": ["lead"]}, False),
+        ({"correlationIds": ["c-9"]}, True),
+        ({"correlationIds": ["other"]}, False),
+        ({"metadataMatch": {"k": 1}}, True),
+        ({"metadataMatch": {"k": 2}}, False),
+        ({"priorities": ["urgent"]}, True),
+        ({"scopes": ["elsewhere"]}, False),
+    ],
+)
+def test_every_word_of_a_filter_narrows(port: int, operator: str, filter: dict[str, object], heard: bool) -> None:
+    with visitor(port) as desk, agent(port, operator, "fay", role="worker") as fay:
+        desk.join(operator, kind="client")
+        desk.ask("map/subscribe", filter=filter | {"eventTypes": ["message.sent"]})
+        desk.ask("map/subscribe", filter={"eventTypes": ["scope.created"]})
+        fay.send("nobody", 1, correlationId="c-9", k=1, priority="urgent")
+        desk.ask("map/agents/list")
+        if heard:
+            assert desk.event("message.sent")
+        else:
+            assert desk.hears_nothing() and desk.events == []
+
+
+def test_what_was_missed_is_told_from_a_cursor_on_and_by_replay(port: int, operator: str) -> None:
+    wanted = {"eventTypes": ["message.sent"], "fromAgents": ["gus"]}
+    with agent(port, operator, "gus") as gus:
+        since = gus.ask("map/subscribe", filter=wanted)["cursor"]
+        ids = [gus.send("hal", number)["messageId"] for number in range(3)]
+        assert ids == [gus.event("message.sent")["event"]["data"]["id"] for _ in ids]
+    with agent(port, operator, "gus") as gus:
+        gus.ask("map/subscribe", filter=wanted, replayFrom=since)
+        first, *rest = (gus.event("message.sent") for _ in ids)
+        assert ids == [one["event"]["data"]["id"] for one in (first, *rest)]
+        later = gus.ask("map/events.replay", afterEventId=first["eventId"], filter=wanted)["events"]
+        assert ids[1:] == [one["event"]["data"]["id"] for one in later]
+        again = gus.ask("map/subscribe", filter=wanted, replayFrom=first["eventId"])
+        assert ids[1:] == [gus.event("message.sent")["event"]["data"]["id"] for _ in ids[1:]], again
+
+
+def test_acks_of_events_are_taken(port: int, operator: str) -> None:
+    with agent(port, operator, "ida") as ida:
+        id = ida.ask("map/subscribe")["subscriptionId"]
+        assert {"success": True} == ida.ask("map/subscribe.ack", subscriptionId=id, upToSequence=1)
+        assert {"success": False} == ida.ask("map/subscribe.ack", subscriptionId="sub-0", upToSequence=1)
+        with pytest.raises(Refused):
+            ida.ask("map/unsubscribe", subscriptionId="sub-0")

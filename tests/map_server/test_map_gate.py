@@ -1,0 +1,253 @@
+"""Who is let in over MAP, as whom it acts, and how it comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+import postroom
+from postroom.wire.map_session import BEFORE, State
+from postroom.wire.map_table import ROWS
+from tests.map_server.people import agent, closed, refused, until, visitor
+from tests.web.running import Daemon, daemon
+
+FILLED = {
+    "participant_type": "agent", "method": "api-key", "subscription_id": "sub-1", "up_to_sequence": 1,
+    "message_ids": ["x"], "to": "bob", "parent": "ann", "agent_id": "ann", "scope_id": "s",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def open_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    words = ("--http", "127.0.0.1:0", "--map", "open", "--set", "durability=process")
+    with daemon(tmp_path_factory.mktemp("open"), *words, counted=True) as one:
+        yield one.port
+
+
+def test_who_has_shown_no_token_hears_of_nothing(port: int) -> None:
+    """Whatever the table has, before and after the first word."""
+    with visitor(port) as silent, visitor(port) as person:
+        welcome = person.join()
+        assert (["api-key", "bearer"], False) == (welcome["authRequired"]["methods"], "sessionId" in welcome)
+        for row in ROWS:
+            said = {param.name: FILLED[param.name] for param in row.params if param.required}
+            if row.name not in BEFORE[State.AUTHENTICATING]:
+                assert (1000, 1000) == (refused(person, row.name, **said), refused(silent, row.name, **said))
+
+
+@pytest.mark.parametrize(
+    ("auth", "code"),
+    [
+        ({"method": "api-key", "credential": "pr_x_y"}, "invalid_credentials"),
+        ({"method": "bearer"}, "invalid_credentials"),
+        ({"method": "none"}, "method_not_supported"),
+        ({"method": "mtls", "credential": "x"}, "method_not_supported"),
+        ({}, None),
+    ],
+)
+def test_a_credential_that_is_none_lets_nobody_in(port: int, auth: dict[str, str], code: str | None) -> None:
+    with visitor(port) as person:
+        told = person.ask("map/connect", protocolVersion=1, participantType="agent", auth=auth)
+        assert code == told.get("error", {}).get("code") and "authRequired" in told
+        if auth:
+            failed = person.ask("map/authenticate", **auth)
+            assert (False, code) == (failed["success"], failed["error"]["code"])
+        assert 1000 == refused(person, "map/agents/list")
+
+
+def test_whoever_guesses_is_ended(port: int) -> None:
+    with visitor(port) as person:
+        person.join()
+        for _ in range(5):
+            person.ask("map/authenticate", method="api-key", credential="pr_guess_1")
+        assert 1008 == closed(person)
+
+
+def test_an_agents_token_is_good_for_that_agent_and_children_below_its_name(running: Daemon, port: int) -> None:
+    with visitor(port) as ann:
+        ann.join(running.token("ann"), name="Somebody else")
+        assert 1003 == refused(ann, "map/agents/register", agentId="bob")
+        assert "ann" == ann.register(name="Ann, the first")["id"]
+        assert "ann" == ann.register(name="Ann")["id"]  # again is no error
+        kid = ann.ask("map/agents/spawn", parent="ann", name="kid")["agent"]
+        assert ("ann.kid", "ann", "ann") == (kid["id"], kid["parent"], kid["ownerId"])
+        assert "ann.kid" == ann.ask("map/agents/spawn", parent="ann", agentId="ann.kid")["agent"]["id"]
+        assert 1003 == refused(ann, "map/agents/spawn", parent="bob", name="x")
+        assert 1003 == refused(ann, "map/send", **{"from": "bob"}, to="ann", payload=1)
+        for verb in ("update", "stop", "suspend", "resume", "unregister"):
+            assert 1003 == refused(ann, f"map/agents/{verb}", agentId="bob")
+        assert 1003 == refused(ann, "map/scopes/join", agentId="bob", scopeId="s")
+        ann.ask("map/send", **{"from": "ann.kid"}, to="ann", payload="from below")
+        got = ann.message()
+        assert ("ann.kid", "from below") == (got["from"], got["payload"])
+        assert ann.ask("map/agents/unregister", agentId="ann.kid")["success"]
+        assert 1003 == refused(ann, "map/agents/update", agentId="ann.kid", state="busy")
+
+
+def test_a_mailbox_or_a_sealed_agent_is_nobodys_child(running: Daemon, port: int) -> None:
+    token = running.token("bea")
+    running.token("bea.sealed")
+    with postroom.open(running.room) as room:
+        room.mailbox("cy").send("bea.box", "private")
+    with visitor(port) as bea:
+        bea.join(token)
+        bea.register(name="bea")
+        assert 1003 == refused(bea, "map/agents/spawn", parent="bea", name="sealed")
+        assert 3000 == refused(bea, "map/agents/spawn", parent="bea", name="box")
+
+
+def test_a_token_for_reading_registers_nobody_one_for_sending_hears_nothing(running: Daemon, port: int) -> None:
+    with visitor(port) as dan:
+        dan.join(running.token("dan", "read"), kind="client")
+        assert 1003 == refused(dan, "map/agents/register", name="dan")
+        assert 1003 == refused(dan, "map/send", to="ann", payload=1)
+        assert dan.ask("map/subscribe")["subscriptionId"]
+    with visitor(port) as eve:
+        eve.join(running.token("eve", "send"), kind="client")
+        assert ["ann"] == eve.send("ann", 1)["delivered"]
+        assert (1003, 1003) == (refused(eve, "map/subscribe"), refused(eve, "map/replay"))
+
+
+def test_a_token_that_is_revoked_ends_the_connection(running: Daemon, port: int) -> None:
+    token = running.token("fay")
+    with agent(port, token, "fay") as fay:
+        running.revoke(token)
+        assert 1008 == closed(fay)
+
+
+def test_a_token_is_refreshed_by_one_of_the_same_agent(running: Daemon, port: int) -> None:
+    first, second = running.token("gus"), running.token("gus")
+    with agent(port, first, "gus") as gus:
+        gus.ask("map/subscribe", filter={"eventTypes": ["message.sent"]})
+        told = gus.ask("map/auth/refresh", method="api-key", credential=second)
+        assert (True, "gus") == (told["success"], told["principal"]["id"])
+        other = gus.ask("map/auth/refresh", method="api-key", credential=running.token("hal"))
+        assert (False, "invalid_credentials") == (other["success"], other["error"]["code"])
+        running.revoke(first)
+        gus.send("gus", "still here")
+        assert "still here" == gus.message()["payload"]
+        assert gus.event("message.sent")
+        assert 3001 == refused(gus, "map/authenticate", method="api-key", credential=first)
+
+
+def test_a_token_in_the_header_does(running: Daemon, port: int) -> None:
+    with visitor(port, additional_headers={"authorization": f"Bearer {running.token('ida')}"}) as ida:
+        ida.join()
+        assert "ida" == ida.register(name="x")["id"]
+    for headers in ({"authorization": "Bearer pr_x_y"}, {"origin": "https://evil.example"}):
+        with pytest.raises(InvalidStatus), visitor(port, additional_headers=headers):
+            pass
+
+
+# -- one agent, one connection
+
+
+def test_the_first_wins_unless_the_second_is_the_same(running: Daemon, port: int, operator: str) -> None:
+    with agent(port, operator, "jo") as jo, visitor(port) as other:
+        other.join(operator)
+        assert 3000 == refused(other, "map/agents/register", name="jo")
+        jo.send("jo", 1)
+        assert 1 == jo.message()["payload"]
+    token = running.token("kim")
+    with agent(port, token, "kim") as old, agent(port, token, "kim") as new:
+        assert 1008 == closed(old)
+        new.send("kim", 2)
+        assert 2 == new.message()["payload"]
+
+
+def test_a_session_is_resumed_with_its_agents(port: int, operator: str) -> None:
+    with agent(port, operator, "leo") as leo:
+        leo.ask("map/agents/spawn", parent="leo", name="cub")
+        token = leo.ask("map/disconnect", reason="lunch")["resumeToken"]
+        assert 1000 == closed(leo)
+    with visitor(port) as stranger:
+        assert not stranger.join(operator, resumeToken="x" * 40)["reconnected"]
+    with visitor(port) as leo:
+        welcome = leo.join(operator, resumeToken=token)
+        assert (True, ["leo", "cub"]) == (welcome["reconnected"], welcome["ownedAgents"])
+        assert ["leo", "cub"] == [one["id"] for one in welcome["reclaimedAgents"]]
+        leo.send("cub", "hello")
+        assert "hello" == leo.message()["payload"]
+        assert token != welcome["resumeToken"]
+
+
+def test_a_connection_that_is_cut_is_resumed_while_the_old_one_lingers(running: Daemon, port: int) -> None:
+    with agent(port, running.token(), "max") as old, visitor(port) as new:
+        assert not new.join(running.token(), resumeToken=old.welcome["resumeToken"])["reconnected"]  # another's
+    operator = running.token()
+    with agent(port, operator, "ned") as old, visitor(port) as new:
+        assert new.join(operator, resumeToken=old.welcome["resumeToken"])["ownedAgents"] == ["ned"]
+        assert 1008 == closed(old)
+
+
+def test_who_goes_is_away_and_comes_back_idle(running: Daemon, port: int, operator: str) -> None:
+    with agent(port, operator, "ola", role="r", scopes=["s"], metadata={"k": 1}) as ola:
+        ola.ask("map/agents/update", agentId="ola", state="busy")
+    with postroom.open(running.room) as room:
+        until(lambda: room.agent("ola").presence.left)
+    with visitor(port) as desk:
+        desk.join(operator, kind="client")
+        assert desk.ask("map/agents/get", agentId="ola")["agent"]["ownerId"] is None
+    with agent(port, operator, "ola") as ola:
+        told = ola.ask("map/agents/get", agentId="ola")["agent"]
+        assert ("idle", "r", ["s"], {"k": 1}, "ola") == tuple(
+            told[word] for word in ("state", "role", "scopes", "metadata", "ownerId")
+        )
+
+
+# -- where no token is needed
+
+
+def test_an_open_post_room_lets_in_who_shows_none(open_port: int) -> None:
+    with agent(open_port, None, "ann") as ann, agent(open_port, None, "bob", role="worker") as bob:
+        ann.send({"role": "worker"}, "hi")
+        assert "hi" == bob.message()["payload"]
+        assert 1003 == refused(ann, "map/send", **{"from": "bob"}, to="ann", payload=1)
+        assert 10003 == refused(ann, "mail/create", participantId="bob", subject="x")
+        made = ann.ask("mail/create", subject="x", initialParticipants=[{"id": "bob"}])
+        assert "ann" == made["participant"]["id"]
+
+
+def test_an_open_post_room_is_not_open_for_those_who_have_a_token(tmp_path: Any) -> None:
+    with daemon(tmp_path, "--http", "127.0.0.1:0", "--map", "open") as one:
+        token = one.token("pat")
+        with visitor(one.port) as thief, agent(one.port, None, "quin") as quin:
+            thief.join()
+            assert 1003 == refused(thief, "map/agents/register", name="pat")
+            assert 1003 == refused(quin, "map/agents/update", agentId="pat", state="busy")
+            quin.ask("map/subscribe")
+            quin.send("quin", "mine")
+            assert "mine" == quin.message()["payload"]
+            assert quin.ask("mail/list")["conversations"] is not None
+            with agent(one.port, token, "pat") as pat:
+                pat.send("quin", "verified")
+                assert "verified" == quin.message()["payload"]
+            one.token("quin")  # from now on quin is sealed, too
+            assert 1003 == refused(quin, "map/send", to="pat", payload=1)
+
+
+def test_maps_port_is_shut_where_it_is_said_so(tmp_path: Any) -> None:
+    with daemon(tmp_path, "--http", "127.0.0.1:0", "--map", "off") as one:
+        assert one.where["map"] is None
+        with pytest.raises(InvalidStatus), visitor(one.port):
+            pass
+
+
+@pytest.mark.parametrize("words", [("--map", "open", "--http", "0.0.0.0:0"), ("--map", "perhaps")])
+def test_what_would_be_unsafe_or_means_nothing_is_refused(tmp_path: Any, words: tuple[str, ...]) -> None:
+    process = Daemon(tmp_path, *words)
+    code, told = process.ended()
+    assert code and ("map" in told or "TLS" in told)
+
+
+def test_a_client_has_a_name_of_its_own(port: int, operator: str) -> None:
+    with visitor(port) as desk, agent(port, operator, "rob") as rob:
+        desk.join(operator, kind="client", name="The desk")
+        desk.send("rob", "do it")
+        assert "The-desk" == rob.message()["from"]
+        made = desk.ask("mail/create", subject="x")
+        assert "The-desk" == made["participant"]["id"]
+        assert "The-desk" == desk.ask("mail/turn", conversationId=made["id"], content="t")["turn"]["participant"]

@@ -1,0 +1,26 @@
+"""Asking MAP's methods of the table as a session would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from postroom import Room
+from postroom.wire.map_table import MAP
+from postroom.wire.table import taken
+
+
+def ask(room: Room, name: str, /, **said: Any) -> dict[str, Any]:
+    method = MAP[f"map/{name}"]
+    answer: dict[str, Any] = method.run(room, taken(method, said))
+    assert answer == msgspec.json.decode(msgspec.json.encode(answer))  # nothing but plain JSON
+    return answer
+
+
+def crew(room: Room, *rows: tuple[str, str | None, str | None, list[str]]) -> None:
+    """Agents, each with its parent, role and scopes."""
+    for name, parent, role, scopes in rows:
+        said: dict[str, Any] = {"agent_id": name, "name": name.title(), "scopes": scopes}
+        said |= {"parent": parent} if parent else {}
+        ask(room, "agents/register", **said, **({"role": role} if role else {}))
