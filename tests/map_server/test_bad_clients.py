@@ -168,7 +168,7 @@ def test_one_who_does_not_read_costs_little_and_loses_nothing(running: Daemon, p
         for number in range(100):
             busy.send("lazy", {"n": number, "x": "x" * 100_000})
     before = memory_of(running.process.pid)
-    with visitor(port, max_queue=1) as lazy:
+    with visitor(port, max_queue=1, close_timeout=0.1) as lazy:
         lazy.join(operator)
         lazy.say("map/agents/register", name="lazy")
         time.sleep(1.0)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 import postroom
+from postroom.model.query import Query
 from tests.map_server.people import agent, until, visitor
-from tests.web.running import Daemon
+from tests.web.running import Daemon, aside, daemon, make_token, open_house, port_of
 
 META = {"priority": "high", "correlationId": "c-7", "ttlMs": 600_000, "expectsResponse": True, "_meta": {"x": [1]}}
 
 
-def states(running: Daemon, mailbox: str) -> list[str]:
+def states(place: Daemon | Path, mailbox: str) -> list[str]:
     """Of all letters of a mailbox, the oldest first."""
-    with postroom.open(running.room) as room:
-        from postroom.model.query import Query
-
+    with postroom.open(place if isinstance(place, Path) else place.room) as room:
         return [str(one.delivery.state) for one in room._office.store.find(Query(mailbox=mailbox, order="age"))]
 
 
@@ -60,19 +63,31 @@ def test_what_was_not_received_comes_again_under_the_same_id(running: Daemon, po
         ed.until(lambda: ["done"] == states(running, "ed"))
 
 
-def test_one_who_answers_no_questions_is_believed_by_its_pong(running: Daemon, port: int, operator: str) -> None:
-    """After ten seconds; from then on at once."""
+def test_one_who_answers_no_questions_is_believed_by_its_pong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After ten seconds, here one; from then on at once."""
+    monkeypatch.setattr("postroom.web.map_frames.MUTE_AFTER", 1.0)
+
+    async def house() -> None:
+        async with open_house(tmp_path, with_map=True) as (server, room, _, _):
+            await aside(be_mute, port_of(server), make_token(room), tmp_path / "room.db")
+
+    asyncio.run(house())
+
+
+def be_mute(port: int, operator: str, room: Path) -> None:
     with visitor(port) as amy, agent(port, operator, "abe") as abe:
         amy.is_mute = True
         amy.join(operator)
         amy.register(name="amy")
         abe.send("amy", 1)
         assert 1 == amy.message()["payload"]
-        assert amy.hears_nothing() and ["unread"] == states(running, "amy")
-        amy.until(lambda: ["done"] == states(running, "amy"))
+        assert ["unread"] == states(room, "amy")
+        amy.until(lambda: ["done"] == states(room, "amy"))
         abe.send("amy", 2)
         assert 2 == amy.message()["payload"]
-        amy.until(lambda: ["done", "done"] == states(running, "amy"))
+        amy.until(lambda: ["done", "done"] == states(room, "amy"))
 
 
 def test_one_who_acknowledges_itself_is_not_taken_at_its_pong(running: Daemon, port: int, operator: str) -> None:
@@ -91,8 +106,6 @@ def test_one_who_acknowledges_itself_is_not_taken_at_its_pong(running: Daemon, p
 
 
 def test_a_killed_daemon_loses_nothing(tmp_path: Any) -> None:
-    from tests.web.running import daemon
-
     words = ("--http", "127.0.0.1:0", "--set", "durability=process", "--map", "open")
     with daemon(tmp_path, *words) as first, agent(first.port, None, "ike") as ike:
         sent = ike.send("jo", "before")["messageId"]

@@ -30,6 +30,7 @@ def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
             assert desk.event("scope.deleted")
             sent = ann.send("bob", {"n": 1}, correlationId="c-1")["messageId"]
             assert sent == bob.message()["id"]
+            assert "map/ping" == bob.hear()["method"]  # behind it; its answer is the receipt
             assert sent == desk.event("message.sent")["event"]["data"]["id"]
             got = desk.event("message.delivered")["event"]["data"]
             assert (sent, "bob", "ann", "c-1") == tuple(

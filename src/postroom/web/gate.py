@@ -2,7 +2,8 @@
 
 A page in a browser can send requests to this machine, by a name of its own that points here or from a site of its
 own. So the Host must be one of ours, exactly, and an Origin, where there is one, too. And nobody is trusted for
-calling from this machine: only a token tells who calls. It travels in a header and nowhere else.
+calling from this machine: only a token tells who calls. It travels in a header and nowhere else; but MAP's
+clients, which can set none, show it in their first word at `/map`.
 """
 
 from __future__ import annotations

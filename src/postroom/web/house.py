@@ -98,7 +98,7 @@ class House:
         if isinstance(caller, Reply):
             return caller
         if scope["path"] != FRAMES:
-            return refused(404, f"the WebSocket is at {FRAMES}")
+            return refused(404, f"the WebSockets are at {FRAMES} and {MAP}")
         await serve_frames(self, caller, scope, receive, send)
         return None
 

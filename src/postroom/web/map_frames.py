@@ -48,7 +48,7 @@ class MapFrames(Talk):
         return self._talk
 
     def _understood(self, text: str) -> Asked | dict[str, Any] | None:
-        return self._talk.read(text)
+        return self._talk.read(text.encode())  # bytes are read several times as fast
 
     async def run(self, receive: Receive) -> None:
         try:
