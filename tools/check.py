@@ -35,6 +35,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             *("--durations=8", "--ignore=tests/faults", "-m", "files"),
         ),
     ),
+    ("packages from npm", (sys.executable, "tools/npm.py", "@multi-agent-protocol/sdk@0.1.15", "ws@8")),
     (
         "tests of the daemon",
         (

@@ -1,10 +1,14 @@
-"""Packages from npm, for tests with programs that are not ours. Kept in the user's cache."""
+"""Packages from npm, for tests with programs that are not ours. Kept in the user's cache.
+
+python tools/npm.py NAME@VERSION ...      install them, if they are not there; without npm, say so
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 
@@ -38,3 +42,10 @@ def packages(*names: str, scripts: bool = True) -> Path:
             raise NoNpm(f"npm cannot install {', '.join(names)}: {done.stderr.strip()[-300:]}")
         (folder / ".ready").touch()
     return folder
+
+
+if __name__ == "__main__":
+    try:
+        packages(*sys.argv[1:], scripts=False)
+    except NoNpm as missing:
+        print(f"{missing}: the tests that need {', '.join(sys.argv[1:])} are skipped")

@@ -311,11 +311,12 @@ class Hub:
 
     def _tell(self, changes: Sequence[Change], after: Cursor) -> None:
         """What may be heard is found out once for all who may hear the same. Most are not concerned."""
+        listening = [one for one in self._everyone() if not one.is_behind]
+        if not listening:  # some only stay with a token
+            return
         heard: dict[Principal, list[Event] | None] = {}
         past = events.Past(self._desk.room, changes)
-        for one in self._everyone():
-            if one.is_behind:
-                continue
+        for one in listening:
             if past.takes_long(one.room):
                 one.kept = deque(maxlen=MOST_KEPT)
                 self._go_on_with(one)

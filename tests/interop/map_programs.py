@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import pytest
 
-from tests.interop.packages import NPM, PATIENCE
+from tests.interop.packages import PATIENCE, require
 
 PACKAGES = ("@multi-agent-protocol/sdk@0.1.15", "ws@8")
 HERE = Path(__file__).parent
@@ -23,18 +23,11 @@ HERE = Path(__file__).parent
 
 def require_sdk() -> Path:
     """The folder where the SDK is, and our programs with it."""
-    if shutil.which("node") is None:
-        pytest.skip("node is not installed")
-    folder: Path = NPM["place_of"](*PACKAGES)
-    if os.environ.get("POSTROOM_INTEROP"):
-        try:
-            NPM["packages"](*PACKAGES, scripts=False)
-        except NPM["NoNpm"] as missing:
-            pytest.skip(str(missing))
-    elif not (folder / ".ready").exists():
-        pytest.skip(f"{PACKAGES[0]} is not installed: make interop does it")
+    folder = require(*PACKAGES)
     for program in HERE.glob("map_*.mjs"):
-        shutil.copyfile(program, folder / program.name)
+        copy = folder / f"{program.name}.{os.getpid()}"
+        shutil.copyfile(program, copy)
+        copy.replace(folder / program.name)  # at once: another test may start it just now
     return folder
 
 

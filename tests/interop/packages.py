@@ -22,16 +22,23 @@ PATIENCE = 30.0  # seconds; a bound, not a pace
 PROTOCOL = "2025-06-18"  # of MCP, as agent-inbox's SDK speaks it
 
 
-def require_package() -> None:
+def require(*names: str) -> Path:
+    """The folder in which these are installed; or the test is skipped."""
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
+    folder: Path = NPM["place_of"](*names)
     if os.environ.get("POSTROOM_INTEROP"):
         try:
-            NPM["packages"](NAME, scripts=False)
+            NPM["packages"](*names, scripts=False)
         except NPM["NoNpm"] as missing:
             pytest.skip(str(missing))
-    elif not (NPM["place_of"](NAME) / ".ready").exists():
-        pytest.skip(f"{NAME} is not installed: make interop does it")
+    elif not (folder / ".ready").exists():
+        pytest.skip(f"{names[0]} is not installed: make interop does it")
+    return folder
+
+
+def require_package() -> None:
+    require(NAME)
 
 
 def surroundings(home: Path, **variables: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -11,23 +10,14 @@ import pytest
 import postroom
 from tests.daemons import Daemon
 from tests.interop.map_programs import HERE, Program, until
-from tests.interop.packages import NPM
+from tests.interop.packages import require
 
 pytestmark = [pytest.mark.interop, pytest.mark.daemon]
 PACKAGE = "agentic-mesh@0.0.5"
 
 
 def require_mesh() -> Path:
-    if shutil.which("node") is None:
-        pytest.skip("node is not installed")
-    folder: Path = NPM["place_of"](PACKAGE)
-    if os.environ.get("POSTROOM_INTEROP"):
-        try:
-            NPM["packages"](PACKAGE, scripts=False)
-        except NPM["NoNpm"] as missing:
-            pytest.skip(str(missing))
-    elif not (folder / ".ready").exists():
-        pytest.skip(f"{PACKAGE} is not installed: make interop does it")
+    folder = require(PACKAGE)
     shutil.copyfile(HERE / "mesh_peer.mjs", folder / "mesh_peer.mjs")
     return folder
 

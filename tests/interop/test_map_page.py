@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 from tests.docs.pages import HOME, blocks
-from tests.interop.map_program import PATIENCE, require_sdk
+from tests.interop.map_programs import require_sdk
+from tests.interop.packages import PATIENCE
 from tests.web.running import daemon
 
 PAGE = HOME / "docs" / "map.md"

@@ -11,7 +11,7 @@ import pytest
 
 import postroom
 from postroom.web.map_frames import MUTE_AFTER
-from tests.interop.map_program import Failed, Program
+from tests.interop.map_connections import Failed, Program
 from tests.map_server.people import until
 from tests.web.running import Daemon, daemon
 

@@ -44,7 +44,7 @@ Shape = Literal["content", "bare", "none"]
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a letter does not tell of the message it was."""
 
-    to: Any = None
+    to: Any = None  # as it was written; None: `{agent}` and nothing more, as most are
     shape: Shape = "content"  # the payload: an object with a type, bare, or not there
     has_meta: bool = False
 
@@ -55,7 +55,7 @@ def letter_fields(said: dict[str, Any]) -> dict[str, Any]:
     has_payload = "payload" in said
     payload = said.get("payload")
     shape: Shape = "none" if not has_payload else "content" if is_typed(payload) else "bare"
-    note = Note(to=said["to"], shape=shape, has_meta="meta" in said)
+    note = Note(to=None if _is_plain(said["to"]) else said["to"], shape=shape, has_meta="meta" in said)
     fields: dict[str, Any] = {
         "body": payload_to_parts(payload) if has_payload else [],
         "extra": {NOTE: to_plain(note)},
@@ -88,7 +88,7 @@ def map_letter(message: Message) -> dict[str, Any]:
     told: dict[str, Any] = {
         "id": message.id,
         "from": message.sender,
-        "to": note.to,
+        "to": {"agent": message.recipients[0].address} if note.to is None else note.to,
         "timestamp": milliseconds(message.created_at),
     }
     if note.shape != "none":
@@ -114,6 +114,12 @@ def note_of(message: Message) -> Note | None:
         return convert(message.extra[NOTE], Note)
     except ValidationError:
         return None
+
+
+def _is_plain(to: Any) -> bool:
+    """Does it name one mailbox, as the letter does?"""
+    name = to.get("agent") if isinstance(to, dict) and len(to) == 1 else None
+    return isinstance(name, str) and ":" not in name and "@" not in name
 
 
 def _meta(said: dict[str, Any]) -> dict[str, Any]:

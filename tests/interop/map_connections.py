@@ -1,40 +1,17 @@
-"""The real SDK of MAP from npm, as an outside program. `make interop` installs it, outside the tree; where it is
-not installed these tests are skipped and say so.
-"""
+"""Connections of the real SDK of MAP from npm, in an outside process that does what it is told."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
-import runpy
-import shutil
 import subprocess
 import threading
 from pathlib import Path
 from queue import Queue
 from typing import Any, Self
 
-import pytest
-
-PACKAGES = ("@multi-agent-protocol/sdk@0.1.15", "ws@8")
-NPM = runpy.run_path(str(Path(__file__).parent.parent.parent / "tools" / "npm.py"))
-PATIENCE = 30.0  # seconds; a bound, not a pace
-
-
-def require_sdk() -> Path:
-    """The folder in which it is installed."""
-    if shutil.which("node") is None:
-        pytest.skip("node is not installed")
-    if os.environ.get("POSTROOM_INTEROP"):
-        try:
-            NPM["packages"](*PACKAGES, scripts=False)
-        except NPM["NoNpm"] as missing:
-            pytest.skip(str(missing))
-    elif not (NPM["place_of"](*PACKAGES) / ".ready").exists():
-        pytest.skip(f"{PACKAGES[0]} is not installed: make interop does it")
-    folder: Path = NPM["place_of"](*PACKAGES)
-    return folder
+from tests.interop.map_programs import require_sdk
+from tests.interop.packages import PATIENCE
 
 
 class Failed(Exception):
