@@ -13,8 +13,6 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import Any, Self
 
-import pytest
-
 from tests.interop.packages import PATIENCE, require
 
 PACKAGES = ("@multi-agent-protocol/sdk@0.1.15", "ws@8")
