@@ -22,7 +22,7 @@ def test_the_script_of_the_page_does_what_the_page_says(tmp_path: Path) -> None:
     program.write_text(script, encoding="utf-8")
     try:
         with daemon(tmp_path, "--http", "127.0.0.1:0") as running:
-            tokens = {"ANN_TOKEN": running.token("ann"), "BOB_TOKEN": running.token("bob")}
+            tokens = {"ASKER_TOKEN": running.token("asker"), "SORTER_TOKEN": running.token("sorter")}
             done = subprocess.run(
                 ["node", program.name],
                 cwd=folder,

@@ -91,7 +91,8 @@ def load_mcp(door: Door, server: Server) -> Any:
 
 
 def has_mcp() -> bool:
-    return is_there("mcp") and is_there(OURS)
+    """Is the SDK there, and new enough? Before version 2 it has no `mcp_types`."""
+    return is_there("mcp_types") and is_there(OURS)
 
 
 def is_there(module: str) -> bool:
