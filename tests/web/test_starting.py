@@ -195,9 +195,8 @@ def banner(desk: Desk, *words: str, **variables: str) -> str:
 
 def test_without_the_extras_it_says_how_to_get_them(tmp_path: Path) -> None:
     without = "import sys; sys.modules['uvicorn'] = None\nimport importlib.util as u\nfind = u.find_spec\n"
-    without += (
-        "u.find_spec = lambda name, package=None: None if name in ('mcp_types', 'uvicorn') else find(name, package)\n"
-    )
+    without += "gone = ('mcp_types', 'uvicorn')\n"
+    without += "u.find_spec = lambda name, package=None: None if name in gone else find(name, package)\n"
     (tmp_path / "sitecustomize.py").write_text(without, encoding="utf-8")
     desk = Desk(tmp_path, durable=False)
     path = f"{tmp_path}:{desk.environment['PYTHONPATH']}"
