@@ -107,24 +107,31 @@ def install() -> Path:
 
 def rate_of(path: Path, clients: int, seconds: float) -> float:
     """Sends per second by so many clients, each of which waits for its answer."""
-    chosen = selectors.DefaultSelector()
+    asking = []
     for number in range(clients):
         line = socket.socket(socket.AF_UNIX)
         line.connect(str(path))
         said = {"action": "send", "from": f"writer-{number}", "to": f"reader-{number}", "payload": TEXT}
-        asked = json.dumps(said).encode() + b"\n"
+        asking.append((line, json.dumps(said).encode() + b"\n"))
+    return answered_per_second(asking, b'"ok":true', seconds)
+
+
+def answered_per_second(asking: list[tuple[socket.socket, bytes]], right: bytes, seconds: float) -> float:
+    """Each asks the same again and again; in every answer stands what is `right`."""
+    chosen = selectors.DefaultSelector()
+    for line, asked in asking:
         chosen.register(line, selectors.EVENT_READ, (line, asked))
         line.sendall(asked)
     answered, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
         for key, _ in chosen.select(1):
             line, asked = key.data
-            check(b'"ok":true' in line.recv(4096))
+            check(right in line.recv(4096))
             answered += 1
             line.sendall(asked)
     taken = time.perf_counter() - began
-    for key in list(chosen.get_map().values()):
-        key.data[0].close()
+    for line, _ in asking:
+        line.close()
     return answered / taken
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import selectors
 import socket
 import sys
 import time
@@ -17,7 +16,7 @@ import postroom
 from postroom import service
 from postroom.service.authorize import OWNER
 
-from .daemon import TEXT, check, rate_of, seconds_of, serving
+from .daemon import TEXT, answered_per_second, check, rate_of, seconds_of, serving
 from .measure import Effort, Line, per_second
 
 AGENTS = 200
@@ -77,23 +76,12 @@ def joined(port: int, token: str, name: str, kind: str) -> socket.socket:
 
 def map_rate(port: int, token: str, clients: int, seconds: float) -> float:
     """Sends per second by so many clients, each of which waits for its answer."""
-    chosen = selectors.DefaultSelector()
+    asking = []
     for number in range(clients):
         line = joined(port, token, f"writer-{number}", "client")
-        asked = frame(method="map/send", params={"to": {"agent": f"reader-{number}"}, "payload": TEXT})
-        chosen.register(line, selectors.EVENT_READ, (line, asked))
-        line.sendall(asked)
-    answered, began = 0, time.perf_counter()
-    while time.perf_counter() - began < seconds:
-        for key, _ in chosen.select(1):
-            line, asked = key.data
-            check(b'"messageId"' in line.recv(4096))
-            answered += 1
-            line.sendall(asked)
-    taken = time.perf_counter() - began
-    for key in list(chosen.get_map().values()):
-        key.data[0].close()
-    return answered / taken
+        said = {"to": {"agent": f"reader-{number}"}, "payload": TEXT}
+        asking.append((line, frame(method="map/send", params=said)))
+    return answered_per_second(asking, b'"messageId"', seconds)
 
 
 def sends(effort: Effort, folder: Path) -> Iterator[Line]:
