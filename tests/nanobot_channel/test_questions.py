@@ -1,0 +1,81 @@
+"""Questions about tasks: how often one may be asked and answered, and until when. Without nanobot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from postroom.aio_task import AsyncTask
+from postroom.nanobot_channel.manners import MOST_ROUNDS, PER_MINUTE
+from postroom.nanobot_channel.reception import Inbound
+
+from .office import PATIENCE, Desk, desk, run, until, use
+
+
+async def given_to_anna(boss: Desk) -> AsyncTask:
+    """A task of boss's person that anna, who asks for more than she needs, works on."""
+    anna = boss.post.room.mailbox("anna")
+    await anna.register()
+    await use(boss, "mail_task", to="anna", text="write a sort")
+    letter = await anna.claim(timeout=PATIENCE)
+    assert letter is not None
+    task = await anna.task(letter)
+    await task.accept()
+    await task.start()
+    return task
+
+
+async def asked_by(task: AsyncTask, boss: Desk) -> Inbound:
+    """Her question, as boss's model sees it."""
+    await task.refresh()
+    await task.ask("which language?")
+    await until(lambda: boss.seen)
+    return boss.seen.pop()
+
+
+def test_questions_are_answered_for_so_many_rounds_until_the_person_speaks(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "boss") as boss:
+            task, said = await given_to_anna(boss), []
+            for _ in range(MOST_ROUNDS):
+                question = await asked_by(task, boss)
+                said.append(await use(boss, "mail_reply", question, id=task.id, text="Rust"))
+                await boss.answer(question, "answered")
+            assert all("the task goes on" in line for line in said[:-1])
+            assert said[-1].startswith("Error:") and "ask the person first" in said[-1]
+            assert "the task goes on" in await use(boss, "mail_reply", id=task.id, text="the person says Rust")
+            question = await asked_by(task, boss)
+            assert "the task goes on" in await use(boss, "mail_reply", question, id=task.id, text="Rust")
+
+    run(scene)
+
+
+def test_answers_to_questions_keep_the_pace(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "boss") as boss:
+            task = await given_to_anna(boss)
+            await asked_by(task, boss)
+            for _ in range(PER_MINUTE - 1):
+                await use(boss, "mail_send", to="anna", text="x")
+            said = await use(boss, "mail_reply", id=task.id, text="Rust")
+            assert "Error: to: more than 20 mails to anna within a minute" in said
+
+    run(scene)
+
+
+def test_the_giver_of_a_task_is_asked_so_many_times_and_not_again(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            anna = coder.post.room.mailbox("anna")
+            await anna.register()
+            sent = await anna.give_task("coder", "write a sort")
+            for _ in range(MOST_ROUNDS):
+                await until(lambda: coder.seen)
+                seen = coder.seen.pop()
+                assert "anna is asked" in await use(coder, "mail_ask", seen, question="which language?")
+                await coder.answer(seen, "")
+                await (await anna.task(sent.id)).answer("Rust")
+            await until(lambda: coder.seen)
+            said = await use(coder, "mail_ask", coder.seen.pop(), question="which language?")
+            assert said.startswith("Error: anna was asked 10 times") and "mail_decline" in said
+
+    run(scene)
