@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from postroom.aio_task import AsyncTask
+from postroom.nanobot_channel import reception, settling
 from postroom.nanobot_channel.manners import MOST_ROUNDS, PER_MINUTE
 from postroom.nanobot_channel.reception import Inbound
 
@@ -77,5 +82,45 @@ def test_the_giver_of_a_task_is_asked_so_many_times_and_not_again(tmp_path: Path
             await until(lambda: coder.seen)
             said = await use(coder, "mail_ask", coder.seen.pop(), question="which language?")
             assert said.startswith("Error: anna was asked 10 times") and "mail_decline" in said
+
+    run(scene)
+
+
+def test_a_far_deadline_of_a_task_leaves_a_question_open_for_a_day_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reception, "BETWEEN_LOOKS", 0.1)
+
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            anna = coder.post.room.mailbox("anna")
+            sent = await anna.give_task("coder", "work", deadline=timedelta(days=36_500).total_seconds())
+            [seen] = await until(lambda: coder.seen)
+            said = await use(coder, "mail_ask", seen, question="which?")
+            await coder.answer(seen, "")
+            asked_at = coder.post.mailbox.task(sent.id).standing.moved_at
+            assert f"has until {asked_at + timedelta(days=1):%Y-%m-%d %H:%M} UTC" in said
+            monkeypatch.setattr(settling, "ANSWERED_WITHIN", timedelta(0))
+            await until(lambda: coder.post.mailbox.task(sent.id).is_final)
+            task = await anna.task(sent.id)
+            assert "failed" == task.state and str(task.reason).startswith("a day is over")
+
+    run(scene)
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(1.0, "the task was due at "), (100.0, "the task is due at ")])
+def test_a_question_that_cannot_be_answered_in_time_is_not_asked(
+    tmp_path: Path, seconds: float, told: str
+) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            anna = coder.post.room.mailbox("anna")
+            sent = await anna.give_task("coder", "work", deadline=seconds)
+            [seen] = await until(lambda: coder.seen)
+            await asyncio.sleep(1.1)
+            said = await use(coder, "mail_ask", seen, question="which?")
+            assert said.startswith(f"Error: question: {told}") and "mail_decline" in said
+            await coder.answer(seen, "done as I saw fit")
+            assert "completed" == (await anna.task(sent.id)).state
 
     run(scene)

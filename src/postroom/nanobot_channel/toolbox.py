@@ -17,7 +17,7 @@ from ..model.task import TaskState
 from ..service.present import one_line
 from . import manners, tasklist
 from .post import Outgoing
-from .settling import answer_due, key_of
+from .settling import answer_due, check_time_to_answer, key_of
 from .wording import minute
 
 if TYPE_CHECKING:
@@ -192,6 +192,7 @@ async def decline(post: Post, caller: Caller | None, reason: str) -> str:
 async def ask(post: Post, caller: Caller | None, question: str) -> str:
     turn, task = _task_in_turn(post, caller)
     await task.refresh()
+    check_time_to_answer(task.standing, post.office.now().wall)
     await post.ask(task, question)
     turn.is_answered = True
     due = minute(answer_due(task.standing))
