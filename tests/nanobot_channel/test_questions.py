@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.aio_task import AsyncTask
+from postroom.errors import IllegalMove
 from postroom.nanobot_channel import reception, settling
 from postroom.nanobot_channel.manners import MOST_ROUNDS, PER_MINUTE
 from postroom.nanobot_channel.reception import Inbound
@@ -122,5 +124,37 @@ def test_a_question_that_cannot_be_answered_in_time_is_not_asked(
             assert said.startswith(f"Error: question: {told}") and "mail_decline" in said
             await coder.answer(seen, "done as I saw fit")
             assert "completed" == (await anna.task(sent.id)).state
+
+    run(scene)
+
+
+def test_a_crash_leaves_no_task_at_work_whose_question_was_not_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the commit after which it dies: the task waits still, or has failed."""
+
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            anna = coder.post.room.mailbox("anna")
+            await anna.register()
+            sent = await anna.give_task("coder", "work")
+            [seen] = await until(lambda: coder.seen)
+            await use(coder, "mail_ask", seen, question="which?")
+            await coder.answer(seen, "")
+            store, commit = coder.post.office.store, coder.post.office.store.commit
+            states: list[str] = []
+
+            def commit_and_look(*args: Any, **options: Any) -> Any:
+                done = commit(*args, **options)
+                states.append(coder.post.mailbox.task(sent.id).state)
+                return done
+
+            monkeypatch.setattr(store, "commit", commit_and_look)
+            await settling.fail_unanswered(await coder.post.box.task(sent.id))
+            assert "failed" == states[-1] and "working" not in states
+            told = [letter.task.state for letter in await anna.thread(sent.id) if letter.task is not None]
+            assert ["working", "failed"] == told[-2:]
+            with pytest.raises(IllegalMove):
+                await settling.fail_unanswered(await coder.post.box.task(sent.id))
 
     run(scene)

@@ -9,6 +9,7 @@ import hashlib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from .. import service
 from ..errors import DeadlinePassed, IdTaken, IllegalMove, Invalid, NotAllowed, UnknownMessage
 from ..model.codec import encode
 from ..model.task import TaskState
@@ -95,10 +96,11 @@ def check_time_to_answer(task: Standing, now: datetime) -> None:
 
 
 async def fail_unanswered(task: AsyncTask) -> None:
-    """It would count as work in hand for ever, and keep others out. The table has no shorter way."""
+    """It would count as work in hand for ever, and keep others out."""
     over = "its deadline is over" if answer_due(task.standing) == task.deadline else "a day is over"
-    await task.start()
-    await task.fail(f"{over}, and the question about it was not answered")
+    why = f"{over}, and the question about it was not answered"
+    box = task._task._mailbox
+    await task._room.run(service.task_moves.fail_unanswered, box._office, box._caller, box.name, task.id, why)
 
 
 def mailable(text: str) -> str:
