@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterable
 from email import message_from_bytes
@@ -16,6 +18,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import postroom
+from postroom.model.health import Finding, Level
 from postroom.nanobot_channel import finding
 
 from .conftest import NANOBOT, NEWEST, wheel_once
@@ -114,6 +118,45 @@ def test_without_nanobot_it_says_so() -> None:
 def test_what_is_said_of_a_config(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "config.json").write_text(text, encoding="utf-8")
     assert told in finding._of_config(tmp_path / "config.json")[0].what
+
+
+def of_room(folder: Path, **section: str) -> Finding:
+    said = {"channels": {"mailbox": {"enabled": True, "agentId": "coder", **section}}}
+    (folder / "config.json").write_text(json.dumps(said), encoding="utf-8")
+    return finding._of_config(folder / "config.json")[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({"mailboxesRoot": "/proc/x"}, "channels.mailbox.mailboxesRoot: no room can be opened at files:/proc/x"),
+        ({"store": "sqlite:/proc/x/x.db"}, "channels.mailbox.store: no room can be opened at sqlite:/proc/x/x.db"),
+        ({"store": "sqlite:{}/config.json/x.db"}, "config.json is not a folder"),
+        ({"store": "sqlite:{}"}, "is a folder"),
+    ],
+)
+def test_a_room_that_cannot_be_opened_is_an_error(tmp_path: Path, section: dict[str, str], told: str) -> None:
+    found = of_room(tmp_path, **{key: value.format(tmp_path) for key, value in section.items()})
+    assert Level.ERROR is found.level and told in found.what and found.hint
+    assert ["config.json"] == [file.name for file in tmp_path.iterdir()]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.parametrize("section", [{"mailboxesRoot": "{}/closed/x"}, {"store": "sqlite:{}/closed/x.db"}])
+def test_a_room_in_a_folder_that_may_not_be_written_is_an_error(tmp_path: Path, section: dict[str, str]) -> None:
+    (tmp_path / "closed").mkdir(mode=0o500)
+    found = of_room(tmp_path, **{key: value.format(tmp_path) for key, value in section.items()})
+    assert Level.ERROR is found.level and "may not be written" in found.what
+
+
+@pytest.mark.parametrize("store", ["sqlite:{}/new/x.db", "files:{}/new?layout=nanobot"])
+def test_a_room_that_is_not_there_yet_is_not_made_by_looking(tmp_path: Path, store: str) -> None:
+    found = of_room(tmp_path, store=store.format(tmp_path))
+    assert Level.OK is found.level and found.what.endswith(", which is made when it starts")
+    assert ["config.json"] == [file.name for file in tmp_path.iterdir()]
+    postroom.open(store.format(tmp_path)).close()
+    assert of_room(tmp_path, store=store.format(tmp_path)).what.endswith(store.format(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,7 @@ def test_questions_that_nobody_answers_in_time_do_not_keep_other_tasks_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reception, "BETWEEN_LOOKS", 0.1)
+    monkeypatch.setattr(settling, "LEAST_TO_ANSWER", timedelta(0))
 
     async def scene() -> None:
         async with desk(tmp_path, "coder", maxConcurrentTasks=1) as coder:

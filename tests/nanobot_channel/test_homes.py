@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 
 import postroom
 from postroom.model.delivery import State
+from postroom.model.record import GATEWAY, Record
 from postroom.nanobot_channel import holders, homes, lodging, reception
 from postroom.nanobot_channel.reception import Inbound
+from postroom.store.base import Put
 
 from .office import PATIENCE, Desk, desk, run, state_of, until, use
 
@@ -201,3 +206,40 @@ def test_signs_are_renewed_while_a_gateway_is_there(tmp_path: Path, monkeypatch:
             await until(lambda: homes._gateways(office, "coder") != before)
 
     run(scene)
+
+
+@pytest.mark.parametrize("value", [{"v": 2}, {"home": "x", "signed": "y", "at": "2026-01-01T00:00:00"}])
+def test_a_sign_that_cannot_be_read_keeps_nobody_from_starting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, value: dict[str, Any]
+) -> None:
+    room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
+    strange = Record(kind=GATEWAY, key="coder other-program", value=value)
+    room._office.store.commit([Put(record=strange)])
+
+    async def scene() -> None:
+        async with desk(tmp_path, "coder", lambda _: "fine", home="first") as coder:
+            anna = coder.post.room.mailbox("anna")
+            await anna.send("coder", "how are you?")
+            assert await anna.wait(PATIENCE)
+        assert "offline" == room.agent("coder").presence.status
+
+    run(scene)
+    assert 1 == caplog.text.count("'coder other-program', cannot be read and is ignored")
+    assert value in [record.value for record in room._office.store.records(GATEWAY)]
+
+
+def test_gateways_that_start_at_once_in_one_folder_agree_on_their_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both_have_written = Barrier(2, timeout=PATIENCE)
+
+    def link_together(aside: Path, file: Path) -> None:
+        both_have_written.wait()
+        link(aside, file)
+
+    link = os.link
+    monkeypatch.setattr(os, "link", link_together)
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(homes.home_at, [tmp_path, tmp_path]))
+    assert found[0] == found[1] != str(tmp_path)
+    assert [homes.FILE] == [file.name for file in tmp_path.iterdir()]

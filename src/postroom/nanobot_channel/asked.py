@@ -71,6 +71,19 @@ def read(value: Any) -> Asked | None:
         return None
 
 
+def set_rounds(office: Office, agent: str, letter: str, rounds: int) -> None:
+    """So many rounds went on where we asked, when we answered a question about it."""
+
+    def plan() -> Sequence[Write]:
+        held = find_record(office, SESSION, session_key(agent, letter))
+        where = None if held is None else read(held.value)
+        if held is None or where is None:
+            return ()
+        return [put_record(SESSION, held.key, msgspec.structs.replace(where, rounds=rounds).to_record(), held)]
+
+    office.store.commit(plan)
+
+
 def use_up(office: Office, agent: str, answer: Message) -> None:
     """From now on no other letter of its sender comes into the session in which we asked. This one may come again,
     if we die before it is told.

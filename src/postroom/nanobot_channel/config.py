@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from ..errors import BadStore, Invalid
 from ..model.card import EVERYONE
-from ..model.names import POSTMASTER, check_agent, fold
+from ..model.names import ONE_MAILBOX, POSTMASTER, check_agent, fold
 from ..model.values import check_label, check_text
 from ..store.opening import place_of
 
@@ -97,8 +97,7 @@ def _check_names(config: Config) -> None:
     if config.enabled and not config.agent_id:
         raise Invalid("is empty", field=f"{SECTION}.agentId", hint="say who this agent is, such as researcher")
     if config.agent_id:
-        check_agent(config.agent_id, f"{SECTION}.agentId")
-        _check_not_the_house(config.agent_id)
+        _check_not_taken(config.agent_id, check_agent(config.agent_id, f"{SECTION}.agentId"))
     for name in config.allow_from:
         if name != EVERYONE:
             check_agent(name, f"{SECTION}.allowFrom")
@@ -111,11 +110,13 @@ def _check_words(config: Config) -> None:
         check_label(capability, f"{SECTION}.capabilities")
 
 
-def _check_not_the_house(name: str) -> None:
+def _check_not_taken(said: str, name: str) -> None:
+    """An agent under such a name would answer the mail of somebody else."""
+    field, hint = f"{SECTION}.agentId", "choose another name"
     if fold(name) == POSTMASTER:
-        raise Invalid(
-            f"{POSTMASTER!r} is the house's own name", field=f"{SECTION}.agentId", hint="choose another name"
-        )
+        raise Invalid(f"{POSTMASTER!r} is the house's own name", field=field, hint=hint)
+    if fold(name) in ONE_MAILBOX.values():
+        raise Invalid(f"{said!r} is a name of the human, whose mail no agent answers", field=field, hint=hint)
 
 
 def _check_place(config: Config) -> None:

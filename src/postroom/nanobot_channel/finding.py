@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from ..errors import PostroomError
 from ..model.card import EVERYONE
 from ..model.health import Diagnosis, error, note, ok, warning
+from ..store.opening import check_usable, is_there
 from . import config as settings
 
 if TYPE_CHECKING:
@@ -177,7 +178,19 @@ def _of_config(path: Path) -> list[Finding]:
         return [error("config", f"{path}: {wrong}")]
     if not said.enabled:
         return [warning("config", f"{settings.SECTION}.enabled is false in {path}", "set it to true")]
-    return [ok("config", f"{said.agent_id} takes mail at {said.address}"), *_strangers(said)]
+    return [_of_room(said), *_strangers(said)]
+
+
+def _of_room(said: settings.Config) -> Finding:
+    """Nothing is made here: a room that is not there yet is made by the gateway."""
+    try:
+        check_usable(said.address)
+    except PostroomError as wrong:
+        key = "store" if said.store else "mailboxesRoot"
+        what = f"{settings.SECTION}.{key}: no room can be opened at {said.address}: {wrong.message}"
+        return error("config", what, wrong.hint or "name another place")
+    later = ", which is made when it starts" if is_there(said.address) is False else ""
+    return ok("config", f"{said.agent_id} takes mail at {said.address}{later}")
 
 
 def _strangers(said: settings.Config) -> list[Finding]:

@@ -8,13 +8,15 @@ record that it is there. One that is gone is awaited for a while; then its lette
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import uuid
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+from msgspec import Meta
 
 from ..model.codec import convert, to_plain
 from ..model.record import GATEWAY
@@ -22,11 +24,13 @@ from ..service.records import find_record, put_record
 from . import holders
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from ..service.office import Office
     from ..store.base import Write
+
+log = logging.getLogger("postroom")
 
 ALIVE = timedelta(seconds=60)  # after its last sign a gateway still counts as there
 AWAITED = timedelta(minutes=10)  # after its last sign it is expected back
@@ -40,7 +44,7 @@ class Gateway(msgspec.Struct, frozen=True, kw_only=True):
 
     home: str
     signed: str  # as it signs its claims
-    at: datetime
+    at: Annotated[datetime, Meta(tz=True)]
     left: bool = False
 
     def is_there(self, now: datetime) -> bool:
@@ -60,7 +64,7 @@ def home_at(folder: Path) -> str:
 
 def _write_once(file: Path, text: str) -> None:
     """Whole, and by the first of several who try."""
-    aside = file.with_name(f"{file.name}.{os.getpid()}")
+    aside = file.with_name(f"{file.name}.{uuid.uuid4().hex}")
     aside.write_text(f"{text}\n", encoding="utf-8")
     with suppress(FileExistsError):
         os.link(aside, file)
@@ -84,10 +88,11 @@ def forget_old(office: Office, agent: str) -> None:
     before = office.now().wall - KEPT
 
     def plan() -> Sequence[Write]:
+        signs = _gateways(office, agent, log.warning)
         return [
             put_record(GATEWAY, record.key, None, record, durable=False)
             for record in office.store.records(GATEWAY)
-            if record.key.startswith(f"{agent} ") and convert(record.value, Gateway).at < before
+            if record.key in signs and signs[record.key].at < before
         ]
 
     office.store.commit(plan)
@@ -111,9 +116,17 @@ def home_of(office: Office, agent: str, signed: str) -> str:
     return next((one.home for one in _gateways(office, agent).values() if one.signed == signed), "")
 
 
-def _gateways(office: Office, agent: str) -> dict[str, Gateway]:
-    found = (record for record in office.store.records(GATEWAY) if record.key.startswith(f"{agent} "))
-    return {record.key: convert(record.value, Gateway) for record in found}
+def _gateways(office: Office, agent: str, tell: Callable[[str], None] | None = None) -> dict[str, Gateway]:
+    """The signs that can be read. Another program, or a later version of this one, may have put others there."""
+    found: dict[str, Gateway] = {}
+    for record in office.store.records(GATEWAY):
+        if record.key.startswith(f"{agent} "):
+            try:
+                found[record.key] = convert(record.value, Gateway)
+            except msgspec.ValidationError as wrong:
+                if tell is not None:
+                    tell(f"mailbox: the sign of a gateway, {record.key!r}, cannot be read and is ignored: {wrong}")
+    return found
 
 
 def _key(agent: str, home: str, signed: str) -> str:

@@ -16,6 +16,7 @@ from ..aio import AsyncRoom
 from ..errors import LoopDetected, NotAllowed, TooFast
 from ..model.message import same_name
 from ..model.names import check_agent
+from ..model.task import TaskState
 from . import asked, manners
 from .asked import Asked
 from .config import OWN_CHANNEL
@@ -23,7 +24,9 @@ from .enclosures import body
 from .turns import Turns
 
 if TYPE_CHECKING:
+    from ..aio_task import AsyncTask
     from ..mailbox import Mailbox
+    from ..model.message import Message
     from ..service.office import Office
     from ..service.sending import Receipt
     from .config import Config
@@ -125,6 +128,29 @@ class Post:
             asked.remember(self.office, self.name, id, where)
         return self.mailbox.reply(letter, text, id=id)
 
+    async def answer(self, task: AsyncTask, text: str, caller: Caller | None) -> None:
+        """The answer to a question about a task that we gave: a round, like any errand."""
+        turn = self.turn_of(caller)
+        if turn is not None:
+            _check_rounds(turn)
+        self.check_pace(task.receiver)
+        rounds = 0 if turn is None else turn.errand.rounds
+        await self.room.run(asked.set_rounds, self.office, self.name, task.id, rounds)
+        await task.answer(text)
+
+    async def ask(self, task: AsyncTask, question: str) -> None:
+        """A question to whoever gave us a task. Here no person speaks: the rounds are counted by the task."""
+        asked_before = sum(_is_question(letter, task) for letter in await task.letters())
+        if asked_before >= manners.MOST_ROUNDS:
+            raise NotAllowed(
+                f"{task.giver} was asked {asked_before} times about this task",
+                hint="do it with what you know, or call mail_decline",
+            )
+        self.check_pace(task.giver)
+        if task.state is TaskState.ACCEPTED:
+            await task.start()
+        await task.ask(question)
+
     def _where(self, caller: Caller | None, turn: Turn | None) -> Asked | None:
         if caller is None or not caller.channel:
             return None
@@ -165,11 +191,21 @@ def _check_turn(to: str, turn: Turn) -> None:
     if turn.is_of_mail and same_name(to, turn.peer):
         says = "your last words in this turn are mailed to it" if turn.errand.answers else "it expects no answer"
         raise LoopDetected(f"this turn was begun by a mail of {turn.peer}: {says}", field="to")
+    _check_rounds(turn)
+
+
+def _check_rounds(turn: Turn) -> None:
     if turn.errand.rounds >= manners.MOST_ROUNDS:
         raise NotAllowed(
             f"this went on for {turn.errand.rounds} rounds without a word of the person",
             hint="ask the person first",
         )
+
+
+def _is_question(letter: Message, task: AsyncTask) -> bool:
+    note = letter.task
+    is_of_task = note is not None and note.id == task.standing.id and letter.sender != task.giver
+    return is_of_task and note is not None and note.state == TaskState.INPUT_REQUIRED
 
 
 async def shared(config: Config, file_root: str, home: str) -> Post:

@@ -9,12 +9,14 @@ import hashlib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from ..errors import IdTaken, IllegalMove, Invalid, NotAllowed, UnknownMessage
+from .. import service
+from ..errors import DeadlinePassed, IdTaken, IllegalMove, Invalid, NotAllowed, UnknownMessage
 from ..model.codec import encode
 from ..model.task import TaskState
 from . import asked
 from .enclosures import body
 from .manners import AUTOMATIC
+from .wording import minute
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -30,6 +32,7 @@ LONGEST_REASON = 2000
 LONGEST_ANSWER = 500_000  # bytes of text as JSON; a letter holds a MiB by default, its files too
 MOST_UNANSWERED = 1000  # looked at in one go
 ANSWERED_WITHIN = timedelta(days=1)
+LEAST_TO_ANSWER = timedelta(minutes=2)  # a question that leaves less is not asked
 LONGEST_ID = 180  # characters, within a key of 200
 NO_WORDS = "(no words)"
 
@@ -76,15 +79,28 @@ async def unanswered(post: Post) -> list[AsyncTask]:
 
 
 def answer_due(task: Standing) -> datetime:
-    """When a question about a task has to be answered: by its deadline, or within a day if it has none."""
-    return task.deadline or task.moved_at + ANSWERED_WITHIN
+    """When a question about a task has to be answered: within a day, and by the task's deadline."""
+    latest = task.moved_at + ANSWERED_WITHIN
+    return latest if task.deadline is None else min(task.deadline, latest)
+
+
+def check_time_to_answer(task: Standing, now: datetime) -> None:
+    """Refuse a question that nobody could answer in time: the task would fail for it at once."""
+    if task.deadline is not None and task.deadline - now < LEAST_TO_ANSWER:
+        due = "was" if task.deadline <= now else "is"
+        raise DeadlinePassed(
+            f"the task {due} due at {minute(task.deadline)}: there is no time for an answer",
+            field="question",
+            hint="do it with what you know, or call mail_decline",
+        )
 
 
 async def fail_unanswered(task: AsyncTask) -> None:
-    """It would count as work in hand for ever, and keep others out. The table has no shorter way."""
-    over = "a day is over" if task.deadline is None else "its deadline is over"
-    await task.start()
-    await task.fail(f"{over}, and the question about it was not answered")
+    """It would count as work in hand for ever, and keep others out."""
+    over = "its deadline is over" if answer_due(task.standing) == task.deadline else "a day is over"
+    why = f"{over}, and the question about it was not answered"
+    box = task._task._mailbox
+    await task._room.run(service.task_moves.fail_unanswered, box._office, box._caller, box.name, task.id, why)
 
 
 def mailable(text: str) -> str:

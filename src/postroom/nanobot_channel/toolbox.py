@@ -17,7 +17,7 @@ from ..model.task import TaskState
 from ..service.present import one_line
 from . import manners, tasklist
 from .post import Outgoing
-from .settling import answer_due, key_of
+from .settling import answer_due, check_time_to_answer, key_of
 from .wording import minute
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ async def reply(post: Post, caller: Caller | None, id: str, text: str) -> str:
         return _in_turn(turn)
     task = await _task_or_none(post, id)
     if task is not None and task.giver == post.name and task.state is TaskState.INPUT_REQUIRED:
-        await task.answer(text)
+        await post.answer(task, text, caller)
         return f"Your answer went to {task.receiver}; the task goes on."
     letter = await post.box.read(id)
     if turn is not None and manners.is_automatic(letter.message):
@@ -191,9 +191,9 @@ async def decline(post: Post, caller: Caller | None, reason: str) -> str:
 
 async def ask(post: Post, caller: Caller | None, question: str) -> str:
     turn, task = _task_in_turn(post, caller)
-    if await task.refresh() is TaskState.ACCEPTED:
-        await task.start()
-    await task.ask(question)
+    await task.refresh()
+    check_time_to_answer(task.standing, post.office.now().wall)
+    await post.ask(task, question)
     turn.is_answered = True
     due = minute(answer_due(task.standing))
     return f"{task.giver} is asked, and has until {due}. End this turn now; the answer comes by itself."

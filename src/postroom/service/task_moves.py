@@ -99,6 +99,30 @@ def move(
     return _moved(office, mailbox, letter, post, posted, settled)
 
 
+def fail_unanswered(office: Office, caller: Principal, mailbox: str, letter: str, reason: str) -> Moved:
+    """End a task whose question was not answered. The table leads there in two steps; they are one commit, so that
+    no crash leaves a task at work that nobody works on.
+    """
+    authorize(caller, "task", mailbox)
+    task = find(office, caller, mailbox, letter)
+    moment = office.now()
+    why = check_text(reason, "reason", LONGEST_REASON)
+    steps: tuple[tuple[TaskState, str | None], ...] = ((TaskState.WORKING, None), (TaskState.FAILED, why))
+    drafts = [_update(office, caller, mailbox, task, after, None, said, {}) for after, said in steps]
+    posts = [_step(office, caller, draft, moment) for draft in drafts]
+    settled: list[Move] = []
+
+    def plan() -> Sequence[Write]:
+        current = _check_step(office, mailbox, letter, TaskState.WORKING)
+        if current.state is not TaskState.INPUT_REQUIRED:
+            raise IllegalMove(f"a task that is {current.state} waits for no answer")
+        settled[:] = _settle(office, current, mailbox, TaskState.FAILED, None, moment, ack=True)
+        return entered(office, [*settled, *posts])
+
+    *_, posted = office.store.commit(plan)
+    return _moved(office, mailbox, letter, posts[-1], posted, settled)
+
+
 def admit(
     office: Office,
     caller: Principal,

@@ -126,6 +126,19 @@ def place_of(address: str) -> str | None:
     return file_of(address) or folder_of(address)
 
 
+def check_usable(address: str) -> None:
+    """Refuse an address where no room can be made or opened, as far as that shows without making anything."""
+    from .sqlite import ground  # noqa: PLC0415 - see above
+
+    scheme, rest = _parse(address)
+    if scheme == "sqlite":
+        ground.check_usable(_file(rest, address), is_folder=False)
+    elif scheme == "files":
+        folder, layout = _folder(rest, address)
+        ground.check_usable(folder, is_folder=True)
+        _check_layout(folder, layout)
+
+
 def is_there(address: str) -> bool | None:
     """Is there a room? A folder counts as one whatever is in it. None: it cannot be told, or it is in memory."""
     place = place_of(address)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs", "lustre"}
 )
-
+OF_THE_KERNEL = frozenset({"proc", "sysfs", "cgroup", "cgroup2", "devpts", "debugfs", "tracefs", "securityfs"})
 
 # A place that cannot be used for now: no space, no handles, a disk that fails or was made read-only.
 _PASSING = frozenset(
@@ -85,6 +85,23 @@ def make_folder(folder: str) -> None:
         raise _refusal(f"the folder {folder} cannot be made: {broken.strerror}", broken) from None
     if not os.path.isdir(folder):
         raise BadStore(f"{folder} is not a folder", field="store")
+
+
+def check_usable(place: Place, *, is_folder: bool) -> None:
+    """Refuse a place where no room can be made or opened, as far as that shows without making anything."""
+    path = os.path.realpath(place)
+    nearest = path if is_folder else os.path.dirname(path)
+    while not os.path.lexists(nearest):
+        nearest = os.path.dirname(nearest)
+    if not os.path.isdir(nearest):
+        raise BadStore(f"{nearest} is not a folder", field="store")
+    if not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
+        raise BadStore(f"the folder {nearest} may not be written", field="store", hint="mend its owner and mode")
+    _check_file_system(nearest)
+    if file_system(nearest) in OF_THE_KERNEL:
+        raise BadStore(f"{nearest} is the kernel's: no file can be made there", field="store")
+    if not is_folder:
+        _check_file(path)
 
 
 def _check_file(path: str) -> None:
