@@ -13,6 +13,7 @@ import pytest
 import postroom
 from postroom.service import tokens
 from postroom.service.authorize import OWNER
+from postroom.wire.map_send import send
 from tests.daemons import PATIENCE, Daemon
 
 pytestmark = pytest.mark.daemon
@@ -95,6 +96,21 @@ def test_letters_go_both_ways_through_a_restart_of_the_server(rooms: Rooms) -> N
         until(lambda: len(bob.check(peek=True)) == 5)
         assert [f"to {n}" for n in range(5)] == [one.text for one in bob.check(peek=True)]
         assert [f"fro {n}" for n in range(5)] == [one.text for one in ann.check(peek=True)]
+
+
+def test_a_room_keeps_its_name_and_mail_for_the_others_system_goes_there(rooms: Rooms) -> None:
+    with postroom.open(rooms.guest.room) as guest, postroom.open(rooms.host.room) as host:
+        name = rooms.guest.where["system"]
+        guest.mailbox("ann").register()
+        guest.mailbox("bob").register()
+        host.mailbox("bob").register()
+        until(lambda: "hive/bob" in {agent.card.id for agent in guest.agents()})
+        assert name == guest.system != host.system
+        assert ["hive/bob"] == send(guest, {"from": "ann", "to": "bob@hive", "payload": "there"})["delivered"]
+        assert ["bob"] == send(guest, {"from": "ann", "to": f"bob@{name}", "payload": "here"})["delivered"]
+        letter = host.mailbox("bob").wait(timeout=PATIENCE)
+        assert letter is not None and ("ann", "there") == (letter.sender, letter.text)
+        assert ["here"] == [one.text for one in guest.mailbox("bob").check()]
 
 
 def test_rooms_that_are_linked_to_each_other_keep_their_own_agents(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from ..model.codec import convert
 from ..model.record import CARD
 from ..policy.presence import is_routable
 from ..service.authorize import Principal
-from ..wire.map_names import GUEST
+from ..wire.map_names import GUEST, LINK_NAME
 from .neighbours import LINKED
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..room import Room
     from .neighbours import Neighbour
 
-LINK = Principal("map link", operator=True)
+LINK = Principal(LINK_NAME, operator=True)
 ALL, NONE = "all", "none"
 NOT_OURS = ".there"  # behind the name of somebody there that an agent of ours has
 

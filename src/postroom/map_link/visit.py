@@ -97,7 +97,7 @@ class Visit:
     async def run(self, line: Line) -> None:
         welcome = await greet(line, self._wants, self._own, self._memory.resume)
         self._memory.resume = welcome.resume
-        await self._desk.run_slow(lambda: self._be_called(welcome.name))
+        await self._desk.run_slow(lambda: self._be_called(welcome))
         self._agents = await self._desk.run_slow(lambda: directory.exposed(self._room, self._wants.expose))
         self._shown = {id: id for id in welcome.back if id in self._agents}
         taker = asyncio.ensure_future(self._take_all(line, welcome))
@@ -132,13 +132,14 @@ class Visit:
 
     # -- who is where
 
-    def _be_called(self, server: str) -> None:
+    def _be_called(self, welcome: Welcome) -> None:
         """The server's name is the first part of its agents' names here, as long as its address is the same; and
-        ours, where no other was given.
+        ours, where we have no other. Another Postroom's is its own: two rooms of one name get each other's mail.
         """
-        self._memory.called(clean(server, "map"))
-        if not self._room.settings.system and clean(server):
-            service.identity.adopt(self._room._office, directory.LINK, clean(server))
+        name = clean(welcome.name)
+        self._memory.called(name or "map")
+        if name and not welcome.is_postroom and not self._room.settings.system:
+            service.identity.adopt(self._room._office, directory.LINK, name)
 
     async def _introduce(self, line: Line) -> None:
         """The link's own agent comes first: what is said to our session is said to it."""
