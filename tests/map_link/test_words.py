@@ -122,6 +122,18 @@ def test_a_letter_arrives_as_it_was_sent_even_where_meta_is_dropped(
     assert (tag or sent.thread) == got.fields["thread_tag"]
 
 
+def test_what_a_sender_says_in_meta_stays_and_what_decides_is_the_letters() -> None:
+    said = {"correlationId": "c1", "timestamp": 5, "importance": "low", "x": {"y": 1}, "mail": {"threadId": "t"}}
+    forged = {"senderId": "eve", "messageId": "m", "sourceSystem": "x", "targetAgent": "y"}
+    sent = letter(metadata=said | forged, priority=Priority.HIGH, conversation_id="conv")
+    meta = outgoing(sent, system="b", to=BOB, expires_in=None, answers=None, beside=False)["meta"]
+    assert said | {"mail": {"threadId": "t", "conversationId": "conv"}} == {name: meta[name] for name in said}
+    assert ("ann", "L1", "b", "bob", "high") == tuple(meta[name] for name in (*forged, "priority"))
+    odd = letter(metadata={"importance": 7, "correlationId": None, "mail": 3, "priority": "x"})
+    meta = outgoing(odd, system="b", to=BOB, expires_in=None, answers=None, beside=False)["meta"]
+    assert ("normal", "normal", "L1") == tuple(meta[name] for name in ("priority", "importance", "correlationId"))
+
+
 def test_an_answer_names_the_letter_as_its_sender_does() -> None:
     came = letter(extra={"map": {"id": "theirs"}})
     said = outgoing(letter(in_reply_to="L1"), system="b", to=BOB, expires_in=None, answers=came, beside=False)

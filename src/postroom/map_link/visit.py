@@ -20,10 +20,10 @@ from . import asking, directory, taking
 from .greeting import credentials, greet
 from .line import LineLost, MapRefusal
 from .neighbours import clean, neighbours, of_session
-from .translating import incoming, outgoing, told_of
+from .translating import correlation_of, incoming, outgoing, told_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..desk import Desk
     from ..model.card import Agent
@@ -196,6 +196,9 @@ class Visit:
         said = await self._desk.run_slow(lambda: self._said(letter, to, beside=not welcome.keeps_meta))
         told = await line.ask(SEND, **said)
         self._memory.sent(told.get("messageId"), letter.id)
+        word = correlation_of(letter.metadata)
+        if word is not None:
+            self._memory.asked(letter.sender, to.mailbox, word, letter.id)
 
     async def _tell_scope(self, line: Line) -> None:
         while self._emitted:
@@ -275,7 +278,17 @@ class Visit:
             message = replace(message, answers=self._memory.ours(message.answers))
         to = taking.recipients(self._room, message, self._shown, self._members, self._own)
         to = [directory.spelt(self._room, name) for name in to]
-        taking.take(self._room, message, directory.sender_of(self._room, sender), to)
+        sender = directory.sender_of(self._room, sender)
+        asked = self._asked(message, sender, to)
+        taking.take(self._room, message if asked is None else replace(message, answers=asked), sender, to)
+
+    def _asked(self, message: Incoming, sender: str, to: Sequence[str]) -> str | None:
+        """Which letter of ours it answers, by the word that this one said."""
+        word = correlation_of(message.meta)
+        if word is None or message.meta.get("isResult") is not True or "inReplyTo" in message.meta:
+            return None
+        found = (self._memory.asked_by(name, sender, word) for name in to)
+        return next((id for id in found if id is not None), None)
 
     def _members(self, scope: str) -> list[str]:
         return directory.members(self._agents, self._shown.values(), self._wants.scope, scope)
