@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -45,6 +46,11 @@ class Rooms:
 
     def serve_host(self, place: str) -> Daemon:
         return Daemon(self.folder / "host", "--http", place, "--set", "system=hive")
+
+    def kill_host(self) -> None:
+        """It comes back, and remembers agents, but no connections."""
+        self.host.stop(signal.SIGKILL)
+        self.host = self.serve_host(self.place)
 
     def close(self) -> None:
         self.guest.__exit__()
@@ -111,6 +117,19 @@ def test_a_room_keeps_its_name_and_mail_for_the_others_system_goes_there(rooms: 
         letter = host.mailbox("bob").wait(timeout=PATIENCE)
         assert letter is not None and ("ann", "there") == (letter.sender, letter.text)
         assert ["here"] == [one.text for one in guest.mailbox("bob").check()]
+
+
+def test_our_own_agents_do_not_come_back_as_theirs_after_the_server_crashed(rooms: Rooms) -> None:
+    with postroom.open(rooms.guest.room) as guest, postroom.open(rooms.host.room) as host:
+        guest.mailbox("ann").register()
+        host.mailbox("bob").register()
+        until(lambda: "ann" in {agent.card.id for agent in host.agents()})
+        rooms.kill_host()
+        guest.mailbox("ann").send("hive/bob", "after it")
+        letter = host.mailbox("bob").wait(timeout=PATIENCE)
+        assert letter is not None and "after it" == letter.text
+        ever = {agent.card.id for agent in guest.agents(gone=True)}
+        assert "hive/bob" in ever and "hive/ann" not in ever
 
 
 def test_rooms_that_are_linked_to_each_other_keep_their_own_agents(tmp_path: Path) -> None:

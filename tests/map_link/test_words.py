@@ -18,6 +18,7 @@ from postroom.model.card import WORDS
 from postroom.model.message import Message, Priority, Recipient
 from postroom.model.names import check_agent, fold
 from postroom.model.parts import Part
+from postroom.wire.map_names import GUEST
 from tests.docs.pages import HOME
 
 json_values = st.recursive(
@@ -56,6 +57,13 @@ def test_the_first_has_the_name_and_the_second_its_id() -> None:
 def test_our_own_and_those_of_other_links_are_passed_over() -> None:
     told = [{"id": "own", "name": "ann"}, {"id": "x", "name": "x", "metadata": {LINKED: {"id": "7"}}}]
     assert {} == neighbours(told, "hive", ["own"], {})
+
+
+def test_those_we_brought_are_ours_also_after_the_server_forgot_our_visit() -> None:
+    brought = {"ann": "berlin", "x": "another"}
+    told = [{"id": name, "name": name, "metadata": {GUEST: {"of": of}}} for name, of in brought.items()]
+    odd = [{"id": "y", "name": "y", "metadata": {GUEST: 7}}, {"id": "z", "name": "z", "metadata": 7}]
+    assert ["hive/x", "hive/y", "hive/z"] == list(neighbours([*told, *odd], "hive", [], {}, "berlin"))
 
 
 @pytest.mark.parametrize(

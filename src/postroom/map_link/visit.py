@@ -151,7 +151,7 @@ class Visit:
         return {"metadata": {GUEST: {"of": self._own}}} | scopes
 
     async def _look_around(self, line: Line) -> None:
-        await self._hydrate(line)
+        await self._hydrate(line)  # first: who writes to ours once they are shown must be known by name
         await self._show_ours(line)
         await self._carrier.look_everywhere(self._memory.system)
         await self._desk.run_slow(self._memory.keep)
@@ -160,7 +160,7 @@ class Visit:
         self._sessions.clear()
         rows = await asking.everybody(line)
         self._everyone = {row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)}
-        there = neighbours(rows, self._memory.system, self._shown, self.there)
+        there = neighbours(rows, self._memory.system, self._shown, self.there, self._own)
         self.there = await self._desk.run_slow(lambda: directory.show_here(self._room, there, LOOK))
         shown = {one.id for one in self.there.values()}
         hidden = {mailbox for mailbox, one in there.items() if one.is_here and one.id not in shown}
