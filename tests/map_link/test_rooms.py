@@ -14,8 +14,10 @@ import pytest
 import postroom
 from postroom.service import tokens
 from postroom.service.authorize import OWNER
+from postroom.wire.map_records import role_of
 from postroom.wire.map_send import send
 from tests.daemons import PATIENCE, Daemon
+from tests.wire.map_asking import ask
 
 pytestmark = pytest.mark.daemon
 
@@ -130,6 +132,24 @@ def test_our_own_agents_do_not_come_back_as_theirs_after_the_server_crashed(room
         assert letter is not None and "after it" == letter.text
         ever = {agent.card.id for agent in guest.agents(gone=True)}
         assert "hive/bob" in ever and "hive/ann" not in ever
+
+
+def test_roles_and_scopes_of_ours_count_there(rooms: Rooms) -> None:
+    with postroom.open(rooms.guest.room) as guest, postroom.open(rooms.host.room) as host:
+        for name, role in (("ann", {"role": "dev"}), ("carl", {"role": "dev"}), ("dora", {})):
+            ask(guest, "agents/register", agent_id=name, name=name, scopes=["team"], **role)
+        host.mailbox("bob").register()
+        until(lambda: {"ann", "carl", "dora"} <= {agent.card.id for agent in host.agents()})
+        cards = {agent.card.id: agent.card for agent in host.agents()}
+        assert [("dev", ("team",)), ("agent", ("team",))] == [
+            (role_of(cards[name]), cards[name].scopes) for name in ("ann", "dora")
+        ]
+        ask(host, "send", **{"from": "bob"}, to={"role": "dev", "within": "team"}, payload="for devs")
+        ask(host, "send", **{"from": "bob"}, to={"scope": "team"}, payload="for all")
+        got = {"ann": ["for devs", "for all"], "carl": ["for devs", "for all"], "dora": ["for all"]}
+        until(lambda: got == {name: [one.text for one in guest.mailbox(name).check(peek=True)] for name in got})
+        ask(guest, "agents/register", agent_id="ann", name="ann", role="lead", scopes=["team"])
+        until(lambda: "lead" == role_of(host.agent("ann").card))
 
 
 def test_rooms_that_are_linked_to_each_other_keep_their_own_agents(tmp_path: Path) -> None:

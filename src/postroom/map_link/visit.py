@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..model.card import Agent
     from ..model.message import Message
     from ..wire.events import Event
+    from ..wire.map_addresses import Role
     from .carrying import Carrier
     from .greeting import Welcome
     from .line import Line
@@ -71,6 +72,8 @@ class Visit:
         self._emitted: deque[Event] = deque(maxlen=MOST_EMITTED)
         self._own = wants.name or memory.name  # of the link itself: its agent there, its mailbox here
         self._shown: dict[str, str] = {}  # ours, by the ids they have there
+        self._said_of: dict[str, dict[str, Any]] = {}  # ours, as the server was told of them
+        self._takes_again = False  # who is there already may say anew what it is
         self._unwanted: set[str] = set()  # ours that the server does not take; it was said
         self._hidden: set[str] = set()  # theirs whose names are taken here
         self._agents: dict[str, Agent] = {}  # ours that are to be shown there
@@ -97,6 +100,7 @@ class Visit:
     async def run(self, line: Line) -> None:
         welcome = await greet(line, self._wants, self._own, self._memory.resume)
         self._memory.resume = welcome.resume
+        self._takes_again = welcome.is_postroom
         await self._desk.run_slow(lambda: self._be_called(welcome))
         self._agents = await self._desk.run_slow(lambda: directory.exposed(self._room, self._wants.expose))
         self._shown = {id: id for id in welcome.back if id in self._agents}
@@ -143,12 +147,13 @@ class Visit:
 
     async def _introduce(self, line: Line) -> None:
         """The link's own agent comes first: what is said to our session is said to it."""
-        told = await line.ask(REGISTER, name=self._own, agentId=self._own, role="inbox", **self._where())
+        where = {"scopes": [self._wants.scope]} if self._wants.scope else {}
+        said = {"name": self._own, "agentId": self._own, "role": "inbox"} | where | self._brought()
+        told = await line.ask(REGISTER, **said)
         self._shown[_id_of(told)] = self._own
 
-    def _where(self) -> dict[str, Any]:
-        scopes = {"scopes": [self._wants.scope]} if self._wants.scope else {}
-        return {"metadata": {GUEST: {"of": self._own}}} | scopes
+    def _brought(self) -> dict[str, Any]:
+        return {"metadata": {GUEST: {"of": self._own}}}
 
     async def _look_around(self, line: Line) -> None:
         await self._hydrate(line)  # first: who writes to ours once they are shown must be known by name
@@ -176,12 +181,15 @@ class Visit:
             with suppress(MapRefusal):
                 await line.ask(UNREGISTER, agentId=shown[name])
             del self._shown[shown[name]]
-        for name in agents.keys() - shown.keys():
-            await self._show(line, name)
+        for name, agent in agents.items():
+            said = directory.said_of(agent, self._wants.scope)
+            if name not in shown or (self._takes_again and said != self._said_of.get(name)):
+                await self._show(line, name, said)
 
-    async def _show(self, line: Line, name: str) -> None:
+    async def _show(self, line: Line, name: str, said: dict[str, Any]) -> None:
+        self._said_of[name] = said
         try:
-            told = await line.ask(REGISTER, name=name, agentId=name, role="agent", **self._where())
+            told = await line.ask(REGISTER, name=name, agentId=name, **said, **self._brought())
         except MapRefusal as refused:
             if name not in self._unwanted:
                 log.warning("%s is not shown at the MAP server: %s", name, refused)
@@ -290,8 +298,8 @@ class Visit:
         found = (self._memory.asked_by(name, sender, word) for name in to)
         return next((id for id in found if id is not None), None)
 
-    def _members(self, scope: str) -> list[str]:
-        return directory.members(self._agents, self._shown.values(), self._wants.scope, scope)
+    def _members(self, meant: str | Role) -> list[str]:
+        return directory.members(self._agents, self._shown.values(), self._wants.scope, meant)
 
     async def _speaker(self, line: Line, message: Incoming) -> str:
         """Whose letter it is. The SDK's server names the session of who spoke, and can be asked who is in it."""
