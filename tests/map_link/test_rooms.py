@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,10 @@ import pytest
 import postroom
 from postroom.service import tokens
 from postroom.service.authorize import OWNER
+from postroom.wire.map_records import role_of
+from postroom.wire.map_send import send
 from tests.daemons import PATIENCE, Daemon
+from tests.wire.map_asking import ask
 
 pytestmark = pytest.mark.daemon
 
@@ -44,6 +48,11 @@ class Rooms:
 
     def serve_host(self, place: str) -> Daemon:
         return Daemon(self.folder / "host", "--http", place, "--set", "system=hive")
+
+    def kill_host(self) -> None:
+        """It comes back, and remembers agents, but no connections."""
+        self.host.stop(signal.SIGKILL)
+        self.host = self.serve_host(self.place)
 
     def close(self) -> None:
         self.guest.__exit__()
@@ -95,6 +104,52 @@ def test_letters_go_both_ways_through_a_restart_of_the_server(rooms: Rooms) -> N
         until(lambda: len(bob.check(peek=True)) == 5)
         assert [f"to {n}" for n in range(5)] == [one.text for one in bob.check(peek=True)]
         assert [f"fro {n}" for n in range(5)] == [one.text for one in ann.check(peek=True)]
+
+
+def test_a_room_keeps_its_name_and_mail_for_the_others_system_goes_there(rooms: Rooms) -> None:
+    with postroom.open(rooms.guest.room) as guest, postroom.open(rooms.host.room) as host:
+        name = rooms.guest.where["system"]
+        guest.mailbox("ann").register()
+        guest.mailbox("bob").register()
+        host.mailbox("bob").register()
+        until(lambda: "hive/bob" in {agent.card.id for agent in guest.agents()})
+        assert name == guest.system != host.system
+        assert ["hive/bob"] == send(guest, {"from": "ann", "to": "bob@hive", "payload": "there"})["delivered"]
+        assert ["bob"] == send(guest, {"from": "ann", "to": f"bob@{name}", "payload": "here"})["delivered"]
+        letter = host.mailbox("bob").wait(timeout=PATIENCE)
+        assert letter is not None and ("ann", "there") == (letter.sender, letter.text)
+        assert ["here"] == [one.text for one in guest.mailbox("bob").check()]
+
+
+def test_our_own_agents_do_not_come_back_as_theirs_after_the_server_crashed(rooms: Rooms) -> None:
+    with postroom.open(rooms.guest.room) as guest, postroom.open(rooms.host.room) as host:
+        guest.mailbox("ann").register()
+        host.mailbox("bob").register()
+        until(lambda: "ann" in {agent.card.id for agent in host.agents()})
+        rooms.kill_host()
+        guest.mailbox("ann").send("hive/bob", "after it")
+        letter = host.mailbox("bob").wait(timeout=PATIENCE)
+        assert letter is not None and "after it" == letter.text
+        ever = {agent.card.id for agent in guest.agents(gone=True)}
+        assert "hive/bob" in ever and "hive/ann" not in ever
+
+
+def test_roles_and_scopes_of_ours_count_there(rooms: Rooms) -> None:
+    with postroom.open(rooms.guest.room) as guest, postroom.open(rooms.host.room) as host:
+        for name, role in (("ann", {"role": "dev"}), ("carl", {"role": "dev"}), ("dora", {})):
+            ask(guest, "agents/register", agent_id=name, name=name, scopes=["team"], **role)
+        host.mailbox("bob").register()
+        until(lambda: {"ann", "carl", "dora"} <= {agent.card.id for agent in host.agents()})
+        cards = {agent.card.id: agent.card for agent in host.agents()}
+        assert [("dev", ("team",)), ("agent", ("team",))] == [
+            (role_of(cards[name]), cards[name].scopes) for name in ("ann", "dora")
+        ]
+        ask(host, "send", **{"from": "bob"}, to={"role": "dev", "within": "team"}, payload="for devs")
+        ask(host, "send", **{"from": "bob"}, to={"scope": "team"}, payload="for all")
+        got = {"ann": ["for devs", "for all"], "carl": ["for devs", "for all"], "dora": ["for all"]}
+        until(lambda: got == {name: [one.text for one in guest.mailbox(name).check(peek=True)] for name in got})
+        ask(guest, "agents/register", agent_id="ann", name="ann", role="lead", scopes=["team"])
+        until(lambda: "lead" == role_of(host.agent("ann").card))
 
 
 def test_rooms_that_are_linked_to_each_other_keep_their_own_agents(tmp_path: Path) -> None:

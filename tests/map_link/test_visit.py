@@ -192,6 +192,27 @@ def test_an_answer_to_the_link_finds_who_asked(tmp_path: Path) -> None:
     run(story())
 
 
+def test_an_answer_by_the_word_of_who_asked_finds_the_letter(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with hosted(Host("bob")) as host, linked(host, tmp_path) as room:
+            for name in ("ann", "carl"):
+                room.mailbox(name).register()
+                await host.shows(name)
+            sent = room.mailbox("ann").send("hive/bob", "?", metadata={"correlationId": "c1"})
+            room.mailbox("carl").send("hive/bob", "?", metadata={"correlationId": "c1"})
+            await until(lambda: len(host.of("map/send")) == 2)
+            assert ["c1", "c1"] == [said["meta"]["correlationId"] for said in host.of("map/send")]
+            await host.message("ann", "!", id="m-1", meta={"correlationId": "c1", "isResult": True})
+            await host.message("ann", "no", id="m-2", meta={"correlationId": "c2", "isResult": True})
+            await until(lambda: len(inbox(room, "ann")) == 2)
+            answer, other = room.mailbox("ann").check()
+            assert (sent.id, sent.thread) == (answer.message.in_reply_to, answer.message.thread)
+            assert {"correlationId": "c1", "isResult": True} == answer.message.metadata
+            assert other.message.in_reply_to is None
+
+    run(story())
+
+
 def test_many_agents_are_listed_page_by_page(tmp_path: Path) -> None:
     def listed(said: dict[str, Any]) -> dict[str, Any]:
         page = int(said.get("cursor", 0))

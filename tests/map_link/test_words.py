@@ -18,6 +18,7 @@ from postroom.model.card import WORDS
 from postroom.model.message import Message, Priority, Recipient
 from postroom.model.names import check_agent, fold
 from postroom.model.parts import Part
+from postroom.wire.map_names import GUEST
 from tests.docs.pages import HOME
 
 json_values = st.recursive(
@@ -56,6 +57,13 @@ def test_the_first_has_the_name_and_the_second_its_id() -> None:
 def test_our_own_and_those_of_other_links_are_passed_over() -> None:
     told = [{"id": "own", "name": "ann"}, {"id": "x", "name": "x", "metadata": {LINKED: {"id": "7"}}}]
     assert {} == neighbours(told, "hive", ["own"], {})
+
+
+def test_those_we_brought_are_ours_also_after_the_server_forgot_our_visit() -> None:
+    brought = {"ann": "berlin", "x": "another"}
+    told = [{"id": name, "name": name, "metadata": {GUEST: {"of": of}}} for name, of in brought.items()]
+    odd = [{"id": "y", "name": "y", "metadata": {GUEST: 7}}, {"id": "z", "name": "z", "metadata": 7}]
+    assert ["hive/x", "hive/y", "hive/z"] == list(neighbours([*told, *odd], "hive", [], {}, "berlin"))
 
 
 @pytest.mark.parametrize(
@@ -120,6 +128,18 @@ def test_a_letter_arrives_as_it_was_sent_even_where_meta_is_dropped(
         got.fields[name] for name in ("priority", "subject", "expires")
     )
     assert (tag or sent.thread) == got.fields["thread_tag"]
+
+
+def test_what_a_sender_says_in_meta_stays_and_what_decides_is_the_letters() -> None:
+    said = {"correlationId": "c1", "timestamp": 5, "importance": "low", "x": {"y": 1}, "mail": {"threadId": "t"}}
+    forged = {"senderId": "eve", "messageId": "m", "sourceSystem": "x", "targetAgent": "y"}
+    sent = letter(metadata=said | forged, priority=Priority.HIGH, conversation_id="conv")
+    meta = outgoing(sent, system="b", to=BOB, expires_in=None, answers=None, beside=False)["meta"]
+    assert said | {"mail": {"threadId": "t", "conversationId": "conv"}} == {name: meta[name] for name in said}
+    assert ("ann", "L1", "b", "bob", "high") == tuple(meta[name] for name in (*forged, "priority"))
+    odd = letter(metadata={"importance": 7, "correlationId": None, "mail": 3, "priority": "x"})
+    meta = outgoing(odd, system="b", to=BOB, expires_in=None, answers=None, beside=False)["meta"]
+    assert ("normal", "normal", "L1") == tuple(meta[name] for name in ("priority", "importance", "correlationId"))
 
 
 def test_an_answer_names_the_letter_as_its_sender_does() -> None:

@@ -31,8 +31,21 @@ def test_a_name_that_is_set_is_used_and_a_bad_one_refused(house: House) -> None:
     assert refused.value.field == "system"
 
 
-def test_a_servers_name_beats_one_that_was_made_and_is_kept(house: House) -> None:
+def test_a_name_that_was_kept_or_told_does_not_give_way_to_a_servers(house: House) -> None:
+    made = identity.system_id(house.room()._office, OWNER, gives_way=True)
+    assert made == identity.announced(house.room()._office, OWNER) == house.room().system
+    assert made == identity.adopt(house.room()._office, OWNER, "hive") == house.room().system
+    assert "berlin" == identity.announced(house.room()._office, OWNER, "berlin")
+
+
+def test_a_name_that_was_made_before_there_was_a_link_stays(house: House) -> None:
     made = house.room().system
+    assert made == identity.adopt(house.room()._office, OWNER, "hive") == house.room().system
+
+
+def test_a_servers_name_beats_one_that_was_made_for_the_time_being_and_is_kept(house: House) -> None:
+    made = identity.system_id(house.room()._office, OWNER, gives_way=True)
+    assert made == house.room().system
     assert "hive" == identity.adopt(house.room()._office, OWNER, "hive") == house.room().system != made
     assert "hive" == identity.adopt(house.room()._office, OWNER, "another")  # the first server's stays
     house.reopen()

@@ -12,11 +12,13 @@ import threading
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .. import service
 from ..desk import Desk
 from ..hub import Hub
 from ..ipc.server import Server
 from ..map_server.reception import Reception
 from ..room import open as open_room
+from ..service.authorize import OWNER
 from .chores import keep_house
 from .extras import has_mcp, map_link, web_server
 from .holding import Held
@@ -90,7 +92,8 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     held = Held(settings.store)
     held.take()
     stack.callback(held.leave)
-    system = room.system
+    is_linked = options.map_link is not None
+    system = service.identity.system_id(room._office, OWNER, settings.system, gives_way=is_linked)
     desk = Desk(room)
     stack.callback(_leave_if_busy, desk)
     stack.push_async_callback(desk.close)

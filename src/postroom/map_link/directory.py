@@ -20,7 +20,8 @@ from ..model.codec import convert
 from ..model.record import CARD
 from ..policy.presence import is_routable
 from ..service.authorize import Principal
-from ..wire.map_names import GUEST
+from ..wire.map_names import GUEST, LINK_NAME
+from ..wire.map_records import role_of
 from .neighbours import LINKED
 
 if TYPE_CHECKING:
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
 
     from ..model.card import Agent
     from ..room import Room
+    from ..wire.map_addresses import Role
     from .neighbours import Neighbour
 
-LINK = Principal("map link", operator=True)
+LINK = Principal(LINK_NAME, operator=True)
+ROLE = "agent"  # of who has none
 ALL, NONE = "all", "none"
 NOT_OURS = ".there"  # behind the name of somebody there that an agent of ours has
 
@@ -76,12 +79,21 @@ def sender_of(room: Room, name: str) -> str:
     return f"{name}{NOT_OURS}" if card and card[0].value.get("principal") != LINK.name else name
 
 
-def members(agents: Mapping[str, Agent], shown: Collection[str], link_scope: str, scope: str) -> list[str]:
-    """Who of ours is meant by the name of a scope: those with it on their cards; everybody by the link's own."""
+def said_of(agent: Agent, link_scope: str) -> dict[str, Any]:
+    """What the server is told of one of ours: its role and its scopes, and the link's own."""
+    scopes = list(dict.fromkeys([*([link_scope] if link_scope else []), *agent.card.scopes]))
+    return {"role": role_of(agent.card) or ROLE} | ({"scopes": scopes} if scopes else {})
+
+
+def members(agents: Mapping[str, Agent], shown: Collection[str], link_scope: str, meant: str | Role) -> list[str]:
+    """Who of ours is meant by the name of a scope, or by a role, as the server was told of them."""
+    told = {name: said_of(agent, link_scope) for name, agent in agents.items() if name in shown}
+    if isinstance(meant, str):
+        return [name for name, said in told.items() if meant in said.get("scopes", ())]
     return [
         name
-        for name, agent in agents.items()
-        if name in shown and (scope == link_scope or scope in agent.card.scopes)
+        for name, said in told.items()
+        if said["role"] == meant.name and meant.within in {None, *said.get("scopes", ())}
     ]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ..wire.map_names import CONNECT, VERSION
+from ..wire.map_names import CONNECT, SOFTWARE, VERSION
 from .line import MapRefusal
 from .wants import METHODS
 
@@ -19,6 +19,7 @@ class Welcome(Struct, frozen=True, kw_only=True):
     """What the server says of itself."""
 
     name: str
+    is_postroom: bool  # then its name is that of another room, and not of a net of them
     resume: str  # a token with which a later visit goes on with this one
     back: tuple[str, ...]  # the ids of agents of ours that it gave back with that: their mail may come at once
     method: str  # how it wants to see our token
@@ -35,9 +36,11 @@ async def greet(line: Line, wants: Wants, name: str, resume: str) -> Welcome:
         "capabilities": {"delivery": {"acks": True}},  # a word of ours; others pass it over
     }
     told, method = await _let_in(line, wants, said | ({"resumeToken": resume} if resume else {}))
-    info, token = _object(told.get("systemInfo")).get("name"), told.get("resumeToken")
+    info, token = _object(told.get("systemInfo")), told.get("resumeToken")
+    system = info.get("name")
     return Welcome(
-        name=info if isinstance(info, str) else "",
+        name=system if isinstance(system, str) else "",
+        is_postroom=info.get("software") == SOFTWARE,
         resume=token if isinstance(token, str) else "",
         back=tuple(row["id"] for row in _rows(told.get("reclaimedAgents"))),
         method=method,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
+from .. import service
 from ..errors import PostroomError
 from ..store.bells import ROOM
 from . import directory
@@ -53,7 +54,9 @@ class Link:
         self._desk = desk
         self._wants = wants
         self._room = desk.room.acting_as(directory.LINK)
-        self._memory = Memory(self._room._office, wants.server, self._room.system)
+        office, named = self._room._office, self._room.settings.system
+        name = service.identity.system_id(office, directory.LINK, named, gives_way=True)
+        self._memory = Memory(office, wants.server, name)
         self._rang = asyncio.Event()
         self._carrier = Carrier(desk, self._room)
         self._visiting: Visit | None = None

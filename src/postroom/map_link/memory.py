@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..model.codec import encode
 from ..model.hashing import blake2b
 from ..model.record import MAP_LINK
 from ..service.records import find_record, put_record
@@ -47,6 +48,14 @@ class Memory:
         while len(self._ours) > MOST_SENT:
             del self._ours[next(iter(self._ours))]
 
+    def asked(self, sender: str, mailbox: str, correlation: str, ours: str) -> None:
+        """A sender of ours knows the answer to a letter by a word of its own."""
+        self.sent(_word(sender, mailbox, correlation), ours)
+
+    def asked_by(self, sender: str, mailbox: str, correlation: str) -> str | None:
+        """The letter that is answered by this word, from that mailbox."""
+        return self._ours.get(_word(sender, mailbox, correlation))
+
     def ours(self, id: str) -> str:
         """A letter's own id, by whichever id it is called."""
         return self._ours.get(id, id)
@@ -58,3 +67,8 @@ class Memory:
         held = find_record(self._office, MAP_LINK, self._key)
         self._office.store.commit([put_record(MAP_LINK, self._key, value, held, durable=False)])
         self._kept = value
+
+
+def _word(sender: str, mailbox: str, correlation: str) -> str:
+    """Others may use the same word."""
+    return blake2b(encode([sender, mailbox, correlation]), digest_size=16).hexdigest()

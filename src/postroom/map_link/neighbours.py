@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from ..model.card import MAP_STATES, Status
 from ..model.names import fold
+from ..wire.map_names import GUEST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -48,16 +49,17 @@ def clean(text: str, otherwise: str = "") -> str:
 
 
 def neighbours(
-    rows: Iterable[Any], system: str, own: Iterable[str], before: Mapping[str, Neighbour]
+    rows: Iterable[Any], system: str, own: Iterable[str], before: Mapping[str, Neighbour], guests_of: str = ""
 ) -> dict[str, Neighbour]:
     """By mailbox. `rows`: what `map/agents/list` told; `own`: the ids under which our own agents are there;
-    `before`: by mailbox, who was there the last time.
+    `before`: by mailbox, who was there the last time; `guests_of`: the name by which we brought ours there, also
+    those that the server remembers from an earlier visit.
     """
     ours = frozenset(own)
     held = {one.id: one.mailbox for one in before.values()}
     by_id: dict[str, Any] = {}
     for row in rows:
-        if _is_sound(row) and row["id"] not in ours:
+        if _is_sound(row) and row["id"] not in ours and not (guests_of and _brought_by(row) == guests_of):
             by_id.setdefault(row["id"], row)
     sound = list(by_id.values())[:MOST]
     sound.sort(key=lambda row: row["id"] not in held)  # who has a name chooses first
@@ -78,6 +80,13 @@ def _is_sound(row: Any) -> bool:
 def _is_elsewhere(row: Mapping[str, Any]) -> bool:
     metadata = row.get("metadata")
     return isinstance(metadata, dict) and LINKED in metadata
+
+
+def _brought_by(row: Mapping[str, Any]) -> Any:
+    """The link that it came by, if by one."""
+    metadata = row.get("metadata")
+    guest = metadata.get(GUEST) if isinstance(metadata, dict) else None
+    return guest.get("of") if isinstance(guest, dict) else None
 
 
 def _free_name(row: Mapping[str, Any], system: str, taken: set[str], held: str | None) -> str | None:

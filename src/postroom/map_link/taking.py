@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..room import Room
+    from ..wire.map_addresses import Role
     from .translating import Incoming
+
+    Members = Callable[[str | Role], list[str]]
 
 log = logging.getLogger("postroom")
 _NEEDED = frozenset({"body", "metadata", "extra", "key"})  # everything else is a label
 
 
-def recipients(
-    room: Room, message: Incoming, shown: Mapping[str, str], members: Callable[[str], list[str]], own: str
-) -> list[str]:
-    """For whom of ours it is. `shown`: names by the ids they have there; `members`: who of them is in a scope;
-    `own`: the link's own mailbox.
+def recipients(room: Room, message: Incoming, shown: Mapping[str, str], members: Members, own: str) -> list[str]:
+    """For whom of ours it is. `shown`: names by the ids they have there; `members`: who of them is in a scope, or
+    has a role; `own`: the link's own mailbox.
     """
     names = frozenset(shown.values()) - {own}
     found = [shown.get(one, one) for one in _named(message, members)]
@@ -52,14 +53,15 @@ def is_for(message: Incoming, shown: Mapping[str, str]) -> bool:
     return any(one in shown or one in names for one in said) or message.target in names
 
 
-def _named(message: Incoming, members: Callable[[str], list[str]]) -> list[str]:
+def _named(message: Incoming, members: Members) -> list[str]:
     try:
         address = read_address(message.to)
     except Invalid:
         return []
     named = [*address.agents, *(one.agent for one in address.remote)]
-    in_scopes = [name for scope in (*address.scopes, *named) for name in members(scope)]
-    return [*named, *in_scopes]  # the SDK's server says only the name of a scope, as if it were an agent's
+    groups: list[str | Role] = [*address.scopes, *address.roles, *named]
+    meant = [name for group in groups for name in members(group)]
+    return [*named, *meant]  # the SDK's server says only the name of a scope, as if it were an agent's
 
 
 def take(room: Room, message: Incoming, sender: str, to: list[str]) -> bool:

@@ -16,7 +16,7 @@ from ..model.codec import encode
 from ..model.content import content_of
 from ..model.hashing import blake2b
 from ..wire.inbox_records import milliseconds, present
-from ..wire.map_messages import NOTE, answered, letter_fields, note_of, payload_of
+from ..wire.map_messages import NOTE, PRIORITIES, answered, letter_fields, note_of, payload_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,25 +72,45 @@ def outgoing(
 ) -> dict[str, Any]:
     """The parameters of `map/send`. `answers`: the letter it answers; `beside`: the server keeps no `meta`."""
     note = note_of(message)
-    meta = message.metadata | present(
+    meta = _unless_said(message) | present(
         priority=message.priority.name.lower(),
-        correlationId=message.thread,
         ttlMs=None if expires_in is None else max(int(expires_in * 1000), 1),
-        mail=None if message.conversation_id is None else {"conversationId": message.conversation_id},
+        mail=_mail(message),
         messageId=message.id,
         senderId=message.sender,
         sourceSystem=system,
         targetAgent=to.title,
-        importance=message.priority.name.lower(),
         subject=message.subject or None,
         threadTag=message.thread_tag or None,
         inReplyTo=message.in_reply_to if answers is None else origin_of(answers) or answers.id,
-        timestamp=milliseconds(message.created_at),
     )
     payload = content_of(message.parts) if note is None else payload_of(message, note.shape)
     if beside and isinstance(payload, dict):
         payload = payload | {BESIDE: meta}
     return {"to": {"agent": to.id}, "payload": payload, "meta": meta}
+
+
+def correlation_of(meta: Mapping[str, Any]) -> str | None:
+    """By what its sender knows the answer to it, or what that answers."""
+    said = meta.get("correlationId")
+    return said if isinstance(said, str) and said else None
+
+
+def _unless_said(message: Message) -> dict[str, Any]:
+    """All of its metadata, and what we say where that says nothing. Its sender goes by what it said itself."""
+    said = {name: value for name, value in message.metadata.items() if value is not None}
+    ours = {"correlationId": message.thread, "timestamp": milliseconds(message.created_at)}
+    importance = said.get("importance")
+    if not isinstance(importance, str) or importance not in PRIORITIES:
+        said["importance"] = message.priority.name.lower()
+    return message.metadata | ours | said
+
+
+def _mail(message: Message) -> dict[str, Any] | None:
+    if message.conversation_id is None:
+        return None
+    said = message.metadata.get("mail")
+    return (said if isinstance(said, dict) else {}) | {"conversationId": message.conversation_id}
 
 
 def told_of(event: Event) -> dict[str, Any]:

@@ -20,15 +20,16 @@ from . import asking, directory, taking
 from .greeting import credentials, greet
 from .line import LineLost, MapRefusal
 from .neighbours import clean, neighbours, of_session
-from .translating import incoming, outgoing, told_of
+from .translating import correlation_of, incoming, outgoing, told_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..desk import Desk
     from ..model.card import Agent
     from ..model.message import Message
     from ..wire.events import Event
+    from ..wire.map_addresses import Role
     from .carrying import Carrier
     from .greeting import Welcome
     from .line import Line
@@ -71,6 +72,8 @@ class Visit:
         self._emitted: deque[Event] = deque(maxlen=MOST_EMITTED)
         self._own = wants.name or memory.name  # of the link itself: its agent there, its mailbox here
         self._shown: dict[str, str] = {}  # ours, by the ids they have there
+        self._said_of: dict[str, dict[str, Any]] = {}  # ours, as the server was told of them
+        self._takes_again = False  # who is there already may say anew what it is
         self._unwanted: set[str] = set()  # ours that the server does not take; it was said
         self._hidden: set[str] = set()  # theirs whose names are taken here
         self._agents: dict[str, Agent] = {}  # ours that are to be shown there
@@ -97,7 +100,8 @@ class Visit:
     async def run(self, line: Line) -> None:
         welcome = await greet(line, self._wants, self._own, self._memory.resume)
         self._memory.resume = welcome.resume
-        await self._desk.run_slow(lambda: self._be_called(welcome.name))
+        self._takes_again = welcome.is_postroom
+        await self._desk.run_slow(lambda: self._be_called(welcome))
         self._agents = await self._desk.run_slow(lambda: directory.exposed(self._room, self._wants.expose))
         self._shown = {id: id for id in welcome.back if id in self._agents}
         taker = asyncio.ensure_future(self._take_all(line, welcome))
@@ -132,25 +136,27 @@ class Visit:
 
     # -- who is where
 
-    def _be_called(self, server: str) -> None:
+    def _be_called(self, welcome: Welcome) -> None:
         """The server's name is the first part of its agents' names here, as long as its address is the same; and
-        ours, where no other was given.
+        ours, where we have no other. Another Postroom's is its own: two rooms of one name get each other's mail.
         """
-        self._memory.called(clean(server, "map"))
-        if not self._room.settings.system and clean(server):
-            service.identity.adopt(self._room._office, directory.LINK, clean(server))
+        name = clean(welcome.name)
+        self._memory.called(name or "map")
+        if name and not welcome.is_postroom and not self._room.settings.system:
+            service.identity.adopt(self._room._office, directory.LINK, name)
 
     async def _introduce(self, line: Line) -> None:
         """The link's own agent comes first: what is said to our session is said to it."""
-        told = await line.ask(REGISTER, name=self._own, agentId=self._own, role="inbox", **self._where())
+        where = {"scopes": [self._wants.scope]} if self._wants.scope else {}
+        said = {"name": self._own, "agentId": self._own, "role": "inbox"} | where | self._brought()
+        told = await line.ask(REGISTER, **said)
         self._shown[_id_of(told)] = self._own
 
-    def _where(self) -> dict[str, Any]:
-        scopes = {"scopes": [self._wants.scope]} if self._wants.scope else {}
-        return {"metadata": {GUEST: {"of": self._own}}} | scopes
+    def _brought(self) -> dict[str, Any]:
+        return {"metadata": {GUEST: {"of": self._own}}}
 
     async def _look_around(self, line: Line) -> None:
-        await self._hydrate(line)
+        await self._hydrate(line)  # first: who writes to ours once they are shown must be known by name
         await self._show_ours(line)
         await self._carrier.look_everywhere(self._memory.system)
         await self._desk.run_slow(self._memory.keep)
@@ -159,7 +165,7 @@ class Visit:
         self._sessions.clear()
         rows = await asking.everybody(line)
         self._everyone = {row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)}
-        there = neighbours(rows, self._memory.system, self._shown, self.there)
+        there = neighbours(rows, self._memory.system, self._shown, self.there, self._own)
         self.there = await self._desk.run_slow(lambda: directory.show_here(self._room, there, LOOK))
         shown = {one.id for one in self.there.values()}
         hidden = {mailbox for mailbox, one in there.items() if one.is_here and one.id not in shown}
@@ -175,12 +181,15 @@ class Visit:
             with suppress(MapRefusal):
                 await line.ask(UNREGISTER, agentId=shown[name])
             del self._shown[shown[name]]
-        for name in agents.keys() - shown.keys():
-            await self._show(line, name)
+        for name, agent in agents.items():
+            said = directory.said_of(agent, self._wants.scope)
+            if name not in shown or (self._takes_again and said != self._said_of.get(name)):
+                await self._show(line, name, said)
 
-    async def _show(self, line: Line, name: str) -> None:
+    async def _show(self, line: Line, name: str, said: dict[str, Any]) -> None:
+        self._said_of[name] = said
         try:
-            told = await line.ask(REGISTER, name=name, agentId=name, role="agent", **self._where())
+            told = await line.ask(REGISTER, name=name, agentId=name, **said, **self._brought())
         except MapRefusal as refused:
             if name not in self._unwanted:
                 log.warning("%s is not shown at the MAP server: %s", name, refused)
@@ -195,6 +204,9 @@ class Visit:
         said = await self._desk.run_slow(lambda: self._said(letter, to, beside=not welcome.keeps_meta))
         told = await line.ask(SEND, **said)
         self._memory.sent(told.get("messageId"), letter.id)
+        word = correlation_of(letter.metadata)
+        if word is not None:
+            self._memory.asked(letter.sender, to.mailbox, word, letter.id)
 
     async def _tell_scope(self, line: Line) -> None:
         while self._emitted:
@@ -274,10 +286,20 @@ class Visit:
             message = replace(message, answers=self._memory.ours(message.answers))
         to = taking.recipients(self._room, message, self._shown, self._members, self._own)
         to = [directory.spelt(self._room, name) for name in to]
-        taking.take(self._room, message, directory.sender_of(self._room, sender), to)
+        sender = directory.sender_of(self._room, sender)
+        asked = self._asked(message, sender, to)
+        taking.take(self._room, message if asked is None else replace(message, answers=asked), sender, to)
 
-    def _members(self, scope: str) -> list[str]:
-        return directory.members(self._agents, self._shown.values(), self._wants.scope, scope)
+    def _asked(self, message: Incoming, sender: str, to: Sequence[str]) -> str | None:
+        """Which letter of ours it answers, by the word that this one said."""
+        word = correlation_of(message.meta)
+        if word is None or message.meta.get("isResult") is not True or "inReplyTo" in message.meta:
+            return None
+        found = (self._memory.asked_by(name, sender, word) for name in to)
+        return next((id for id in found if id is not None), None)
+
+    def _members(self, meant: str | Role) -> list[str]:
+        return directory.members(self._agents, self._shown.values(), self._wants.scope, meant)
 
     async def _speaker(self, line: Line, message: Incoming) -> str:
         """Whose letter it is. The SDK's server names the session of who spoke, and can be asked who is in it."""

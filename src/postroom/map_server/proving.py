@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..callers import Caller
 from ..errors import IllegalMove, Invalid, NotAllowed
-from ..wire.map_names import PARTICIPANTS, VERSION
+from ..wire.map_names import PARTICIPANTS, SOFTWARE, VERSION
 from ..wire.map_problems import number_of
 from .admission import METHODS, NONE, acting_as, cleaned, known, shown
 
@@ -152,7 +152,7 @@ class Proving:
     # -- what it is told
 
     def _system(self) -> dict[str, str]:
-        return {"name": self._reception.system, "version": self._reception.version}
+        return {"name": self._reception.system, "version": self._reception.version, "software": SOFTWARE}
 
     def _welcome(self, back: list[dict[str, Any]], method: str) -> dict[str, Any]:
         return {

@@ -47,13 +47,17 @@ class Reception:
         self.is_open = is_open
         self.telling = Telling(desk, hub)
         self.version = __version__
-        self.system = service.identity.system_id(desk.room._office, OWNER, desk.room.settings.system)
         self.talks: set[Crew] = set()
         self._on: dict[str, Crew] = {}  # agents that are connected
         self._left: dict[str, Left] = {}
         self._loop = asyncio.get_running_loop()
         self._beat: asyncio.TimerHandle | None = None
         desk.counters.connections["map"] = lambda: len(self.talks)
+
+    @property
+    def system(self) -> str:
+        """What the room is called, to be told to who connects."""
+        return service.identity.announced(self.desk.room._office, OWNER, self.desk.room.settings.system)
 
     # -- connections
 

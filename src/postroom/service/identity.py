@@ -1,5 +1,6 @@
 """What this post room is called among others: as it was set, else as the MAP server calls itself that it is linked
-to, else a name that was made once. What it is called is kept.
+to, else a name that was made once. What it is called is kept: only a name that was made while a server's was
+waited for, and told to nobody, gives way to that.
 """
 
 from __future__ import annotations
@@ -19,36 +20,49 @@ if TYPE_CHECKING:
     from .authorize import Principal
     from .office import Office
 
-_OF_SERVER = "map"  # in the record: the name of a server, and not one that we made
+# In the record, a bare name is one that we made and that stays.
+_OF_SERVER = "map"  # the name of a server
+_GIVES_WAY = "made"  # one that we made, until a server's is known or it was told to somebody
 _DIGITS = 8  # of chance: two rooms of one net must not meet by it
 
 
-def system_id(office: Office, caller: Principal, configured: str = "") -> str:
-    """The same from every process, and after every restart."""
+def system_id(office: Office, caller: Principal, configured: str = "", *, gives_way: bool = False) -> str:
+    """The same from every process, and after every restart. `gives_way`: one that has to be made is to give way to
+    the name of a server that we are about to be linked to.
+    """
     authorize(caller, "room")
     if configured:
         return check_agent(configured, "system")
     found = find_record(office, SYSTEM, EVERYONE)
     if found is None:
-        office.store.commit(lambda: _first(office))
+        office.store.commit(lambda: _first(office, gives_way=gives_way))
         (found,) = office.store.records(SYSTEM, EVERYONE)
     return _name(found)
 
 
+def announced(office: Office, caller: Principal, configured: str = "") -> str:
+    """The same, for somebody who will go by it: from now on it stays."""
+    name = system_id(office, caller, configured)
+    found = None if configured else find_record(office, SYSTEM, EVERYONE)
+    if found is None or not _may_give_way(found):
+        return name
+
+    def plan() -> Sequence[Write]:
+        held = find_record(office, SYSTEM, EVERYONE)
+        return [put_record(SYSTEM, EVERYONE, _name(held), held)] if held and _may_give_way(held) else []
+
+    office.store.commit(plan)
+    return system_id(office, caller)
+
+
 def adopt(office: Office, caller: Principal, name: str) -> str:
-    """Be called as a MAP server is, from the first link to one on. What was made up before gives way; the name of
-    another server does not. Says what holds.
-    """
+    """Be called as a MAP server is, where no name is kept but one that gives way. Says what holds."""
     authorize(caller, "room")
     value = {_OF_SERVER: check_agent(name, "system")}
 
     def plan() -> Sequence[Write]:
         held = find_record(office, SYSTEM, EVERYONE)
-        return (
-            []
-            if held is not None and isinstance(held.value, dict)
-            else [put_record(SYSTEM, EVERYONE, value, held)]
-        )
+        return [put_record(SYSTEM, EVERYONE, value, held)] if held is None or _may_give_way(held) else []
 
     office.store.commit(plan)
     (found,) = office.store.records(SYSTEM, EVERYONE)
@@ -56,11 +70,16 @@ def adopt(office: Office, caller: Principal, name: str) -> str:
 
 
 def _name(found: Record) -> str:
-    return str(found.value[_OF_SERVER] if isinstance(found.value, dict) else found.value)
+    return str(next(iter(found.value.values())) if isinstance(found.value, dict) else found.value)
 
 
-def _first(office: Office) -> Sequence[Write]:
+def _may_give_way(found: Record) -> bool:
+    return isinstance(found.value, dict) and _GIVES_WAY in found.value
+
+
+def _first(office: Office, *, gives_way: bool) -> Sequence[Write]:
     """Whoever comes first names it."""
     if find_record(office, SYSTEM, EVERYONE):
         return []
-    return [put_record(SYSTEM, EVERYONE, f"postroom-{office.ids.token()[:_DIGITS]}", None)]
+    name = f"postroom-{office.ids.token()[:_DIGITS]}"
+    return [put_record(SYSTEM, EVERYONE, {_GIVES_WAY: name} if gives_way else name, None)]

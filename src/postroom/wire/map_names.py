@@ -9,6 +9,8 @@ from __future__ import annotations
 from ..model.card import MAP_STATES
 
 VERSION = 1  # of the protocol
+SOFTWARE = "postroom"  # in what a server says of itself: it is one of ours
+LINK_NAME = "map link"  # the principal by which the agents of a linked server are in the directory
 MESSAGE, EVENT = "map/message", "map/event"  # what is told unasked
 PING = "map/ping"  # asked of a participant; any answer will do, also that there is no such method
 SUBSCRIBE_ACK, MESSAGE_ACK = "map/subscribe.ack", "map/message.ack"

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from ..errors import Missing, UnknownAgent
 from ..model.message import same_name
 from ..model.names import BROADCAST, check_agent, check_scope
-from ..model.record import MEMBER
+from ..model.record import CARD, MAP_LINK, MEMBER
 from ..service.authorize import OWNER
 from ..service.identity import system_id
+from .map_names import LINK_NAME
 from .map_records import children_of, has_gone, parent_of, role_of
 
 if TYPE_CHECKING:
@@ -52,11 +53,49 @@ def reached(room: Room, sender: str, addressed: Sequence[str]) -> list[str]:
 
 
 def _near(room: Room, address: Address) -> Iterator[str]:
-    """Those of a named system, which must be this one."""
+    """Those of a named system: this one, or one that we are linked to."""
+    own = system_id(room._office, OWNER, room.settings.system) if address.remote else ""
+    linked = _linked_systems(room) if address.remote else frozenset()
     for one in address.remote:
-        if one.system != system_id(room._office, OWNER, room.settings.system):
+        if one.system not in {own, *linked}:
             raise Missing(f"there is no system {one.system!a} here", field="system")
-        yield check_agent(one.agent, "to")
+        name = check_agent(one.agent, "to")
+        if one.system not in linked:
+            yield name
+        elif one.system == own:
+            yield _here_or_there(room, own, name)
+        else:
+            yield _there(room, one.system, name)
+
+
+def _linked_systems(room: Room) -> frozenset[str]:
+    found = (record.value.get("system") for record in room._office.store.records(MAP_LINK))
+    return frozenset(name for name in found if name)
+
+
+def _there(room: Room, system: str, name: str) -> str:
+    """The mailbox that the link empties, also for somebody it has not told of yet: never that of one of ours."""
+    mailbox = _spelt(room, check_agent(f"{system}/{name}", "to"))
+    card = room._office.store.records(CARD, mailbox)
+    if card and card[0].value.get("principal") != LINK_NAME:
+        hint = f"{mailbox!r} is an agent of this room"
+        raise UnknownAgent(f"{name!r} of {system!r} cannot be reached", field="to", hint=hint)
+    return mailbox
+
+
+def _here_or_there(room: Room, system: str, name: str) -> str:
+    """Where we are called as the server is: somebody of ours first, then of theirs."""
+    store = room._office.store
+    if _spelt(room, name) in store.known():
+        return name
+    mailbox = _there(room, system, name)
+    if not store.records(CARD, mailbox):
+        raise UnknownAgent(f"nobody is called {name!r}, here or at the MAP server", field="to")
+    return mailbox
+
+
+def _spelt(room: Room, name: str) -> str:
+    return room._office.store.spelling(name) or name
 
 
 def _scope(room: Room, scope: str) -> str:
