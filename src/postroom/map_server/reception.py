@@ -73,16 +73,20 @@ class Reception:
     def on(self, agent: str) -> Crew | None:
         return self._on.get(agent)
 
-    def take(self, agent: str, talk: Crew, *, is_proven: bool) -> None:
-        """This connection has the agent from now on. The first wins, unless the second proves that it is the same:
-        by the agent's own token, or by resuming.
+    def reserve(self, agent: str, talk: Crew, *, is_proven: bool) -> None:
+        """This connection is about to have the agent. The first wins, unless the second proves to be the same;
+        even so the first has it until `take`, for the second may be refused.
         """
+        other = self._on.setdefault(agent, talk)
+        if other is not talk and not is_proven:
+            raise NameTaken(f"{agent!r} is connected already", field="agent_id", hint="choose another name")
+
+    def take(self, agent: str, talk: Crew) -> None:
+        """This connection has it from now on, and no other."""
         other = self._on.get(agent)
-        if other is not None and other is not talk:
-            if not is_proven:
-                raise NameTaken(f"{agent!r} is connected already", field="agent_id", hint="choose another name")
-            other.lose(agent)
         self._on[agent] = talk
+        if other is not None and other is not talk:
+            other.lose(agent)
         if self._beat is None:
             self._beat = self._loop.call_later(BEAT_EVERY, self._beat_all)
 

@@ -30,7 +30,7 @@ from ..wire.map_session import Answer, Session, Step, read_text, unreadable
 from ..wire.map_table import MAP
 from ..wire.methods import PREFIX
 from ..wire.session import Asked
-from .crew import PAUSED, Crew
+from .crew import Crew
 
 if TYPE_CHECKING:
     from ..callers import Caller
@@ -119,17 +119,18 @@ class Talk(Crew):
         return self._caller
 
     def _after(self, step: Step, owed: Outcome) -> None:
-        """What a call that was carried out means for this connection, and for who listens."""
+        """What a call that was carried out means for the connection that has the agent, and for who listens."""
         reply = None if owed.cancelled() or owed.exception() is not None else owed.result()
         result = reply.get("result") if isinstance(reply, dict) else None
         if not isinstance(result, dict):
             return
         agent = result.get("agent")
-        handing = self._handing.get(agent["id"]) if isinstance(agent, dict) else None
-        if handing is not None and isinstance(agent, dict):
-            handing.pause(is_paused=agent["state"] in PAUSED)
+        holder = self._reception.on(agent["id"]) if isinstance(agent, dict) else None
+        if holder is not None and isinstance(agent, dict):
             if step.method.name == UNREGISTER:
-                self._drop(agent["id"])
+                holder.drop(agent["id"])
+            else:
+                holder.pause(agent["id"], agent["state"])
         self._reception.telling.of_call(step.method.name, step.said, result)
 
     async def _answered(self, step: Step) -> dict[str, Any] | None:
