@@ -68,3 +68,70 @@ def test_a_registration_that_is_refused_leaves_the_agent_where_it_is(running: Da
         second.join(token)
         assert 3001 == refused(second, "map/agents/register", state="nonsense")
         still_has(held, "xan", "mine")
+
+
+def test_a_stopped_agent_of_another_is_not_handed_over(running: Daemon, port: int, operator: str) -> None:
+    with agent(port, operator, "yan.kid") as held:
+        held.ask("map/agents/stop", agentId="yan.kid")
+    with agent(port, running.token("yan"), "yan") as yan:
+        assert 3000 == refused(yan, "map/agents/spawn", parent="yan", name="kid")
+        yan.ask("map/agents/spawn", parent="yan", name="own")
+        with visitor(port) as desk:
+            desk.join(operator, kind="client")
+            desk.ask("map/agents/stop", agentId="yan.own")  # who stops it does not get it
+        assert "idle" == yan.ask("map/agents/spawn", parent="yan", name="own")["agent"]["state"]
+
+
+def test_nobody_becomes_the_child_of_anothers_agent(running: Daemon, port: int, operator: str) -> None:
+    with agent(port, operator, "zed"), agent(port, running.token("zoe"), "zoe") as zoe:
+        assert 1003 == refused(zoe, "map/agents/register", parent="zed")
+        assert "parent" not in zoe.ask("map/agents/get", agentId="zoe")["agent"]
+
+
+def test_a_first_message_that_is_refused_is_told(port: int, operator: str) -> None:
+    with agent(port, operator, "abe") as abe:
+        for name, meta in ("kid-1", "none"), ("kid-2", {"priority": "zzz"}):
+            told = abe.ask(
+                "map/agents/spawn", parent="abe", name=name, initialMessage={"payload": 1, "meta": meta}
+            )
+            assert (name, -32602, False) == (told["agent"]["id"], told["error"]["code"], "messageId" in told)
+
+
+def test_who_is_suspended_stays_so_when_it_registers_again(port: int, operator: str) -> None:
+    with agent(port, operator, "bix") as bix:
+        bix.ask("map/agents/suspend", agentId="bix")
+        assert "suspended" == bix.register(name="bix")["state"]
+        bix.send("bix", 1)
+        assert bix.hears_nothing()
+        assert "idle" == bix.register(name="bix", state="idle")["state"]
+        assert 1 == bix.message()["payload"]
+
+
+# -- where no token is needed
+
+
+def test_a_client_that_proves_nothing_speaks_for_itself_alone(open_port: int) -> None:
+    with agent(open_port, None, "ann") as ann, visitor(open_port) as client, visitor(open_port) as namesake:
+        client.join(kind="client", name="desk")
+        assert 1003 == refused(client, "map/send", **{"from": "ann"}, to="bob", payload=1)
+        for verb in ("update", "stop", "suspend", "resume", "unregister"):
+            assert 1003 == refused(client, f"map/agents/{verb}", agentId="ann")
+        assert ["ann"] == client.send("ann", "hello")["delivered"]
+        assert ("desk", "hello") == (ann.message()["from"], "hello")
+        namesake.join(kind="client", name="ann")
+        assert 1003 == refused(namesake, "map/send", to="bob", payload=1)
+        assert 10003 == refused(namesake, "mail/create", subject="x")
+        assert "ann" in [one["id"] for one in namesake.ask("map/agents/list")["agents"]]
+
+
+def test_who_is_away_for_a_moment_keeps_its_name(open_port: int) -> None:
+    """Until it comes back with its token, or says that it goes for good."""
+    with agent(open_port, None, "cal") as cal:
+        cal.register(name="cal")  # again is no error
+        token = cal.ask("map/disconnect")["resumeToken"]
+    with visitor(open_port) as other, visitor(open_port) as back:
+        other.join()
+        assert 3000 == refused(other, "map/agents/register", name="cal")
+        assert ["cal"] == back.join(resumeToken=token)["ownedAgents"]
+        back.ask("map/agents/unregister", agentId="cal")
+        assert "cal" == other.register(name="cal")["id"]

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NotAllowed, PostroomError
+from ..wire.map_agents import IS_HERE
 from ..wire.map_names import PING, REGISTER, SEND, SPAWN, STOPPED, SUSPENDED
 from ..wire.map_session import Step, request
 from ..wire.map_table import MAP
@@ -82,16 +83,19 @@ class Crew(Proving):
         told = first if isinstance(first, dict) and "payload" in first else {"payload": first}
         message = {word: told[word] for word in ("payload", "meta") if word in told}
         step = self.session.hear(request(0, SEND, to={"agent": child}, **{"from": parent}, **message))
-        if not isinstance(step, Step):  # a meta that is none
-            return {}
-        reply = await self._callers[parent].carry_out(Asked([step]))
-        return {"messageId": reply["result"]["messageId"]} if "result" in reply else {}
+        if isinstance(step, Step):
+            reply = await self._callers[parent].carry_out(Asked([step]))
+        else:  # a meta that is none
+            reply = step
+        return {"messageId": reply["result"]["messageId"]} if "result" in reply else {"error": reply["error"]}
 
     async def _taken(self, method: str, name: str, said: dict[str, Any]) -> dict[str, Any]:
         """An agent comes to this connection: its card is written, then its mail is handed over."""
+        if self._is_anonymous and name not in self._returning:
+            self._reception.check_given_up(name)
         self._reception.reserve(name, self, is_proven=self._proves(name))
         was_here = name in self.session.agents
-        words = {**said, "agent_id": name, "owner": self._participant}
+        words = {**said, "agent_id": name, "owner": self._participant, IS_HERE: was_here}
         try:
             if not was_here:
                 self.session.take(name)
@@ -151,7 +155,7 @@ class Crew(Proving):
         for agent in list(self.session.agents):
             if self._reception.on(agent) is self:  # and not only on its way here from another
                 self._reception.quietly(self.room_of(agent).mailbox(agent).leave)
-                self._reception.telling.gone(agent)
+                self._reception.went(agent)
             self._forget(agent)
 
     # -- their mail

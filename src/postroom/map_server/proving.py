@@ -46,6 +46,7 @@ class Proving:
         self._participant = session.id
         self._acks = False  # will it say itself what it has received?
         self._resume_token = ""
+        self._is_anonymous = False  # was it let in without any proof?
         self._tries = 0
         self._ending = 0  # with which code it is ended, once its last answer is said
 
@@ -117,6 +118,7 @@ class Proving:
         except NotAllowed:
             self._fail_once()
             raise
+        self._is_anonymous = self._principal.heeds_seals
         return self._principal
 
     def _same(self, principal: Principal) -> Principal:

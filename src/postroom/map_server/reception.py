@@ -51,6 +51,7 @@ class Reception:
         self.talks: set[Crew] = set()
         self._on: dict[str, Crew] = {}  # agents that are connected
         self._left: dict[str, Left] = {}
+        self._away: dict[str, float] = {}  # agents whose connection has ended: until when they may come back
         self._loop = asyncio.get_running_loop()
         self._beat: asyncio.TimerHandle | None = None
         desk.counters.connections["map"] = lambda: len(self.talks)
@@ -85,10 +86,25 @@ class Reception:
         """This connection has it from now on, and no other."""
         other = self._on.get(agent)
         self._on[agent] = talk
+        self._away.pop(agent, None)
         if other is not None and other is not talk:
             other.lose(agent)
         if self._beat is None:
             self._beat = self._loop.call_later(BEAT_EVERY, self._beat_all)
+
+    def went(self, agent: str) -> None:
+        """Its connection has ended."""
+        now = self._loop.time()
+        while self._away and next(iter(self._away.values())) < now:
+            del self._away[next(iter(self._away))]
+        self._away.pop(agent, None)
+        self._away[agent] = now + self.desk.room.settings.away_grace
+        self.telling.gone(agent)
+
+    def check_given_up(self, agent: str) -> None:
+        """One that is away for a moment keeps its name before others that prove nothing: it may resume."""
+        if self._away.get(agent, 0.0) > self._loop.time():
+            raise NameTaken(f"{agent!r} is away for a moment", field="agent_id", hint="show its resumeToken")
 
     def release(self, agent: str, talk: Crew) -> None:
         if self._on.get(agent) is talk:

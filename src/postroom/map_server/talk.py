@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..errors import PostroomError, QuotaFull
+from ..errors import NotAllowed, PostroomError, QuotaFull
 from ..outcome import Outcome
 from ..wire.inbox_records import milliseconds
 from ..wire.map_names import REGISTER, SEND, SPAWN, UNREGISTER
@@ -91,11 +91,27 @@ class Talk(Crew):
         assert isinstance(step, Step)  # noqa: S101 - from `read`
         if step.method.of_session or step.method.name in {REGISTER, SPAWN}:
             return Outcome.of(asyncio.ensure_future(self._answered(step)))
+        try:
+            self._check_stranger(step)
+        except PostroomError as refused:
+            return _over(step.refuse(refused) or None)
         caller, step = self._caller_of(step)
         owed = caller.carry_out(Asked([step]))
         if step.method.writes and step.method.name in MAP:
             owed.add_done_callback(partial(self._after, step))
         return owed
+
+    def _check_stranger(self, step: Step) -> None:
+        """Who proved nothing, and has no agents, speaks for itself alone, as who has some does; and not
+        under the name of an agent that is on another connection.
+        """
+        method = step.method
+        if not self._is_anonymous or self.session.agents or not (method.whose or method.name.startswith(PREFIX)):
+            return
+        named = step.said.get(method.whose) if method.whose is not None else None
+        if named not in (None, self._participant) or self._reception.on(self._participant) is not None:
+            told = f"{str(named or self._participant)[:128]!a} is no agent of this connection"
+            raise NotAllowed(told, field=method.whose, hint="register it, or show a token")
 
     def _caller_of(self, step: Step) -> tuple[Caller, Step]:
         """Who carries it out: the agent that says it, or whoever opened the connection. A client has a name and no
@@ -209,3 +225,10 @@ class Talk(Crew):
         if self._caller is not None:
             self._caller.close()
         self._reception.go(self)
+
+
+def _over(reply: dict[str, Any] | None) -> Outcome:
+    """A reply that is known at once."""
+    owed = Outcome()
+    owed.set_result(reply)
+    return owed
