@@ -107,6 +107,22 @@ def test_who_is_suspended_stays_so_when_it_registers_again(port: int, operator: 
         assert 1 == bix.message()["payload"]
 
 
+def test_why_a_connection_is_ended_is_told(running: Daemon, port: int) -> None:
+    token = running.token("ben")
+    with agent(port, token, "ben") as old, agent(port, token, "ben") as new:
+        assert (1008, "replaced by another connection") == (closed(old), old.line.close_reason)
+        running.revoke(token)
+        assert (1008, "token revoked") == (closed(new), new.line.close_reason)
+
+
+def test_a_header_and_a_word_of_two_agents_are_refused(running: Daemon, port: int) -> None:
+    first, same, other = running.token("dee"), running.token("dee"), running.token("eli")
+    with visitor(port, additional_headers={"authorization": f"Bearer {first}"}) as dee:
+        said = {"protocolVersion": 1, "participantType": "agent"}
+        assert 1006 == refused(dee, "map/connect", **said, auth={"method": "api-key", "credential": other})
+        assert "dee" == dee.join(same)["participantId"]
+
+
 # -- where no token is needed
 
 

@@ -133,7 +133,7 @@ class Crew(Proving):
         """Another connection proved that it is the same agent: this one is ended, if it has no other."""
         self._forget(agent)
         if not self.session.agents:
-            self.expel(f"{agent} came back on another connection")
+            self.expel("replaced by another connection")
 
     def drop(self, agent: str) -> None:
         """It was unregistered."""

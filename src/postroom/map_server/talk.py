@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..errors import NotAllowed, PostroomError, QuotaFull
+from ..errors import Invalid, NotAllowed, PostroomError, QuotaFull
 from ..outcome import Outcome
 from ..wire.inbox_records import milliseconds
 from ..wire.map_names import REGISTER, SEND, SPAWN, UNREGISTER
@@ -30,6 +30,7 @@ from ..wire.map_session import Answer, Session, Step, read_text, unreadable
 from ..wire.map_table import MAP
 from ..wire.methods import PREFIX
 from ..wire.session import Asked
+from .admission import acting_as
 from .crew import Crew
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Talk(Crew):
         session = Session(f"session-{reception.desk.room._office.ids.token()}")
         super().__init__(reception, rim, session, principal)
         self._junk = self._subscriptions = 0
+        self._listeners: dict[str, Caller] = {}  # by agent: what it subscribed to stays when that agent goes
         self._visitor: Caller | None = None  # one without agents, where it needs a name
         reception.enter(self)
         self._late = asyncio.get_running_loop().call_later(ADMITTED_WITHIN, self._end_if_unknown)
@@ -178,7 +180,7 @@ class Talk(Crew):
             if caller.has(id):
                 self._subscriptions -= 1
                 return caller.unsubscribe(id)
-        return self._listener().unsubscribe(id)  # which says that there is none
+        raise Invalid(f"there is no subscription {id[:128]!a}", field="subscription_id", hint="from map/subscribe")
 
     def subscribe_ack(self, said: dict[str, Any]) -> dict[str, Any]:
         """Who does not read is told no more until it does, so nothing waits for this."""
@@ -186,10 +188,21 @@ class Talk(Crew):
 
     def _listener(self) -> Caller:
         """Events are heard as the first agent of the connection, or as whoever opened it."""
-        return self._callers[self.session.agents[0]] if self.session.agents else self._opener()
+        if not self.session.agents:
+            return self._opener()
+        agent = self.session.agents[0]
+        if agent not in self._listeners:
+            self._listeners[agent] = self._caller_for(agent)
+        return self._listeners[agent]
+
+    def _know_callers(self) -> None:
+        super()._know_callers()
+        for agent, listener in self._listeners.items():
+            listener.become(acting_as(self.principal, agent))
 
     def _everyone(self) -> list[Caller]:
-        return [*self._callers.values(), *([self._caller] if self._caller is not None else [])]
+        opener = [self._caller] if self._caller is not None else []
+        return [*self._callers.values(), *self._listeners.values(), *opener]
 
     def resume(self) -> None:
         """There is room for more."""
@@ -203,7 +216,7 @@ class Talk(Crew):
         for caller in self._everyone():
             caller.told()
         if self._ending:
-            self._rim.end(self._ending, at_once=False)
+            self._rim.end(self._ending, "" if self._ending == GOODBYE else "too many wrong tokens", at_once=False)
 
     # -- its end
 
@@ -222,8 +235,8 @@ class Talk(Crew):
             self._remembered()
         self._leave()
         self.session.step("close")
-        if self._caller is not None:
-            self._caller.close()
+        for caller in self._everyone():
+            caller.close()
         self._reception.go(self)
 
 

@@ -171,6 +171,8 @@ def _relatives(
 ) -> dict[str, Any]:
     parents = {one.card.id: parent_of(one.card) for one in agents.values()}
     depth = include.get("maxDepth")
+    if depth is not None:
+        check_count(depth, "maxDepth")
     mine = parents[name]
     found: dict[str, list[str]] = {
         "children": children.get(name, []),
@@ -193,11 +195,21 @@ def _wanted(said: dict[str, Any]) -> dict[str, Any]:
     words = {snake(name): value for name, value in (said.get("filter") or {}).items() if value is not None}
     for name in ("states", "roles", "scopes"):
         if name in said or name in words:
-            words[name] = listed(words.get(name, said.get(name)), name)
+            words[name] = _texts(words.get(name, said.get(name)), name)
+    for name in ("parent", "owner_id"):
+        if not isinstance(words.get(name, ""), str):
+            raise Invalid("must be text", field=name)
     for word, several in (("state", "states"), ("role", "roles"), ("scope", "scopes")):
         if word in said:
             words[several] = [said[word]]
     return words
+
+
+def _texts(value: Any, field: str) -> list[str]:
+    texts = list(listed(value, field))
+    if not all(isinstance(one, str) for one in texts):
+        raise Invalid("must be a list of texts", field=field)
+    return texts
 
 
 def _suits(agent: Agent, words: dict[str, Any], children: dict[str, list[str]]) -> bool:
