@@ -24,3 +24,10 @@ def operator(running: Daemon) -> str:
 @pytest.fixture(scope="module")
 def port(running: Daemon) -> int:
     return running.port
+
+
+@pytest.fixture(scope="module")
+def open_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    words = ("--http", "127.0.0.1:0", "--map", "open", "--set", "durability=process")
+    with daemon(tmp_path_factory.mktemp("open"), *words, counted=True) as one:
+        yield one.port

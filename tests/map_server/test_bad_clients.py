@@ -12,7 +12,8 @@ import pytest
 from websockets.asyncio.client import connect as async_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from postroom.errors import Invalid
+from postroom.errors import QuotaFull
+from postroom.wire.map_problems import number_of
 from postroom.wire.map_session import MOST_AGENTS, Session, request
 from tests.map_server.people import Person, agent, closed, refused, visitor
 from tests.web.running import Daemon, make_token, memory_of, open_house, port_of
@@ -156,8 +157,9 @@ def test_agents_without_end_are_too_many() -> None:
     session.step("admit")
     for number in range(MOST_AGENTS):
         session.take(f"a{number}")
-    with pytest.raises(Invalid):
+    with pytest.raises(QuotaFull) as told:
         session.take("one-more")
+    assert 4002 == number_of(told.value)
 
 
 def test_one_who_does_not_read_costs_little_and_loses_nothing(running: Daemon, port: int, operator: str) -> None:

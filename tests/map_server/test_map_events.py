@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.map_server.people import Refused, agent, visitor
+from tests.map_server.people import agent, refused, visitor
 
 
 def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
@@ -102,5 +102,15 @@ def test_acks_of_events_are_taken(port: int, operator: str) -> None:
         id = ida.ask("map/subscribe")["subscriptionId"]
         assert {"success": True} == ida.ask("map/subscribe.ack", subscriptionId=id, upToSequence=1)
         assert {"success": False} == ida.ask("map/subscribe.ack", subscriptionId="sub-0", upToSequence=1)
-        with pytest.raises(Refused):
-            ida.ask("map/unsubscribe", subscriptionId="sub-0")
+        assert -32602 == refused(ida, "map/unsubscribe", subscriptionId="sub-0")
+
+
+def test_what_was_subscribed_to_stays_when_an_agent_goes(port: int, operator: str) -> None:
+    with agent(port, operator, "jan") as jan:
+        jan.register(name="jil")
+        id = jan.ask("map/subscribe", filter={"eventTypes": ["agent.registered"]})["subscriptionId"]
+        jan.ask("map/agents/unregister", agentId="jan")
+        jan.register(name="joy")
+        told = jan.event("agent.registered")
+        assert (id, "joy") == (told["subscriptionId"], told["event"]["data"]["agentId"])
+        assert id == jan.ask("map/unsubscribe", subscriptionId=id)["subscription"]["id"]

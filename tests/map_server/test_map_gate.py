@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,13 +17,6 @@ FILLED = {
     "participant_type": "agent", "method": "api-key", "subscription_id": "sub-1", "up_to_sequence": 1,
     "message_ids": ["x"], "to": "bob", "parent": "ann", "agent_id": "ann", "scope_id": "s",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def open_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    words = ("--http", "127.0.0.1:0", "--map", "open", "--set", "durability=process")
-    with daemon(tmp_path_factory.mktemp("open"), *words, counted=True) as one:
-        yield one.port
 
 
 def test_who_has_shown_no_token_hears_of_nothing(port: int) -> None:

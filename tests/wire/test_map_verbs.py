@@ -137,6 +137,22 @@ def test_nobody_is_above_itself_and_a_child_is_not_taken_from_another(team: Room
     assert "ann" == ask(team, "agents/spawn", agent_id="kid", parent="ann")["agent"]["parent"]
 
 
+@pytest.mark.parametrize(
+    "filter",
+    [{"scopes": [{}]}, {"states": [[]]}, {"states": 5}, {"roles": [1]}, {"ownerId": []}, {"parent": {}}],
+)
+def test_a_filter_of_the_wrong_kind_is_refused(team: Room, filter: dict[str, Any]) -> None:
+    with pytest.raises(Invalid):
+        ask(team, "agents/list", filter=filter)
+
+
+@pytest.mark.parametrize("depth", ["x", -1, True, [], 1.5])
+@pytest.mark.parametrize("word", ["ancestors", "descendants"])
+def test_a_depth_that_is_none_is_refused(team: Room, word: str, depth: Any) -> None:
+    with pytest.raises(Invalid):
+        ask(team, "agents/get", agentId="ann", include={word: True, "maxDepth": depth})
+
+
 def test_a_list_is_narrowed_and_paged(team: Room) -> None:
     def names(**said: Any) -> list[str]:
         return [agent["id"] for agent in ask(team, "agents/list", **said)["agents"]]

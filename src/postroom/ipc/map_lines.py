@@ -78,7 +78,7 @@ class MapLines:
     def push(self, notice: dict[str, Any]) -> bool:
         return self._connection.push(notice)
 
-    def end(self, code: int, *, at_once: bool) -> None:  # noqa: ARG002 - lines have no codes
+    def end(self, code: int, reason: str = "", *, at_once: bool) -> None:  # noqa: ARG002 - lines have no codes
         if at_once:
             self._connection.cut()
         else:

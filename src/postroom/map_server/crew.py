@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NotAllowed, PostroomError
+from ..wire.map_agents import IS_HERE
 from ..wire.map_names import PING, REGISTER, SEND, SPAWN, STOPPED, SUSPENDED
 from ..wire.map_session import Step, request
 from ..wire.map_table import MAP
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from .proving import Rim
     from .reception import Reception
 
+log = logging.getLogger("postroom")
 _SIGN = "sign-"  # so begin the ids of our questions
 PAUSED = (SUSPENDED, STOPPED)  # who says so is handed no mail
 
@@ -52,7 +55,14 @@ class Crew(Proving):
     async def _come_back(self, token: Any) -> list[dict[str, Any]]:
         left = self._reception.recall(token, self.principal) if isinstance(token, str) else ()
         self._returning = frozenset(left)
-        return [(await self._taken(REGISTER, agent, {}))["agent"] for agent in left]
+        back = []
+        for agent in left:
+            try:
+                back.append((await self._taken(REGISTER, agent, {}))["agent"])
+            except PostroomError as refused:
+                log.info("%s does not come back with its connection: %s", agent, refused)
+        self._returning = frozenset(one["id"] for one in back)
+        return back
 
     async def _register(self, said: dict[str, Any]) -> dict[str, Any]:
         asked = said.get("agent_id")
@@ -73,17 +83,19 @@ class Crew(Proving):
         told = first if isinstance(first, dict) and "payload" in first else {"payload": first}
         message = {word: told[word] for word in ("payload", "meta") if word in told}
         step = self.session.hear(request(0, SEND, to={"agent": child}, **{"from": parent}, **message))
-        if not isinstance(step, Step):  # a meta that is none
-            return {}
-        reply = await self._callers[parent].carry_out(Asked([step]))
-        return {"messageId": reply["result"]["messageId"]} if "result" in reply else {}
+        if isinstance(step, Step):
+            reply = await self._callers[parent].carry_out(Asked([step]))
+        else:  # a meta that is none
+            reply = step
+        return {"messageId": reply["result"]["messageId"]} if "result" in reply else {"error": reply["error"]}
 
     async def _taken(self, method: str, name: str, said: dict[str, Any]) -> dict[str, Any]:
         """An agent comes to this connection: its card is written, then its mail is handed over."""
-        is_proven = name in self._returning or self.principal.agent is not None
-        self._reception.take(name, self, is_proven=is_proven)
+        if self._is_anonymous and name not in self._returning:
+            self._reception.check_given_up(name)
+        self._reception.reserve(name, self, is_proven=self._proves(name))
         was_here = name in self.session.agents
-        words = {**said, "agent_id": name, "owner": self._participant}
+        words = {**said, "agent_id": name, "owner": self._participant, IS_HERE: was_here}
         try:
             if not was_here:
                 self.session.take(name)
@@ -93,12 +105,27 @@ class Crew(Proving):
             if not was_here:
                 self._forget(name)
             raise
-        if self._reception.on(name) is not self:  # another connection took it meanwhile
-            raise NotAllowed(f"{name!r} is on another connection now", field="agent_id")
+        if name not in self.session.agents:  # another connection took it meanwhile, or this one has ended
+            raise NotAllowed(f"{name!r} is not on this connection any more", field="agent_id")
+        if (
+            self._reception.on(name) is None
+        ):  # the connection that had it ended meanwhile, and said that it is away
+            self._reception.quietly(self.room_of(name).mailbox(name).heartbeat)
+        self._reception.take(name, self)
         self._remembered()
         self._hand_over(name, result["agent"]["state"])
         self._reception.telling.of_call(method, words, result)
         return result
+
+    def _proves(self, name: str) -> bool:
+        """Is it the same agent as another connection has? It resumes it, or shows its own token; of a child,
+        the token that the other connection has shown, too.
+        """
+        if name in self._returning or self.principal.agent == name:
+            return True
+        holder = self._reception.on(name)
+        mine = self.principal.agent
+        return holder is not None and mine is not None and holder.principal.agent == mine
 
     # -- going
 
@@ -106,9 +133,9 @@ class Crew(Proving):
         """Another connection proved that it is the same agent: this one is ended, if it has no other."""
         self._forget(agent)
         if not self.session.agents:
-            self.expel(f"{agent} came back on another connection")
+            self.expel("replaced by another connection")
 
-    def _drop(self, agent: str) -> None:
+    def drop(self, agent: str) -> None:
         """It was unregistered."""
         self._forget(agent)
         self._remembered()
@@ -126,9 +153,10 @@ class Crew(Proving):
     def _leave(self) -> None:
         """All of them are away."""
         for agent in list(self.session.agents):
-            self._reception.quietly(self.room_of(agent).mailbox(agent).leave)
+            if self._reception.on(agent) is self:  # and not only on its way here from another
+                self._reception.quietly(self.room_of(agent).mailbox(agent).leave)
+                self._reception.went(agent)
             self._forget(agent)
-            self._reception.telling.gone(agent)
 
     # -- their mail
 
@@ -136,7 +164,12 @@ class Crew(Proving):
         if agent not in self._handing:
             room, told = partial(self.room_of, agent), partial(self._received, agent)
             self._handing[agent] = Handing(self._reception.desk, room, agent, self._hand, told)
-        self._handing[agent].pause(is_paused=state in PAUSED)
+        self.pause(agent, state)
+
+    def pause(self, agent: str, state: str) -> None:
+        """It said how it is, or somebody said it of it. Before it is handed mail nothing is to be paused."""
+        if agent in self._handing:
+            self._handing[agent].pause(is_paused=state in PAUSED)
 
     def _hand(self, notice: dict[str, Any]) -> int:
         """Behind each goes a question of its own: who is cut in the middle of many has received the first."""

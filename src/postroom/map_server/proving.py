@@ -29,7 +29,7 @@ class Rim(Protocol):
     def push(self, notice: dict[str, Any]) -> bool:
         """Say something unasked. False: not now; `Talk.resume` is called when there is room."""
 
-    def end(self, code: int, *, at_once: bool) -> None:
+    def end(self, code: int, reason: str = "", *, at_once: bool) -> None:
         """End the connection: after what is owed was said, or at once."""
 
 
@@ -46,6 +46,7 @@ class Proving:
         self._participant = session.id
         self._acks = False  # will it say itself what it has received?
         self._resume_token = ""
+        self._is_anonymous = False  # was it let in without any proof?
         self._tries = 0
         self._ending = 0  # with which code it is ended, once its last answer is said
 
@@ -62,7 +63,9 @@ class Proving:
         delivery = said.get("capabilities", {}).get("delivery")
         self._acks = isinstance(delivery, dict) and delivery.get("acks") is True
         method = "bearer"  # in the header, where it was known before
-        if self._principal is None:
+        if self._principal is not None:
+            self._check_agrees(said.get("auth") or {})
+        else:
             auth = said.get("auth") or ({"method": NONE} if self._reception.is_open else None)
             if auth is None:
                 return self._challenge()
@@ -117,12 +120,23 @@ class Proving:
         except NotAllowed:
             self._fail_once()
             raise
+        self._is_anonymous = self._principal.heeds_seals
         return self._principal
 
     def _same(self, principal: Principal) -> Principal:
         if (principal.agent, principal.operator) != (self.principal.agent, self.principal.operator):
             raise NotAllowed("this token is somebody else's", field="token")
         return principal
+
+    def _check_agrees(self, auth: dict[str, Any]) -> None:
+        """It was known before, by its header: what it says now must not be somebody else's token."""
+        if auth.get("method", NONE) == NONE:
+            return
+        try:
+            self._same(known(self._office, auth, is_open=self._reception.is_open))
+        except NotAllowed:
+            self._fail_once()
+            raise
 
     def _fail_once(self) -> None:
         self._tries += 1
@@ -145,9 +159,9 @@ class Proving:
         principal = acting_as(self.principal, agent)
         return Caller(self._reception.desk, self._reception.hub, push=self._rim.push, principal=principal)
 
-    def expel(self, why: str = "its token is worth nothing any more") -> None:
-        log.info("a MAP connection is ended: %s", why)
-        self._rim.end(POLICY, at_once=True)
+    def expel(self, why: str = "token revoked") -> None:
+        log.info("a MAP connection of %s is ended: %s", self._participant, why)
+        self._rim.end(POLICY, why, at_once=True)
 
     # -- what it is told
 

@@ -50,6 +50,7 @@ class Reception:
         self.talks: set[Crew] = set()
         self._on: dict[str, Crew] = {}  # agents that are connected
         self._left: dict[str, Left] = {}
+        self._away: dict[str, float] = {}  # agents whose connection has ended: until when they may come back
         self._loop = asyncio.get_running_loop()
         self._beat: asyncio.TimerHandle | None = None
         desk.counters.connections["map"] = lambda: len(self.talks)
@@ -77,18 +78,37 @@ class Reception:
     def on(self, agent: str) -> Crew | None:
         return self._on.get(agent)
 
-    def take(self, agent: str, talk: Crew, *, is_proven: bool) -> None:
-        """This connection has the agent from now on. The first wins, unless the second proves that it is the same:
-        by the agent's own token, or by resuming.
+    def reserve(self, agent: str, talk: Crew, *, is_proven: bool) -> None:
+        """This connection is about to have the agent. The first wins, unless the second proves to be the same;
+        even so the first has it until `take`, for the second may be refused.
         """
+        other = self._on.setdefault(agent, talk)
+        if other is not talk and not is_proven:
+            raise NameTaken(f"{agent!r} is connected already", field="agent_id", hint="choose another name")
+
+    def take(self, agent: str, talk: Crew) -> None:
+        """This connection has it from now on, and no other."""
         other = self._on.get(agent)
-        if other is not None and other is not talk:
-            if not is_proven:
-                raise NameTaken(f"{agent!r} is connected already", field="agent_id", hint="choose another name")
-            other.lose(agent)
         self._on[agent] = talk
+        self._away.pop(agent, None)
+        if other is not None and other is not talk:
+            other.lose(agent)
         if self._beat is None:
             self._beat = self._loop.call_later(BEAT_EVERY, self._beat_all)
+
+    def went(self, agent: str) -> None:
+        """Its connection has ended."""
+        now = self._loop.time()
+        while self._away and next(iter(self._away.values())) < now:
+            del self._away[next(iter(self._away))]
+        self._away.pop(agent, None)
+        self._away[agent] = now + self.desk.room.settings.away_grace
+        self.telling.gone(agent)
+
+    def check_given_up(self, agent: str) -> None:
+        """One that is away for a moment keeps its name before others that prove nothing: it may resume."""
+        if self._away.get(agent, 0.0) > self._loop.time():
+            raise NameTaken(f"{agent!r} is away for a moment", field="agent_id", hint="show its resumeToken")
 
     def release(self, agent: str, talk: Crew) -> None:
         if self._on.get(agent) is talk:

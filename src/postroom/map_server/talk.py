@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..errors import PostroomError, QuotaFull
+from ..errors import Invalid, NotAllowed, PostroomError, QuotaFull
 from ..outcome import Outcome
 from ..wire.inbox_records import milliseconds
 from ..wire.map_names import REGISTER, SEND, SPAWN, UNREGISTER
@@ -30,7 +30,8 @@ from ..wire.map_session import Answer, Session, Step, read_text, unreadable
 from ..wire.map_table import MAP
 from ..wire.methods import PREFIX
 from ..wire.session import Asked
-from .crew import PAUSED, Crew
+from .admission import acting_as
+from .crew import Crew
 
 if TYPE_CHECKING:
     from ..callers import Caller
@@ -50,6 +51,7 @@ class Talk(Crew):
         session = Session(f"session-{reception.desk.room._office.ids.token()}")
         super().__init__(reception, rim, session, principal)
         self._junk = self._subscriptions = 0
+        self._listeners: dict[str, Caller] = {}  # by agent: what it subscribed to stays when that agent goes
         self._visitor: Caller | None = None  # one without agents, where it needs a name
         reception.enter(self)
         self._late = asyncio.get_running_loop().call_later(ADMITTED_WITHIN, self._end_if_unknown)
@@ -91,11 +93,27 @@ class Talk(Crew):
         assert isinstance(step, Step)  # noqa: S101 - from `read`
         if step.method.of_session or step.method.name in {REGISTER, SPAWN}:
             return Outcome.of(asyncio.ensure_future(self._answered(step)))
+        try:
+            self._check_stranger(step)
+        except PostroomError as refused:
+            return _over(step.refuse(refused) or None)
         caller, step = self._caller_of(step)
         owed = caller.carry_out(Asked([step]))
         if step.method.writes and step.method.name in MAP:
             owed.add_done_callback(partial(self._after, step))
         return owed
+
+    def _check_stranger(self, step: Step) -> None:
+        """Who proved nothing, and has no agents, speaks for itself alone, as who has some does; and not
+        under the name of an agent that is on another connection.
+        """
+        method = step.method
+        if not self._is_anonymous or self.session.agents or not (method.whose or method.name.startswith(PREFIX)):
+            return
+        named = step.said.get(method.whose) if method.whose is not None else None
+        if named not in (None, self._participant) or self._reception.on(self._participant) is not None:
+            told = f"{str(named or self._participant)[:128]!a} is no agent of this connection"
+            raise NotAllowed(told, field=method.whose, hint="register it, or show a token")
 
     def _caller_of(self, step: Step) -> tuple[Caller, Step]:
         """Who carries it out: the agent that says it, or whoever opened the connection. A client has a name and no
@@ -119,17 +137,18 @@ class Talk(Crew):
         return self._caller
 
     def _after(self, step: Step, owed: Outcome) -> None:
-        """What a call that was carried out means for this connection, and for who listens."""
+        """What a call that was carried out means for the connection that has the agent, and for who listens."""
         reply = None if owed.cancelled() or owed.exception() is not None else owed.result()
         result = reply.get("result") if isinstance(reply, dict) else None
         if not isinstance(result, dict):
             return
         agent = result.get("agent")
-        handing = self._handing.get(agent["id"]) if isinstance(agent, dict) else None
-        if handing is not None and isinstance(agent, dict):
-            handing.pause(is_paused=agent["state"] in PAUSED)
+        holder = self._reception.on(agent["id"]) if isinstance(agent, dict) else None
+        if holder is not None and isinstance(agent, dict):
             if step.method.name == UNREGISTER:
-                self._drop(agent["id"])
+                holder.drop(agent["id"])
+            else:
+                holder.pause(agent["id"], agent["state"])
         self._reception.telling.of_call(step.method.name, step.said, result)
 
     async def _answered(self, step: Step) -> dict[str, Any] | None:
@@ -161,7 +180,7 @@ class Talk(Crew):
             if caller.has(id):
                 self._subscriptions -= 1
                 return caller.unsubscribe(id)
-        return self._listener().unsubscribe(id)  # which says that there is none
+        raise Invalid(f"there is no subscription {id[:128]!a}", field="subscription_id", hint="from map/subscribe")
 
     def subscribe_ack(self, said: dict[str, Any]) -> dict[str, Any]:
         """Who does not read is told no more until it does, so nothing waits for this."""
@@ -169,10 +188,21 @@ class Talk(Crew):
 
     def _listener(self) -> Caller:
         """Events are heard as the first agent of the connection, or as whoever opened it."""
-        return self._callers[self.session.agents[0]] if self.session.agents else self._opener()
+        if not self.session.agents:
+            return self._opener()
+        agent = self.session.agents[0]
+        if agent not in self._listeners:
+            self._listeners[agent] = self._caller_for(agent)
+        return self._listeners[agent]
+
+    def _know_callers(self) -> None:
+        super()._know_callers()
+        for agent, listener in self._listeners.items():
+            listener.become(acting_as(self.principal, agent))
 
     def _everyone(self) -> list[Caller]:
-        return [*self._callers.values(), *([self._caller] if self._caller is not None else [])]
+        opener = [self._caller] if self._caller is not None else []
+        return [*self._callers.values(), *self._listeners.values(), *opener]
 
     def resume(self) -> None:
         """There is room for more."""
@@ -186,7 +216,7 @@ class Talk(Crew):
         for caller in self._everyone():
             caller.told()
         if self._ending:
-            self._rim.end(self._ending, at_once=False)
+            self._rim.end(self._ending, "" if self._ending == GOODBYE else "too many wrong tokens", at_once=False)
 
     # -- its end
 
@@ -205,6 +235,13 @@ class Talk(Crew):
             self._remembered()
         self._leave()
         self.session.step("close")
-        if self._caller is not None:
-            self._caller.close()
+        for caller in self._everyone():
+            caller.close()
         self._reception.go(self)
+
+
+def _over(reply: dict[str, Any] | None) -> Outcome:
+    """A reply that is known at once."""
+    owed = Outcome()
+    owed.set_result(reply)
+    return owed

@@ -43,7 +43,7 @@ class Talk:
         self._send = send
         self._outbox = Outbox(scope["state"][ABORT])
         self._room = asyncio.Event()  # can something be begun?
-        self.code = GOING_AWAY  # why it ends, when we end it
+        self.code, self.reason = GOING_AWAY, ""  # why it ends, when we end it
         self._caller: Speaker = self._open_caller(principal)
         self._owing = Owing(self._caller.carry_out, self._settle)
 
@@ -132,4 +132,4 @@ async def serve_frames(house: House, principal: Principal, scope: Scope, receive
 
 async def until_end(talk: Talk, receive: Receive, send: Send) -> None:
     await talk.run(receive)
-    await send({"type": "websocket.close", "code": talk.code})
+    await send({"type": "websocket.close", "code": talk.code, "reason": talk.reason})

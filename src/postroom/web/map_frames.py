@@ -57,8 +57,8 @@ class MapFrames(Talk):
             if self._doubts is not None:
                 self._doubts.cancel()
 
-    def end(self, code: int, *, at_once: bool) -> None:
-        self.code = code
+    def end(self, code: int, reason: str = "", *, at_once: bool) -> None:
+        self.code, self.reason = code, reason
         if at_once:
             self._outbox.drop()
         else:

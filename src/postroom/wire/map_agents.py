@@ -10,14 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from ..errors import IllegalMove, Invalid, NameTaken, UnknownAgent
+from ..errors import IllegalMove, Invalid, NameTaken, NotAllowed, UnknownAgent
 from ..model.card import MAP as EXTRA
 from ..model.names import check_agent
 from ..policy.presence import is_routable
 from ..service.given import check_count, listed
 from .inbox_records import present
 from .map_names import FIRST_STATE, GUEST, OPEN_STATES, STATES, STOPPED, SUSPENDED
-from .map_records import KEPT, agent_record, children_of, map_says, owner_of, parent_of, role_of, state_of
+from .map_records import (
+    KEPT,
+    agent_record,
+    children_of,
+    holder_of,
+    map_says,
+    owner_of,
+    parent_of,
+    role_of,
+    state_of,
+)
 from .map_routing import above, below, listed_agents
 from .saying import box_of
 from .table import snake
@@ -33,16 +43,25 @@ _CARD = ("display_name", "description", "capabilities", "program", "model", "sco
 BEAT_EVERY = 60.0  # seconds between two signs of life of an agent that is connected
 MOST = 1000  # rows in one answer
 
+IS_HERE = "is_here"  # what a session says of who registers, and no caller can: it has that agent already
+
 # -- coming and going
 
 
 def register(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     """The same agent may come back as often as it likes: what it does not say stays as it was."""
+    if said.get("parent") is not None:
+        _check_parents_holder(room, box_of(room, said).name, said["parent"])
+    return _come(room, said)
+
+
+def _come(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     name = box_of(room, said).name
     told = {"display_name": said.get("name"), "description": said.get("description"),
             "scopes": said.get("scopes"), "metadata": said.get("metadata")}  # fmt: skip
     words = {word: said[word] for word in KEPT if word in said}
-    words |= present(state=_state(said.get("state", FIRST_STATE)), owner=said.get("owner"))
+    words |= present(state=_first_state(room, name, said), owner=said.get("owner"))
+    words["principal"] = room.principal.name
     if said.get("parent") is not None:
         _check_parent(room, name, said["parent"])
     _check_free(room, name, said)
@@ -56,10 +75,18 @@ def spawn(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     parent, name = check_agent(said["parent"], "parent"), check_agent(said["agent_id"], "agent_id")
     with suppress(UnknownAgent):
         held = room.agent(name)
-        if parent_of(held.card) != parent and state_of(held) != STOPPED:
+        if not said.get(IS_HERE) and _is_anothers(room, held, parent):
             raise NameTaken(f"{name!r} is another's agent", field="agent_id")
     room.agent(parent)  # or it is told that there is no such agent
-    return register(room, said)
+    return _come(room, said)
+
+
+def _is_anothers(room: Room, held: Agent, parent: str) -> bool:
+    """Whoever stopped may be anybody's child again; but only of the principal that had it."""
+    has_stopped = state_of(held) == STOPPED
+    if holder_of(held.card) != room.principal.name and (has_stopped or is_routable(held.presence)):
+        return True
+    return parent_of(held.card) != parent and not has_stopped
 
 
 def unregister(room: Room, said: dict[str, Any]) -> dict[str, Any]:
@@ -144,6 +171,8 @@ def _relatives(
 ) -> dict[str, Any]:
     parents = {one.card.id: parent_of(one.card) for one in agents.values()}
     depth = include.get("maxDepth")
+    if depth is not None:
+        check_count(depth, "maxDepth")
     mine = parents[name]
     found: dict[str, list[str]] = {
         "children": children.get(name, []),
@@ -166,11 +195,21 @@ def _wanted(said: dict[str, Any]) -> dict[str, Any]:
     words = {snake(name): value for name, value in (said.get("filter") or {}).items() if value is not None}
     for name in ("states", "roles", "scopes"):
         if name in said or name in words:
-            words[name] = listed(words.get(name, said.get(name)), name)
+            words[name] = _texts(words.get(name, said.get(name)), name)
+    for name in ("parent", "owner_id"):
+        if not isinstance(words.get(name, ""), str):
+            raise Invalid("must be text", field=name)
     for word, several in (("state", "states"), ("role", "roles"), ("scope", "scopes")):
         if word in said:
             words[several] = [said[word]]
     return words
+
+
+def _texts(value: Any, field: str) -> list[str]:
+    texts = list(listed(value, field))
+    if not all(isinstance(one, str) for one in texts):
+        raise Invalid("must be a list of texts", field=field)
+    return texts
 
 
 def _suits(agent: Agent, words: dict[str, Any], children: dict[str, list[str]]) -> bool:
@@ -210,10 +249,20 @@ def _check_free(room: Room, name: str, said: dict[str, Any]) -> None:
     except UnknownAgent:
         is_taken = is_guest and name in room._office.store.known()
     else:
-        is_same = room.principal.name in {held.card.principal, f"agent:{name}"}
+        is_same = room.principal.name in {holder_of(held.card), f"agent:{name}"}
         is_taken = not is_same and (is_routable(held.presence) or (is_guest and GUEST not in held.card.metadata))
     if is_taken:
         raise NameTaken(f"{name!r} is held by another agent", field="agent_id", hint="choose another name")
+
+
+def _check_parents_holder(room: Room, name: str, parent: str) -> None:
+    """Nobody becomes the child of another principal's agent by saying so."""
+    with suppress(UnknownAgent):
+        if parent_of(room.agent(name).card) == parent:  # it is already
+            return
+    with suppress(UnknownAgent):
+        if holder_of(room.agent(check_agent(parent, "parent")).card) != room.principal.name:
+            raise NotAllowed(f"{parent!r} is another's agent", field="parent")
 
 
 def _check_parent(room: Room, name: str, parent: str) -> None:
@@ -228,6 +277,16 @@ def _check_parent(room: Room, name: str, parent: str) -> None:
             step = parent_of(room.agent(step).card)
         except UnknownAgent:
             return
+
+
+def _first_state(room: Room, name: str, said: dict[str, Any]) -> str:
+    """Idle when nothing is said; but who was suspended is resumed by that word alone."""
+    if "state" in said:
+        return _state(said["state"])
+    with suppress(UnknownAgent):
+        if map_says(room.agent(name).card).get("state") == SUSPENDED:
+            return SUSPENDED
+    return FIRST_STATE
 
 
 def _stepped(card: Card, state: str) -> str:

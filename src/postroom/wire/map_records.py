@@ -63,6 +63,12 @@ def owner_of(agent: Agent) -> str | None:
     return owner if is_here and isinstance(owner, str) else None
 
 
+def holder_of(card: Card) -> str:
+    """The principal that registered it. An operator that stops or suspends it writes its card, and is not that."""
+    holder = map_says(card).get("principal")
+    return holder if isinstance(holder, str) else card.principal
+
+
 def agent_record(agent: Agent, children: Sequence[str] = ()) -> dict[str, Any]:
     card, said = agent.card, map_says(agent.card)
     kept = {_CAMEL.get(name, name): said[name] for name in KEPT if name in said}

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from ..errors import IllegalMove, Invalid, NotAllowed, PostroomError
+from ..errors import IllegalMove, NotAllowed, PostroomError, QuotaFull
 from ..model.values import read_json
 from . import rpc, session
 from .map_names import AUTHENTICATE, CONNECT, DISCONNECT, MESSAGE_ACK, REGISTER, SEND, SPAWN, SUBSCRIBE_ACK
@@ -127,7 +127,7 @@ class Session:
         """It has registered this agent."""
         if agent not in self.agents:
             if len(self.agents) >= MOST_AGENTS:
-                raise Invalid(f"{MOST_AGENTS} agents on one connection are enough", field="agent_id")
+                raise QuotaFull(f"{MOST_AGENTS:,} agents on one connection are enough", hint="open another")
             self.agents.append(agent)
         self.step("register")
 

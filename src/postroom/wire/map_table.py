@@ -149,7 +149,7 @@ ROWS: tuple[Method, ...] = (
     _own("agents/spawn", "an agent's child comes, on the same connection", map_agents.spawn, _WHO,
          Param("parent", "text", "whose child it is", required=True), *_OF_AGENT,
          Param("initial_message", "any", "its first message: payload and meta, or a payload"),
-         result=f"{_AGENT}, messageId"),
+         result=f"{_AGENT}; messageId of the first message, or error: why it was refused"),
     _own("agents/unregister", "an agent goes for good; its mail waits for one of its name", map_agents.unregister,
          _WHO, _REASON, result=_DONE),
     _own("agents/update", "an agent says how it is", map_agents.update, _WHO,
