@@ -85,7 +85,7 @@ def note(message: Message, context: Context | None, turns: Turns | None, *, coll
     """Before it is queued: whoever speaks by a tool is noted, and a last word is awaited.
 
     What a tool says to the chat of its own turn is part of the answer. With `collects` it is kept until the turn
-    is over; a nanobot that does not say when that is sends nothing after it, so there it is the last word.
+    is over; where it is not known when that is, nothing may be sent after it, so there it is the last word.
     """
     if is_progress(message):
         return
@@ -121,10 +121,22 @@ def _give_back_its_turn(message: Message, turns: Turns) -> None:
         message.metadata = {**(message.metadata or {}), OWN_CHANNEL: {"id": turn.id}}
 
 
-def is_failure(message: Message, kept: str | None) -> bool:
-    """Does a nanobot without events say by this that a turn failed? It is said in the place of an answer, but not
-    kept as one: `kept` is the last answer in the session.
+def place_of(message: Message) -> tuple[str, str]:
+    """The channel and the chat that it is for. Old versions say to nobody that a turn broke in which something was
+    to be told: to the channel by which it was handed over.
     """
+    if message.channel != "system":
+        return message.channel, message.chat_id
+    channel, _, chat = message.chat_id.partition(":")
+    return channel, chat
+
+
+def is_failure(message: Message | None, kept: str | None) -> bool:
+    """Does a nanobot that does not say how a turn ended say by its last word that it failed? It is said in the
+    place of an answer, but not kept as one: `kept` is the last answer in the session.
+    """
+    if message is None:
+        return kept == _IN_ITS_PLACE
     if caller_of(message) is not None:  # a tool says it, while the turn goes on
         return False
     return kept == _IN_ITS_PLACE or (message.content.startswith(_ERRORS) and kept != message.content)
@@ -143,7 +155,7 @@ def is_about_turn(message: Message) -> bool:
 
 
 def caller_of(message: Message) -> Caller | None:
-    caller = message.metadata.get(ASKED)
+    caller = (message.metadata or {}).get(ASKED)
     return caller if isinstance(caller, Caller) else None
 
 

@@ -15,6 +15,7 @@ from ..model.names import fold
 if TYPE_CHECKING:
     from ..aio_letter import AsyncWork
     from ..aio_task import AsyncTask
+    from .outbound import Message
     from .sorting import Errand
 
 
@@ -32,6 +33,7 @@ class Turn:
     is_waiting: bool = False  # not handed over yet: its session is busy
     is_over: bool = False  # as nanobot says
     failed: bool = False  # likewise
+    heard: Message | None = None  # the last thing said where it is told
     said: list[tuple[str, tuple[str, ...]]] = field(
         default_factory=list
     )  # by tools, as part of the answer: text, files
