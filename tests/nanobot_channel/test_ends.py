@@ -67,3 +67,18 @@ def test_the_answer_to_a_command_is_not_the_telling_of_a_result(crew: Crew) -> N
         assert list(inbox.iterdir()), "it counts as told"
         go.set()
     until(lambda: not list(inbox.iterdir()), what="end of telling", show=researcher.said)
+
+
+def test_a_task_without_an_answer_is_failed_unless_others_go_on_with_it(crew: Crew) -> None:
+    def researcher_says(asked: Asked) -> str | Call:
+        if "pass it on" not in asked.last:
+            return "the answer of coder" if TOLD in asked.last else ""
+        return "" if asked.results else Call("mail_task", {"to": "coder", "text": "compute"})
+
+    researcher, _ = crew("researcher", researcher_says), crew("coder", lambda _: "42")
+    anna = researcher.room.mailbox("answerless-anna")
+    anna.register()
+    for text, state in (("say nothing", "failed"), ("pass it on", "completed")):
+        task = anna.give_task("researcher", text)
+        until(lambda given=task.id: anna.task(given).is_final, what="end", show=researcher.said)
+        assert state == anna.task(task.id).state, list(anna.task(task.id).letters())[-1].text

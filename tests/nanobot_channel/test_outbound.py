@@ -15,6 +15,8 @@ from postroom.nanobot_channel import events, outbound
 
 from .office import desk, until
 
+EMPTY = "I completed the tool steps but couldn't produce a final answer. Please try again or narrow the task."
+
 
 @dataclass
 class Message:
@@ -87,6 +89,28 @@ def test_a_turn_that_broke_is_told_of_where_it_was_to_tell(
     assert place == outbound.place_of(Message(channel=channel, chat_id=chat))
     broken = [{"role": "assistant", "content": "[Assistant reply unavailable due to model error.]"}]
     assert outbound.is_failure(None, outbound.last_answer(broken)) and not outbound.is_failure(None, "fine")
+
+
+@pytest.mark.parametrize(
+    ("said", "is_none"),
+    [
+        (EMPTY, True),
+        (f"{EMPTY}\n", True),
+        (f"It said: {EMPTY}", False),
+        (
+            "I reached the maximum number of tool call iterations (40) without completing the task. "
+            "You can try breaking the task into smaller steps.",
+            True,
+        ),
+        ("I reached the maximum number of tool call iterations (40) without completing the task. Here:", False),
+        ("42", False),
+    ],
+)
+def test_nanobots_word_that_there_is_no_answer_is_none(said: str, is_none: bool) -> None:
+    assert is_none is outbound.is_no_answer(Message(content=said))
+    by_tool = Message(content=said)
+    outbound.note(by_tool, Context(), None, collects=True)
+    assert not outbound.is_no_answer(by_tool)
 
 
 def test_old_versions_show_only_tools_where_they_say_that_a_turn_is_over() -> None:

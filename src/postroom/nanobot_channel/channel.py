@@ -18,8 +18,8 @@ from nanobot.config.loader import load_config
 from nanobot.config.paths import get_data_dir, get_media_dir
 
 from ..errors import Busy, PostroomError, UnknownAgent
+from . import asked, events, homes, outbound, wording
 from . import config as settings
-from . import events, homes, outbound, wording
 from .config import OWN_CHANNEL
 from .manners import MOST_REFUSALS
 from .post import shared
@@ -144,7 +144,9 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             return
         turn = outbound.turn_of(msg, self.post.turns)
         if turn is not None:
-            turn.failed = turn.failed or await self._has_failed(turn, msg)
+            turn.failed = (
+                turn.failed or await self._has_failed(turn, msg) or await self._lacks_result(self.post, turn, msg)
+            )
             await self.reception.say(turn.id, msg.content, tuple(msg.media))
         elif not outbound.is_about_turn(msg):
             await self._mail(self.post, msg)
@@ -155,6 +157,12 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             return False
         kept = await asyncio.to_thread(self._kept_in, turn.errand.session)
         return outbound.is_failure(msg, outbound.last_answer(kept))
+
+    async def _lacks_result(self, post: Post, turn: Turn, msg: OutboundMessage) -> bool:
+        """Has a task come to its end without a word of the model? Not if others go on with it."""
+        if turn.task is None or turn.said or not outbound.is_no_answer(msg):
+            return False
+        return not await post.room.run(asked.is_waiting, post.office, post.name, turn.task.id, turn.id)
 
     def _kept_in(self, session: str) -> list[Any]:
         from nanobot.session.manager import SessionManager  # noqa: PLC0415 - not needed from 0.3.5 on

@@ -6,6 +6,7 @@ Reads nanobot's messages by their fields alone, so that it is the same with all 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import Invalid
@@ -28,6 +29,11 @@ _PROGRESS = ("_progress", "_tool_hint", "_tool_events", "_stream_delta", "_strea
 _ERROR = "Sorry, I encountered an error"
 _ERRORS = (_ERROR, "Error calling ", "Error: ")  # what old versions say when a turn failed; new ones have an event
 _IN_ITS_PLACE = "[Assistant reply unavailable due to model error.]"  # what they keep of it in the session
+_NO_ANSWER = re.compile(  # all versions say it in these words, when the model said nothing, or only called tools
+    r"I completed the tool steps but couldn't produce a final answer\. Please try again or narrow the task\."
+    r"|I reached the maximum number of tool call iterations \(\d+\) without completing the task\."
+    r" You can try breaking the task into smaller steps\."
+)
 
 
 class Message(Protocol):
@@ -140,6 +146,11 @@ def is_failure(message: Message | None, kept: str | None) -> bool:
     if caller_of(message) is not None:  # a tool says it, while the turn goes on
         return False
     return kept == _IN_ITS_PLACE or (message.content.startswith(_ERRORS) and kept != message.content)
+
+
+def is_no_answer(message: Message) -> bool:
+    """Is it nanobot's own word that the model gave no answer?"""
+    return caller_of(message) is None and _NO_ANSWER.fullmatch(message.content.strip()) is not None
 
 
 def last_answer(messages: list[Any]) -> str | None:
