@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from postroom.nanobot_channel.sorting import session_of
+
 from .office import PATIENCE, Desk, desk, run, until, use
 
 
@@ -43,7 +45,7 @@ def test_a_peer_that_was_renamed_goes_on_in_its_session(tmp_path: Path) -> None:
                 await rename(coder, old, new)
                 await coder.post.room.mailbox(new).send("coder", "and now?", in_reply_to=first.id)
             await until(lambda: len(coder.seen) == 3)
-            assert [f"mailbox:anna:{first.id}"] * 3 == [seen.session for seen in coder.seen]
+            assert [session_of("anna", first.id)] * 3 == [seen.session for seen in coder.seen]
 
     run(scene)
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from postroom.errors import Invalid
-from postroom.nanobot_channel import outbound
+from postroom.nanobot_channel import events, outbound
 
 from .office import desk, until
+
+EMPTY = "I completed the tool steps but couldn't produce a final answer. Please try again or narrow the task."
 
 
 @dataclass
@@ -74,6 +77,54 @@ def test_a_failure_is_what_is_said_and_not_kept(said: str, kept: list[str | None
     by_tool = Message(content=said)
     outbound.note(by_tool, Context(), None, collects=False)
     assert not outbound.is_failure(by_tool, outbound.last_answer(session))
+
+
+@pytest.mark.parametrize(
+    ("channel", "chat", "place"),
+    [("person", "sofa", ("person", "sofa")), ("system", "person:so:fa", ("person", "so:fa"))],
+)
+def test_a_turn_that_broke_is_told_of_where_it_was_to_tell(
+    channel: str, chat: str, place: tuple[str, str]
+) -> None:
+    assert place == outbound.place_of(Message(channel=channel, chat_id=chat))
+    broken = [{"role": "assistant", "content": "[Assistant reply unavailable due to model error.]"}]
+    assert outbound.is_failure(None, outbound.last_answer(broken)) and not outbound.is_failure(None, "fine")
+
+
+@pytest.mark.parametrize(
+    ("said", "is_none"),
+    [
+        (EMPTY, True),
+        (f"{EMPTY}\n", True),
+        (f"It said: {EMPTY}", False),
+        (
+            "I reached the maximum number of tool call iterations (40) without completing the task. "
+            "You can try breaking the task into smaller steps.",
+            True,
+        ),
+        ("I reached the maximum number of tool call iterations (40) without completing the task. Here:", False),
+        ("42", False),
+    ],
+)
+def test_nanobots_word_that_there_is_no_answer_is_none(said: str, is_none: bool) -> None:
+    assert is_none is outbound.is_no_answer(Message(content=said))
+    by_tool = Message(content=said)
+    outbound.note(by_tool, Context(), None, collects=True)
+    assert not outbound.is_no_answer(by_tool)
+
+
+def test_old_versions_show_only_tools_where_they_say_that_a_turn_is_over() -> None:
+    class Bus: ...
+
+    class Loud:
+        def subscribe(self) -> None: ...
+
+    old, loud, shown = Bus(), Loud(), Loud()
+    assert events.said_at(old) is None and loud is events.said_at(loud)
+    for runtime_events in (shown, None):  # tools of subagents are shown none
+        events.note(SimpleNamespace(bus=old, runtime_events=runtime_events))
+    events.note(SimpleNamespace())
+    assert shown is events.said_at(old)
 
 
 def test_whoever_calls_a_tool_is_noted() -> None:

@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.aio_letter import AsyncWork
-from postroom.letter import Work
 from postroom.model.delivery import State
-from postroom.nanobot_channel import manners, reception
-from postroom.service import holding
+from postroom.nanobot_channel import manners, reception, telling
 from postroom.service.reading import received
 
-from .office import PATIENCE, Desk, desk, run, until, use
+from .office import PATIENCE, desk, run, until, use
 
 
 def test_who_asks_whom_in_three_steps_comes_back_the_same_way(tmp_path: Path) -> None:
@@ -178,30 +175,44 @@ def test_a_task_that_failed_says_why_and_a_mail_is_tried_again(tmp_path: Path) -
     run(scene)
 
 
-def test_a_result_that_could_not_be_told_is_told_again(tmp_path: Path) -> None:
+def test_a_result_that_could_not_be_told_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often: who did the work hears nothing of it."""
+    monkeypatch.setattr(telling, "LONGEST_PAUSE", 0.1)
+    often = 8  # more than a letter is tried
+
     async def scene() -> None:
-        async with desk(tmp_path, "coder", lambda _: "done"), desk(tmp_path, "boss") as boss:
+        async with desk(tmp_path, "coder", lambda _: "done") as coder, desk(tmp_path, "boss") as boss:
             await use(boss, "mail_task", to="coder", text="work")
-            [seen] = await until(lambda: boss.seen)
-            [turn] = boss.post.turns.all()
-            turn.failed = True
-            await boss.answer(seen, "no model today")
+            for number in range(often):
+                await until(lambda number=number: len(boss.seen) > number)
+                [turn] = boss.post.turns.all()
+                turn.failed = True
+                await boss.answer(boss.seen[-1], "no model today")
+                assert [] == boss.post.turns.told_in("person:sofa") == boss.post.turns.told_at("person", "sofa")
+            await until(lambda: len(boss.seen) > often)
+            assert "done" in boss.seen[-1].content and boss.seen[0].session == boss.seen[-1].session
+            await boss.answer(boss.seen[-1], "told")
             delivery = received(boss.post.office, "boss", turn.id).delivery
-            assert (State.UNREAD, 1) == (delivery.state, delivery.attempts)
-            assert 0 == len(boss.post.turns) and "failed" in str(delivery.reason)
-            await boss.reception._take_in(await claim_now(boss, turn.id))
-            assert "done" in boss.seen[1].content and seen.session == boss.seen[1].session
-            await boss.answer(boss.seen[1], "told")
-            assert State.DONE is received(boss.post.office, "boss", turn.id).delivery.state
+            assert (State.DONE, ()) == (delivery.state, delivery.history)
+            assert 1 == len(coder.seen) and [] == await coder.post.box.check(peek=True, unread_only=False)
 
     run(scene)
 
 
-async def claim_now(at: Desk, letter: str) -> AsyncWork:
-    """Before its next try is due."""
-    box = at.post.mailbox
-    found = await at.post.room.run(holding.claim_one, at.post.office, box._caller, box.name, letter, lease=60.0)
-    return AsyncWork(at.post.room, Work(box, found))
+def test_what_cannot_be_told_for_days_is_left_to_mail_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "MOST", 0)
+
+    async def scene() -> None:
+        async with desk(tmp_path, "coder", lambda _: "done"), desk(tmp_path, "boss") as boss:
+            await use(boss, "mail_task", to="coder", text="work")
+            [seen] = await until(lambda: boss.seen)
+            await boss.reception.broken_off(letter := seen.metadata["mailbox"]["id"])
+            assert State.DONE is received(boss.post.office, "boss", letter).delivery.state
+            assert 0 == len(boss.post.turns) and "mail_tasks shows it" in boss.told.lines[-1]
+
+    run(scene)
 
 
 def test_a_task_beyond_its_abilities_or_its_deadline_is_rejected_with_the_reason(tmp_path: Path) -> None:

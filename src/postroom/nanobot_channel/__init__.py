@@ -8,6 +8,8 @@ taking      mail, while some of it is not to be taken here
 homes       which gateway of an agent has a session, and which of them are there
 lodging     one gateway among those of its agent
 turns       turns of the model that mail began, until they are settled
+events      where nanobot says that a turn is over
+telling     results that could not be told yet
 manners     who is answered, and how often
 asked       the sessions in which we were asked, kept on our side
 wording     a letter as the model sees it

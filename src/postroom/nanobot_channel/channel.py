@@ -1,6 +1,6 @@
 """`MailboxChannel`: the reception as a channel of nanobot's gateway. Thin: it translates, and decides nothing.
 
-Works with nanobot 0.2.2 to 0.3.5. Newer ones say when a turn is over; with the others, its last word says so.
+Works with nanobot 0.2.2 to 0.3.5. All say when a turn is over; of old ones, the last word says whether it failed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from nanobot.config.loader import load_config
 from nanobot.config.paths import get_data_dir, get_media_dir
 
 from ..errors import Busy, PostroomError, UnknownAgent
+from . import asked, events, homes, outbound, wording
 from . import config as settings
-from . import homes, outbound, wording
 from .config import OWN_CHANNEL
 from .manners import MOST_REFUSALS
 from .post import shared
@@ -53,6 +53,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         self._refused: Counter[str] = Counter()  # by session
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: list[Any] = []
+        self._says_how = False  # does nanobot say how a turn ended?
         self._log = self.logger  # loguru's: its texts have places in braces
         self._under_way: set[asyncio.Task[None]] = set()
         self._giving_up: set[asyncio.Task[None]] = set()
@@ -143,15 +144,25 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             return
         turn = outbound.turn_of(msg, self.post.turns)
         if turn is not None:
-            turn.failed = turn.failed or (self._knows_only_words() and await self._has_failed(turn, msg))
+            turn.failed = (
+                turn.failed or await self._has_failed(turn, msg) or await self._lacks_result(self.post, turn, msg)
+            )
             await self.reception.say(turn.id, msg.content, tuple(msg.media))
         elif not outbound.is_about_turn(msg):
             await self._mail(self.post, msg)
 
-    async def _has_failed(self, turn: Turn, msg: OutboundMessage) -> bool:
-        """As far as a nanobot without events lets us know: by what it has just kept in the session."""
+    async def _has_failed(self, turn: Turn, msg: OutboundMessage | None) -> bool:
+        """As far as a nanobot that does not say so lets us know: by what it has just kept in the session."""
+        if self._says_how:
+            return False
         kept = await asyncio.to_thread(self._kept_in, turn.errand.session)
         return outbound.is_failure(msg, outbound.last_answer(kept))
+
+    async def _lacks_result(self, post: Post, turn: Turn, msg: OutboundMessage) -> bool:
+        """Has a task come to its end without a word of the model? Not if others go on with it."""
+        if turn.task is None or turn.said or not outbound.is_no_answer(msg):
+            return False
+        return not await post.room.run(asked.is_waiting, post.office, post.name, turn.task.id, turn.id)
 
     def _kept_in(self, session: str) -> list[Any]:
         from nanobot.session.manager import SessionManager  # noqa: PLC0415 - not needed from 0.3.5 on
@@ -193,12 +204,12 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
     async def _note_outbound(self, msg: OutboundMessage) -> None:
         """Every message that leaves the model passes here, while it is still known who speaks."""
         context = current_request_context()
+        turns = None if self.post is None else self.post.turns
         if msg.channel == OWN_CHANNEL:
-            turns = None if self.post is None else self.post.turns
-            outbound.note(msg, context, turns, collects=not self._knows_only_words())
-        elif self._knows_only_words() and self.post is not None and context is None and outbound.is_last_word(msg):
-            for turn in self.post.turns.told_at(msg.channel, msg.chat_id):
-                _soon(self._told(turn, time.monotonic(), msg), self._under_way)
+            outbound.note(msg, context, turns, collects=bool(self._unsubscribe))
+        elif turns is not None and context is None and outbound.is_last_word(msg):
+            for turn in turns.told_at(*outbound.place_of(msg)):
+                turn.heard = msg
         await self._publish_outbound(msg)
 
     async def _note_inbound(self, msg: InboundMessage) -> None:
@@ -209,28 +220,30 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             self._refused.clear()
         await self._publish_inbound(msg)
 
-    async def _told(self, turn: Turn, at: float, msg: OutboundMessage | None = None) -> None:
+    async def _told(self, turn: Turn, at: float) -> None:
         """A person was told something: what waited for it there was part of that, unless it is queued again."""
+        heard = turn.heard
         await asyncio.sleep(BEFORE_TOLD)
-        if self.reception is None or turn.queued_at > at:
-            return
-        turn.failed = turn.failed or (msg is not None and await self._has_failed(turn, msg))
-        await self.reception.over(turn.id)
+        if turn.queued_at <= at:
+            await self._over(turn, heard)
 
-    # -- what nanobot says of turns, from 0.3.5 on
+    async def _over(self, turn: Turn, heard: OutboundMessage | None) -> None:
+        turn.failed = turn.failed or await self._has_failed(turn, heard)
+        if self.reception is not None:
+            await self.reception.over(turn.id)
 
-    def _knows_only_words(self) -> bool:
-        """Then the last word of a turn has to tell all of it."""
-        return not self._unsubscribe
+    # -- what nanobot says of turns
 
     def _subscribe(self) -> None:
-        if not hasattr(self.bus, "subscribe"):
+        said_at = events.said_at(self.bus)
+        if said_at is None:
             return
-        from nanobot.bus.runtime_events import TurnCompleted, TurnRunStatusChanged  # noqa: PLC0415 - not in 0.2.2
+        from nanobot.bus.runtime_events import TurnCompleted, TurnRunStatusChanged  # noqa: PLC0415 - only where it speaks
 
+        self._says_how = "outcome" in TurnCompleted.__dataclass_fields__  # from 0.3.5 on
         self._unsubscribe = [
-            self.bus.subscribe(self._on_completed, TurnCompleted),
-            self.bus.subscribe(self._on_status, TurnRunStatusChanged),
+            said_at.subscribe(self._on_completed, TurnCompleted),
+            said_at.subscribe(self._on_status, TurnRunStatusChanged),
         ]
 
     def _on_completed(self, event: Any) -> None:
@@ -238,16 +251,20 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         reception = self.reception
         if reception is None:
             return
-        has_failed = event.outcome == "failed"
         turn = self._turn_of(event.context.metadata)
         if turn is not None:
-            turn.failed, turn.is_over = has_failed, True
+            turn.is_over = True
+            self._note_outcome(turn, event)
             if not turn.is_answering:
-                _soon(reception.over(turn.id), self._under_way)
+                _soon(self._over(turn, turn.heard), self._under_way)
         for waiting in reception.post.turns.told_in(event.context.session_key):
             if waiting is not turn:  # it may have been part of this one
-                waiting.failed = has_failed
+                self._note_outcome(waiting, event)
                 _soon(self._told(waiting, time.monotonic()), self._under_way)
+
+    def _note_outcome(self, turn: Turn, event: Any) -> None:
+        if self._says_how:
+            turn.failed = event.outcome == "failed"
 
     def _on_status(self, event: Any) -> None:
         turn = self._turn_of(event.context.metadata)

@@ -6,6 +6,7 @@ Reads nanobot's messages by their fields alone, so that it is the same with all 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import Invalid
@@ -28,6 +29,11 @@ _PROGRESS = ("_progress", "_tool_hint", "_tool_events", "_stream_delta", "_strea
 _ERROR = "Sorry, I encountered an error"
 _ERRORS = (_ERROR, "Error calling ", "Error: ")  # what old versions say when a turn failed; new ones have an event
 _IN_ITS_PLACE = "[Assistant reply unavailable due to model error.]"  # what they keep of it in the session
+_NO_ANSWER = re.compile(  # all versions say it in these words, when the model said nothing, or only called tools
+    r"I completed the tool steps but couldn't produce a final answer\. Please try again or narrow the task\."
+    r"|I reached the maximum number of tool call iterations \(\d+\) without completing the task\."
+    r" You can try breaking the task into smaller steps\."
+)
 
 
 class Message(Protocol):
@@ -85,7 +91,7 @@ def note(message: Message, context: Context | None, turns: Turns | None, *, coll
     """Before it is queued: whoever speaks by a tool is noted, and a last word is awaited.
 
     What a tool says to the chat of its own turn is part of the answer. With `collects` it is kept until the turn
-    is over; a nanobot that does not say when that is sends nothing after it, so there it is the last word.
+    is over; where it is not known when that is, nothing may be sent after it, so there it is the last word.
     """
     if is_progress(message):
         return
@@ -121,13 +127,30 @@ def _give_back_its_turn(message: Message, turns: Turns) -> None:
         message.metadata = {**(message.metadata or {}), OWN_CHANNEL: {"id": turn.id}}
 
 
-def is_failure(message: Message, kept: str | None) -> bool:
-    """Does a nanobot without events say by this that a turn failed? It is said in the place of an answer, but not
-    kept as one: `kept` is the last answer in the session.
+def place_of(message: Message) -> tuple[str, str]:
+    """The channel and the chat that it is for. Old versions say to nobody that a turn broke in which something was
+    to be told: to the channel by which it was handed over.
     """
+    if message.channel != "system":
+        return message.channel, message.chat_id
+    channel, _, chat = message.chat_id.partition(":")
+    return channel, chat
+
+
+def is_failure(message: Message | None, kept: str | None) -> bool:
+    """Does a nanobot that does not say how a turn ended say by its last word that it failed? It is said in the
+    place of an answer, but not kept as one: `kept` is the last answer in the session.
+    """
+    if message is None:
+        return kept == _IN_ITS_PLACE
     if caller_of(message) is not None:  # a tool says it, while the turn goes on
         return False
     return kept == _IN_ITS_PLACE or (message.content.startswith(_ERRORS) and kept != message.content)
+
+
+def is_no_answer(message: Message) -> bool:
+    """Is it nanobot's own word that the model gave no answer?"""
+    return caller_of(message) is None and _NO_ANSWER.fullmatch(message.content.strip()) is not None
 
 
 def last_answer(messages: list[Any]) -> str | None:
@@ -143,7 +166,7 @@ def is_about_turn(message: Message) -> bool:
 
 
 def caller_of(message: Message) -> Caller | None:
-    caller = message.metadata.get(ASKED)
+    caller = (message.metadata or {}).get(ASKED)
     return caller if isinstance(caller, Caller) else None
 
 

@@ -23,6 +23,7 @@ from .config import OWN_CHANNEL
 from .lodging import Lodging
 from .sorting import sort
 from .taking import claim_but
+from .telling import Untold
 from .trouble import attempt, told
 from .turns import Turn
 
@@ -76,6 +77,7 @@ class Reception:
         self._holder = holders.signature(post.name)
         self._lodging = Lodging(post, bus, self._holder)
         self._pace = manners.Pace()
+        self._untold = Untold()
         self._looked_at = -BETWEEN_LOOKS  # seconds of a steady clock
 
     # -- the loop
@@ -175,7 +177,10 @@ class Reception:
 
     async def _hold(self, turn: Turn) -> None:
         age = 0.0 if turn.is_waiting else time.monotonic() - turn.began
-        if turn.errand.what == "tell" and age > LONGEST_TELLING:
+        if turn.put_off_until is not None and time.monotonic() >= turn.put_off_until:
+            await turn.work.release()
+            await self._end(turn)
+        elif turn.errand.what == "tell" and age > LONGEST_TELLING:
             await self._done(turn)
         elif age < LONGEST_TURN:
             try:
@@ -267,8 +272,7 @@ class Reception:
 
     async def _hand_over(self, turn: Turn) -> None:
         turn.began = time.monotonic()
-        message = turn.work.message
-        unpacked = await self.post.room.run(enclosures.unpack, message, self._media)
+        unpacked = await self.post.room.run(enclosures.unpack, turn.work.message, self._media)
         await self._bus.hand_over(_inbound(turn, unpacked))
 
     async def _stop(self, work: AsyncWork, errand: Errand) -> None:
@@ -331,11 +335,10 @@ class Reception:
     async def over(self, letter: str) -> None:
         """The turn is over, and nothing more will be said in it."""
         turn = self.post.turns.get(letter)
-        if turn is None or turn.is_answering:
+        if turn is None or turn.is_answering or turn.is_waiting:
             return
         if turn.errand.what == "tell" and turn.failed:
-            await self._try("give back", turn.work.fail("the turn that was to tell it failed"))
-            await self._end(turn)
+            await self._tell_later(turn)
         elif turn.said:
             await self._try("answer", self.say(letter, "", ()))
         else:
@@ -344,11 +347,21 @@ class Reception:
     async def broken_off(self, letter: str) -> None:
         """The turn was stopped before its end: somebody else may try."""
         turn = self.post.turns.get(letter)
-        if turn is not None and not turn.is_answering:
+        if turn is None or turn.is_answering or turn.is_waiting:
+            return
+        if turn.errand.what == "tell":
+            await self._tell_later(turn)
+        else:
             await self._try("give back", turn.work.fail("the turn was stopped"))
             await self._end(turn)
 
+    async def _tell_later(self, turn: Turn) -> None:
+        if not self._untold.put_off(turn):
+            self._log.warning("mailbox: {} could not be told for days; mail_tasks shows it", turn.id)
+            await self._done(turn)
+
     async def _done(self, turn: Turn) -> None:
+        self._untold.forget(turn)
         turn.is_answering = True  # its lease is not lost if it cannot be renewed from here on
         if not turn.work.is_settled:
             await self._try("settle", turn.work.ack())
@@ -361,26 +374,24 @@ class Reception:
 
     async def _try(self, what: str, doing: Any) -> None:
         """One letter's trouble is not that of the others."""
-        broken = await attempt(doing)
-        if isinstance(broken, Exception):
+        if isinstance(broken := await attempt(doing), Exception):
             self._log.warning("mailbox: could not {}: {}", what, told(broken))
 
 
 def _inbound(turn: Turn, unpacked: enclosures.Unpacked) -> Inbound:
     message, errand = turn.work.message, turn.errand
     nonce = os.urandom(8).hex()
-    task = errand.task
     if errand.what == "work":
-        content = wording.work(message, unpacked.text, nonce, answered=errand.answers is not None, task=task)
+        answered = errand.answers is not None
+        content = wording.work(message, unpacked.text, nonce, answered=answered, task=errand.task)
     else:
-        content = wording.result(message, unpacked.text, nonce, task=task)
+        content = wording.result(message, unpacked.text, nonce, task=errand.task)
     ours = {"id": message.id, "from": message.sender, "kind": message.kind, "thread": message.thread}
-    where = errand.asked
-    is_told = errand.what == "tell" and where is not None
+    where = errand.asked if errand.what == "tell" else None
     return Inbound(
-        channel="system" if is_told else OWN_CHANNEL,
-        sender=f"{OWN_CHANNEL}:{message.sender}" if is_told else message.sender,
-        chat=f"{where.channel}:{where.chat}" if is_told and where else turn.peer,
+        channel="system" if where else OWN_CHANNEL,
+        sender=f"{OWN_CHANNEL}:{message.sender}" if where else message.sender,
+        chat=f"{where.channel}:{where.chat}" if where else turn.peer,
         session=errand.session,
         content=content,
         media=unpacked.media,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .config import Config
 
 LONGEST_SESSION = 100  # characters
+MARK = 20  # characters of them, which no other session has
 NO_TASK = 'it says that it is a task, and there is none in it: `task` needs an `id` and the `state` "pending"'
 TOLD = frozenset(
     {TaskState.COMPLETED, TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED, TaskState.INPUT_REQUIRED}
@@ -83,13 +84,12 @@ def sort(mailbox: Mailbox, work: Work, config: Config) -> Errand:
 def session_of(peer: str, thread: str) -> str:
     """One session for each thread with a peer: what one peer says is not in the history of another.
 
-    nanobot makes a file name of it, and a name is no longer than 255 bytes, however it is written there.
+    nanobot makes a file name of it, which is no longer than 255 bytes, however it is written there. Some versions
+    write ":" as "_", which names and ids may hold: the mark keeps those apart that would be written alike.
     """
     session = f"{OWN_CHANNEL}:{peer}:{thread}"
-    if len(session) <= LONGEST_SESSION:
-        return session
-    mark = hashlib.sha256(session.encode()).hexdigest()[:32]
-    return f"{session[: LONGEST_SESSION - len(mark) - 1]}-{mark}"
+    mark = hashlib.sha256(session.encode()).hexdigest()[:MARK]
+    return f"{session[: LONGEST_SESSION - MARK - 1]}-{mark}"
 
 
 def _session_with(mailbox: Mailbox, peer: str, thread: str) -> str:

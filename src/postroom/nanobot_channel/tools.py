@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from copy import deepcopy
-from typing import Any
+from typing import Any, Self
 
 from msgspec.structs import replace
 from nanobot.agent.tools.base import Tool
@@ -17,7 +17,7 @@ from nanobot.config.paths import get_data_dir
 
 from ..errors import PostroomError
 from . import config as settings
-from . import homes, outbound, toolbox
+from . import events, homes, outbound, toolbox
 from .config import OWN_CHANNEL
 from .post import shared
 from .reach import is_reached
@@ -44,6 +44,11 @@ class MailTool(Tool):  # type: ignore[misc] # nanobot is installed elsewhere, an
             return _config()[0].enabled
         except PostroomError:
             return False
+
+    @classmethod
+    def create(cls, ctx: Any) -> Self:
+        events.note(ctx)
+        return cls()
 
     @property
     def name(self) -> str:

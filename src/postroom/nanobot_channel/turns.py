@@ -15,6 +15,7 @@ from ..model.names import fold
 if TYPE_CHECKING:
     from ..aio_letter import AsyncWork
     from ..aio_task import AsyncTask
+    from .outbound import Message
     from .sorting import Errand
 
 
@@ -29,9 +30,11 @@ class Turn:
     queued_at: float = 0.0  # likewise; nanobot queues once more what a running turn did not take up
     is_answered: bool = False  # by a tool; then the last word is not mailed
     is_answering: bool = False  # its last word is on its way to us
-    is_waiting: bool = False  # not handed over yet: its session is busy
+    is_waiting: bool = False  # not handed over: its session is busy, or it is put off
+    put_off_until: float | None = None  # seconds of a steady clock
     is_over: bool = False  # as nanobot says
     failed: bool = False  # likewise
+    heard: Message | None = None  # the last thing said where it is told
     said: list[tuple[str, tuple[str, ...]]] = field(
         default_factory=list
     )  # by tools, as part of the answer: text, files
@@ -49,6 +52,11 @@ class Turn:
     def is_of_mail(self) -> bool:
         """Does it run in a session of mail, not in that of a person?"""
         return self.errand.what != "tell"
+
+    @property
+    def is_telling(self) -> bool:
+        """Is a person being told of it?"""
+        return self.errand.what == "tell" and not self.is_waiting
 
 
 class Turns:
@@ -115,18 +123,14 @@ class Turns:
         return [
             turn
             for turn in self._by_letter.values()
-            if turn.errand.what == "tell"
+            if turn.is_telling
             and turn.errand.asked is not None
             and (turn.errand.asked.channel, turn.errand.asked.chat) == (channel, chat)
         ]
 
     def told_in(self, session: str) -> list[Turn]:
         """What is about to be told in this session."""
-        return [
-            turn
-            for turn in self._by_letter.values()
-            if turn.errand.what == "tell" and turn.errand.session == session
-        ]
+        return [turn for turn in self._by_letter.values() if turn.is_telling and turn.errand.session == session]
 
     def of_task(self, letter: str) -> Turn | None:
         """The turn that works on the task that this letter opened."""

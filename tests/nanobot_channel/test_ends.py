@@ -1,0 +1,84 @@
+"""When a turn is over, with real gateways: not at the first word of a tool, nor at a word that is none of it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from .conftest import Crew
+from .gateways import PATIENCE, QUIET, until
+from .models import Asked, Call
+
+pytestmark = [pytest.mark.nanobot, pytest.mark.xdist_group("crew")]  # one process starts the gateways they share
+TOLD = "[Answer from agent"
+
+
+def test_words_of_the_message_tool_are_joined_at_the_end_of_the_turn(crew: Crew) -> None:
+    def coder_says(asked: Asked) -> str | Call:
+        words = ("I am on it", "the result is 42")
+        said = len(asked.results)
+        return Call("message", {"content": words[said]}) if said < len(words) else "done"
+
+    coder = crew("coder", coder_says)
+    anna = coder.room.mailbox("joining-anna")
+    anna.register()
+    task = anna.give_task("coder", "compute")
+    until(lambda: anna.task(task.id).is_final, what="result", show=coder.said)
+    assert "I am on it\n\nthe result is 42" == list(anna.task(task.id).letters())[-1].text
+    anna.send("coder", "compute")
+    answer = anna.wait(PATIENCE, kinds="message")
+    assert answer is not None and "I am on it\n\nthe result is 42" == answer.text
+
+
+def test_who_declines_after_a_word_declines(crew: Crew) -> None:
+    def coder_says(asked: Asked) -> str | Call:
+        calls = (Call("message", {"content": "let me see"}), Call("mail_decline", {"reason": "no time"}), "well")
+        return calls[min(len(asked.results), 2)]
+
+    coder = crew("coder", coder_says)
+    anna = coder.room.mailbox("declined-anna")
+    anna.register()
+    task = anna.give_task("coder", "compute")
+    until(lambda: anna.task(task.id).is_final, what="refusal", show=coder.said)
+    assert ("rejected", "no time") == (anna.task(task.id).state, anna.task(task.id).reason)
+
+
+def test_the_answer_to_a_command_is_not_the_telling_of_a_result(crew: Crew) -> None:
+    telling, go = threading.Event(), threading.Event()
+
+    def researcher_says(asked: Asked) -> str | Call:
+        if TOLD in asked.last:
+            telling.set()
+            go.wait(PATIENCE)
+            return "it is 42"
+        return "given" if asked.results else Call("mail_task", {"to": "coder", "text": "compute"})
+
+    researcher, _ = crew("researcher", researcher_says), crew("coder", lambda _: "42")
+    inbox = researcher.mailboxes / "researcher" / "inbox"
+    with researcher.person() as person:
+        person.say("let coder compute")
+        assert "given" == person.hear()
+        assert telling.wait(PATIENCE)
+        person.say("/status")
+        assert "nanobot" in person.hear()
+        with pytest.raises(AssertionError):
+            person.hear(QUIET)
+        assert list(inbox.iterdir()), "it counts as told"
+        go.set()
+    until(lambda: not list(inbox.iterdir()), what="end of telling", show=researcher.said)
+
+
+def test_a_task_without_an_answer_is_failed_unless_others_go_on_with_it(crew: Crew) -> None:
+    def researcher_says(asked: Asked) -> str | Call:
+        if "pass it on" not in asked.last:
+            return "the answer of coder" if TOLD in asked.last else ""
+        return "" if asked.results else Call("mail_task", {"to": "coder", "text": "compute"})
+
+    researcher, _ = crew("researcher", researcher_says), crew("coder", lambda _: "42")
+    anna = researcher.room.mailbox("answerless-anna")
+    anna.register()
+    for text, state in (("say nothing", "failed"), ("pass it on", "completed")):
+        task = anna.give_task("researcher", text)
+        until(lambda given=task.id: anna.task(given).is_final, what="end", show=researcher.said)
+        assert state == anna.task(task.id).state, list(anna.task(task.id).letters())[-1].text
