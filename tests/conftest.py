@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 # Started in the background, a shell lets its programs ignore Ctrl-C, and theirs too; some tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and so does nohup with a terminal that is closed
 
 LONG = os.environ.get("POSTROOM_TEST_LONG") == "1"
 

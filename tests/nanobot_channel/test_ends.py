@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
+
+from postroom.mailbox import Mailbox
 
 from .conftest import Crew
 from .gateways import PATIENCE, QUIET, until
@@ -12,6 +15,10 @@ from .models import Asked, Call
 
 pytestmark = [pytest.mark.nanobot, pytest.mark.xdist_group("crew")]  # one process starts the gateways they share
 TOLD = "[Answer from agent"
+
+
+def is_over(giver: Mailbox, task: str) -> bool:
+    return giver.task(task).is_final
 
 
 def test_words_of_the_message_tool_are_joined_at_the_end_of_the_turn(crew: Crew) -> None:
@@ -80,5 +87,5 @@ def test_a_task_without_an_answer_is_failed_unless_others_go_on_with_it(crew: Cr
     anna.register()
     for text, state in (("say nothing", "failed"), ("pass it on", "completed")):
         task = anna.give_task("researcher", text)
-        until(lambda given=task.id: anna.task(given).is_final, what="end", show=researcher.said)
+        until(partial(is_over, anna, task.id), what="end", show=researcher.said)
         assert state == anna.task(task.id).state, list(anna.task(task.id).letters())[-1].text
