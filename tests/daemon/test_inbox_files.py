@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import signal
@@ -70,6 +71,23 @@ def test_every_line_reaches_a_reader_while_processes_write(folder: InboxFolder) 
     got += take(folder)
     assert [0, 0] == [writer.wait() for writer in writers]
     assert sorted(f"{name}-{n}".encode() for name in "xy" for n in range(many)) == sorted(got)
+
+
+def test_what_a_reader_was_done_with_while_it_was_opened_is_nobodys(
+    folder: InboxFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.append("bob", [b"1\n"])
+    first = folder.take("bob")
+    assert first is not None
+    flock = fcntl.flock
+
+    def lock_late(file: int, how: int) -> None:
+        if how & fcntl.LOCK_NB and first.held:
+            first.done()
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", lock_late)
+    assert folder.take("bob") is None
 
 
 def test_what_a_dead_reader_took_goes_to_the_next_and_what_a_living_one_has_does_not(folder: InboxFolder) -> None:

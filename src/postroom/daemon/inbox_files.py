@@ -241,6 +241,9 @@ class Taken:
         except BlockingIOError:  # its reader lives
             os.close(file)
             return
+        if not os.fstat(file).st_nlink:  # its reader was done with it just now
+            os.close(file)
+            return
         self.held.append((path, file))
         self.content += _read_from(file)
 
