@@ -21,8 +21,9 @@ from .service.directory import is_member
 from .service.reading import check_cursor
 from .service.tokens import live, standing_or_nobody
 from .store.bells import ROOM
-from .wire import events, rpc
-from .wire.event_filter import check_filter, wanted
+from .subscription import SLICE, Subscription
+from .wire import events
+from .wire.event_filter import check_filter
 from .wire.inbox_records import milliseconds
 
 if TYPE_CHECKING:
@@ -34,11 +35,9 @@ if TYPE_CHECKING:
     from .room import Room
     from .service.authorize import Principal
     from .store.base import Watch
-    from .wire.event_filter import EventFilter
     from .wire.events import Event
 
 log = logging.getLogger("postroom")
-SLICE = 200  # changes looked at in one go
 FIRST_SLICE = 4  # as long as nothing is known of them
 LONG = 0.03  # seconds that such a look may take
 SHORT_SLICE = 50  # for one alone: the others wait meanwhile
@@ -46,85 +45,6 @@ AGAIN = 5.0  # seconds after a fault of ours
 MOST = 1000  # subscriptions of one caller
 MOST_KEPT = 100  # events that were emitted meanwhile
 POLL = 1.0  # seconds between two looks where no bell can be heard
-RESYNC = "resync"  # the type of the event that says: some of the past cannot be told any more
-
-
-class Subscription:
-    """One wish to hear."""
-
-    def __init__(
-        self,
-        id: str,
-        room: Room,
-        push: Callable[[dict[str, Any]], bool],
-        filter: EventFilter,
-        since: Cursor,
-        heard: set[str],
-    ) -> None:
-        self.id = id
-        self.room = room
-        self.push = push
-        self.filter = filter
-        self.cursor = since  # it has heard of everything up to here
-        self.sequence = 0  # notices it has taken
-        self.is_behind = True  # until its caller knows that it has subscribed, and has heard what it missed
-        self.is_over = False
-        self.catching_up: asyncio.TimerHandle | asyncio.Future[Any] | None = None
-        self.slice = SLICE  # changes it is told of in one go; fewer for who reads slowly, or large letters
-        self.kept: deque[Event] | None = None  # what was emitted while it is found out what else it hears
-        self._half = heard  # what it was told of a change of which it has not heard all
-
-    def tell(self, found: Sequence[Event], after: Cursor) -> bool:
-        """Tell what it wants to hear of. False: it does not read; its cursor stands behind what it was told."""
-        if after.number <= self.cursor.number:  # heard while it caught up
-            return True
-        heard = [event for event in found if event.number > self.cursor.number and wanted(event, self.filter)]
-        for event, following in itertools.zip_longest(heard, heard[1:]):
-            is_last = following is None or following.number != event.number  # of those it wants to hear
-            if event.id not in self._half:
-                seen = replace(self.cursor, number=event.number if is_last else event.number - 1)
-                if not self._say(events.map_event(event), seen):
-                    return False
-                self.cursor = seen
-            self._half = set() if is_last else self._half | {event.id}
-        self.cursor = after
-        return True
-
-    def tell_once(self, event: Event) -> None:
-        """Of something that leaves no trace."""
-        if self.kept is not None:
-            self.kept.append(event)
-        elif not self.is_behind and wanted(event, self.filter):
-            self._say(events.map_event(event), self.cursor)
-
-    def tell_kept(self) -> None:
-        """It has heard all that happened before."""
-        kept, self.kept = self.kept, None
-        for event in kept or ():
-            self.tell_once(event)
-
-    def tell_resync(self, cursor: Cursor) -> bool:
-        """Was it taken? Else it is to be told again: what it missed is missed."""
-        now = milliseconds(self.room._office.now().wall)
-        told = {"id": f"{RESYNC}-{cursor.number}", "type": RESYNC, "timestamp": now, "data": {}}
-        if not self._say(told, cursor):
-            return False
-        self.cursor = cursor
-        return True
-
-    def _say(self, told: dict[str, Any], cursor: Cursor) -> bool:
-        """Was it taken? What was not has no number: whoever counts would miss it."""
-        params = {
-            "subscriptionId": self.id,
-            "sequenceNumber": self.sequence + 1,
-            "eventId": told["id"],
-            "timestamp": told["timestamp"],
-            "cursor": str(cursor),
-            "event": told,
-        }
-        is_taken = self.push(rpc.notification("map/event", params))
-        self.sequence += is_taken
-        return is_taken
 
 
 class Guest(NamedTuple):

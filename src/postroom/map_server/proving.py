@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..callers import Caller
@@ -33,7 +34,7 @@ class Rim(Protocol):
         """End the connection: after what is owed was said, or at once."""
 
 
-class Proving:
+class Proving(ABC):
     """The part of a connection that knows whose it is."""
 
     def __init__(self, reception: Reception, rim: Rim, session: Session, principal: Principal | None) -> None:
@@ -195,8 +196,9 @@ class Proving:
         self._reception.remember(self._resume_token, self.principal, self.session.agents)
         return self._resume_token
 
+    @abstractmethod
     async def _come_back(self, token: Any) -> list[dict[str, Any]]:
-        raise NotImplementedError  # by the one that has agents
+        """The agents that an earlier connection had, as far as they can be had again."""
 
 
 def _check_first_word(said: dict[str, Any]) -> None:
