@@ -79,11 +79,11 @@ def test_what_wants_no_answer_says_nothing_of_one(desk: Desk) -> None:
 
 def test_new_names_are_told_in_one_line(desk: Desk) -> None:
     done = desk.run("send", "bob", "carol", "human", "--as", "ann", "--letter-id", "m-1", "--body", "x")
-    assert done.out == "Sent m-1 to bob, carol, human.\nNew here: bob, carol (a typing error?)\n"
+    assert done.out == "Sent m-1 to bob, carol, human.\nNot heard from yet: bob, carol. It waits for them.\n"
     assert "New here" not in desk.run("send", "human", "--as", "ann", "--body", "x").out
     desk.run("claim", "--as", "bob")
     again = desk.run("send", "bob", "carol", "--as", "ann", "--body", "x").out
-    assert "New here: carol (a typing error?)\n" in again  # bob is at work
+    assert "Not heard from yet: carol. It waits for them.\n" in again  # bob is at work
 
 
 def test_times_for_people(desk: Desk) -> None:

@@ -180,7 +180,7 @@ def receipt(screen: Screen, data: Data, due: datetime | None = None) -> str:
     later = f"; arrives {ago(due, screen.now)}" if due is not None and due > screen.now else ""
     new = [name for name in data["unknown"] if name.lower() != HUMAN]
     told = [f"Sent {data['id']} to {one_line(to)}{later}."]
-    told += [f"New here: {', '.join(new)} (a typing error?)"] if new else []
+    told += [f"Not heard from yet: {', '.join(new)}. It waits for them."] if new else []
     told += [f"Chosen: {', '.join(data['routed'])}."] if data["routed"] else []
     return "".join(f"{line}\n" for line in told)
 
