@@ -6,6 +6,7 @@ Plain values: the SDK is not needed to count, print or check them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -63,7 +64,7 @@ class Arg(Struct, frozen=True):
         return plain | ({"description": self.about} if self.about else {})
 
 
-class Tool(Struct, frozen=True, kw_only=True):
+class Tool(Struct, frozen=True, kw_only=True, dict=True):  # dict: for what is made once
     """A row of the table."""
 
     name: str
@@ -87,15 +88,24 @@ class Tool(Struct, frozen=True, kw_only=True):
     def output_schema(self) -> dict[str, Any]:
         return {"type": "object", "properties": self.answer, "required": list(self.always)}
 
+    @cached_property
+    def method(self) -> Method:
+        """Its arguments, as those of a verb: checked in the same way."""
+        params = tuple(Param(snake(arg.name), arg.kind, arg.about, arg.required) for arg in self.args)
+        return Method(name=self.name, about=self.about, action="agents", run=_elsewhere, params=params, result="")
+
+    @cached_property
+    def choosy(self) -> tuple[tuple[str, Arg], ...]:
+        """The arguments that are one of a few words, by their names in snake_case."""
+        return tuple((snake(arg.name), arg) for arg in self.args if arg.choices)
+
 
 def understood(tool: Tool, said: Mapping[str, Any]) -> dict[str, Any]:
     """What was said, by names in snake_case, every value checked. Invalid says what is wrong, and with what."""
-    params = tuple(Param(snake(arg.name), arg.kind, arg.about, arg.required) for arg in tool.args)
-    row = Method(name=tool.name, about=tool.about, action="agents", run=_elsewhere, params=params, result="")
-    given = taken(row, said, [arg.name for arg in tool.args])
-    for arg in tool.args:
-        value = given.get(snake(arg.name))
-        if arg.choices and value is not None and value not in arg.choices:
+    given = taken(tool.method, said, [arg.name for arg in tool.args])
+    for name, arg in tool.choosy:
+        value = given.get(name)
+        if value is not None and value not in arg.choices:
             raise Invalid(f"{value!a} is none of them", field=arg.name, hint=", ".join(arg.choices))
     return given
 
