@@ -26,7 +26,7 @@ from ..errors import Invalid, NotAllowed, PostroomError, QuotaFull
 from ..outcome import Outcome
 from ..wire.inbox_records import milliseconds
 from ..wire.map_names import REGISTER, SEND, SPAWN, UNREGISTER
-from ..wire.map_session import Answer, Session, Step, read_text, unreadable
+from ..wire.map_session import Answer, Later, Session, Step, is_answer, read_text, unreadable
 from ..wire.map_table import MAP
 from ..wire.methods import PREFIX
 from ..wire.session import Asked
@@ -51,6 +51,7 @@ class Talk(Crew):
         session = Session(f"session-{reception.desk.room._office.ids.token()}")
         super().__init__(reception, rim, session, principal)
         self._junk = self._subscriptions = 0
+        self._unsettled = 0  # steps under way that change who speaks, or for whom
         self._listeners: dict[str, Caller] = {}  # by agent: what it subscribed to stays when that agent goes
         self._visitor: Caller | None = None  # one without agents, where it needs a name
         reception.enter(self)
@@ -68,6 +69,11 @@ class Talk(Crew):
         except PostroomError as broken:
             self._count_junk(str(broken))
             return unreadable(str(broken))
+        if self._unsettled and not is_answer(value):  # many calls may be said before the first is answered
+            return Later([], value=value)
+        return self._heard(value)
+
+    def _heard(self, value: Any) -> Asked | dict[str, Any] | None:
         heard = self.session.hear(value)
         if isinstance(heard, Step):
             return Asked([heard])
@@ -89,10 +95,13 @@ class Talk(Crew):
     # -- carrying out
 
     def carry_out(self, asked: Asked) -> Outcome:
+        if isinstance(asked, Later):
+            heard = self._heard(asked.value)
+            return self.carry_out(heard) if isinstance(heard, Asked) else _over(heard)
         step = asked.steps[0]
         assert isinstance(step, Step)  # noqa: S101 - from `read`
         if step.method.of_session or step.method.name in {REGISTER, SPAWN}:
-            return Outcome.of(asyncio.ensure_future(self._answered(step)))
+            return Outcome.of(self._settling(step))
         try:
             self._check_stranger(step)
         except PostroomError as refused:
@@ -150,6 +159,15 @@ class Talk(Crew):
             else:
                 holder.pause(agent["id"], agent["state"])
         self._reception.telling.of_call(step.method.name, step.said, result)
+
+    def _settling(self, step: Step) -> asyncio.Future[dict[str, Any] | None]:
+        def settled(_: object) -> None:
+            self._unsettled -= 1
+
+        self._unsettled += 1
+        answer = asyncio.ensure_future(self._answered(step))
+        answer.add_done_callback(settled)
+        return answer
 
     async def _answered(self, step: Step) -> dict[str, Any] | None:
         try:

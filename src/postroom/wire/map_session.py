@@ -107,6 +107,21 @@ class Step(session.Step, frozen=True):
         return {} if self.call.is_notification else refusal(self.call, error)
 
 
+class Later(session.Asked, frozen=True):
+    """A value that came while it was not settled who speaks: heard when that is, and overtaken by nothing."""
+
+    value: Any = None
+
+    @property
+    def is_alone(self) -> bool:
+        return True
+
+    @property
+    def is_large(self) -> bool:
+        """Nobody knows yet."""
+        return True
+
+
 class Session:
     """One connection."""
 
@@ -150,7 +165,7 @@ class Session:
             return None
         if isinstance(value, list):
             return failure(None, INVALID_REQUEST, "MAP has no batches: one message in each frame")
-        if _is_answer(value):
+        if is_answer(value):
             return Answer(value.get("id"), value.get("result"), _object(value.get("error")))
         call = rpc.read_call(value)
         if isinstance(call, dict):
@@ -211,7 +226,8 @@ def request(id: Any, method: str, /, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
 
-def _is_answer(value: Any) -> bool:
+def is_answer(value: Any) -> bool:
+    """Does it answer something that this side asked?"""
     return isinstance(value, dict) and "method" not in value and ("result" in value or "error" in value)
 
 
