@@ -128,15 +128,16 @@ class Talk(Crew):
         """Who carries it out: the agent that says it, or whoever opened the connection. A client has a name and no
         agent; it writes letters and opens conversations under that name.
         """
-        speaker = self.session.speaker(step)
-        if speaker is None and self.session.agents and (step.method.name == SEND or self.principal.heeds_seals):
+        speaker, name = self.session.speaker(step), step.method.name
+        speaks = name == SEND or name.startswith(PREFIX)  # as somebody, and does nothing to anybody
+        if speaker is None and self.session.agents and (speaks or self.principal.heeds_seals):
             speaker = self.session.agents[0]  # who names another is told that it may not
         if speaker is not None:
             return self._callers[speaker], step
         if self.principal.agent is None and not self.session.agents:
-            if step.method.name == SEND and "from" not in step.said:
+            if name == SEND and "from" not in step.said:
                 return self._opener(), replace(step, said={**step.said, "from": self._participant})
-            if step.method.name.startswith(PREFIX):
+            if name.startswith(PREFIX):
                 self._visitor = self._visitor or self._caller_for(self._participant)
                 return self._visitor, step
         return self._opener(), step
