@@ -14,6 +14,7 @@ from websockets.asyncio.client import connect as async_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from postroom.errors import QuotaFull
+from postroom.map_server.talk import MOST_JUNK
 from postroom.wire.map_problems import number_of
 from postroom.wire.map_session import MOST_AGENTS, Session, request
 from tests.map_server.people import Person, agent, closed, refused, visitor
@@ -113,6 +114,17 @@ def test_what_is_no_message_is_told_so_and_the_talk_goes_on(bad: Person, junk: s
     bad.line.send(junk)
     assert bad.hear()["error"]["code"] in {-32700, -32600}
     assert bad.ask("map/agents/list")["agents"]
+
+
+@pytest.mark.parametrize(
+    "payload", [r'"\u0000"', r'"\ud800"', "[" * 90 + "]" * 90, "NaN", '{"a": 1, "a": 2}', "1" * 400]
+)
+def test_a_call_that_holds_what_no_letter_may_is_answered_by_its_id(bad: Person, payload: str) -> None:
+    params = f'{{"to": {{"agent": "bad"}}, "payload": {payload}}}'
+    for _ in range(MOST_JUNK + 1):  # it is a call, and no junk
+        bad.line.send(f'{{"jsonrpc": "2.0", "id": 77, "method": "map/send", "params": {params}}}')
+        told = bad.hear()
+        assert (77, -32602) == (told["id"], told["error"]["code"])
 
 
 def test_notifications_and_answers_to_nothing_are_not_answered(bad: Person) -> None:

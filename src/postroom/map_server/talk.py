@@ -26,7 +26,7 @@ from ..errors import Invalid, NotAllowed, PostroomError, QuotaFull
 from ..outcome import Outcome
 from ..wire.inbox_records import milliseconds
 from ..wire.map_names import REGISTER, SEND, SPAWN, UNREGISTER
-from ..wire.map_session import Answer, Later, Session, Step, is_answer, read_text, unreadable
+from ..wire.map_session import Answer, Later, Session, Step, is_answer, read_text, unsound
 from ..wire.map_table import MAP
 from ..wire.methods import PREFIX
 from ..wire.session import Asked
@@ -64,11 +64,14 @@ class Talk(Crew):
     # -- what comes in
 
     def read(self, text: str | bytes) -> Asked | dict[str, Any] | None:
+        limits = self._reception.desk.room.settings
         try:
-            value = read_text(text, self._reception.desk.room.settings)
+            value = read_text(text, limits)
         except PostroomError as broken:
-            self._count_junk(str(broken))
-            return unreadable(str(broken))
+            refusal = unsound(text, broken, limits)
+            if refusal["id"] is None:
+                self._count_junk(str(broken))
+            return refusal
         if self._unsettled and not is_answer(value):  # many calls may be said before the first is answered
             return Later([], value=value)
         return self._heard(value)

@@ -37,7 +37,7 @@ from .map_names import AUTHENTICATE, CONNECT, DISCONNECT, MESSAGE_ACK, REGISTER,
 from .map_problems import failure, map_error
 from .map_table import for_map
 from .methods import PREFIX
-from .problems import INVALID_REQUEST, PARSE_ERROR
+from .problems import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from .table import taken
 
 if TYPE_CHECKING:
@@ -214,6 +214,26 @@ def read_text(raw: bytes | str, limits: Limits) -> Any:
 def unreadable(why: str) -> dict[str, Any]:
     """The reply to what is no JSON."""
     return failure(None, PARSE_ERROR, why)
+
+
+def unsound(raw: bytes | str, why: PostroomError, limits: Limits) -> dict[str, Any]:
+    """The reply to a text that was refused. One that is a call nonetheless, and holds what no letter may, such as
+    half a character, is answered as a call: who waits for it by its id must not wait in vain.
+    """
+    id = _id_in(raw) if len(raw) <= limits.max_message_bytes + session.ROOM_FOR_MORE else None
+    return unreadable(str(why)) if id is None else failure(id, INVALID_PARAMS, str(why))
+
+
+def _id_in(raw: bytes | str) -> str | int | None:
+    import json  # noqa: PLC0415 - few say what they may not
+
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    call = rpc.read_call(value)
+    id = value.get("id") if isinstance(call, rpc.Call) else None
+    return id if isinstance(id, int) or (isinstance(id, str) and id.isprintable()) else None
 
 
 def refusal(call: rpc.Call | session.Action, error: PostroomError) -> dict[str, Any]:
