@@ -8,8 +8,9 @@ import pytest
 
 import postroom
 from postroom import Room
-from postroom.errors import IdTaken, IllegalMove, Invalid, Missing, NameTaken, NotAllowed, UnknownAgent
+from postroom.errors import IdTaken, IllegalMove, Invalid, Missing, NameTaken, NotAllowed, TooLarge, UnknownAgent
 from postroom.service.authorize import agent_principal
+from tests.rooms import House
 from tests.wire.map_asking import ask, crew
 
 
@@ -212,6 +213,22 @@ def test_a_scope_is_made_joined_left_and_removed(team: Room) -> None:
         with pytest.raises(Missing) as gone:
             ask(team, f"scopes/{verb}", agent_id="bob", scopeId="Blue-team")
         assert "scope" == gone.value.field
+
+
+def test_what_is_said_of_a_scope_and_how_many_one_is_in_is_bounded(house: House) -> None:
+    room = house.room(max_card_bytes=2000)
+    ask(room, "agents/register", agent_id="ann", name="ann")
+    with pytest.raises(TooLarge):
+        ask(room, "scopes/create", agent_id="ann", scopeId="big", metadata={"k": "x" * 2000})
+
+    def join_many() -> None:
+        for number in range(20):
+            ask(room, "scopes/create", agent_id="ann", scopeId=f"{number:0128}")
+            ask(room, "scopes/join", agent_id="ann", scopeId=f"{number:0128}")
+
+    with pytest.raises(TooLarge):
+        join_many()
+    assert 10 < len(room.agent("ann").card.scopes) < 16
 
 
 def test_scopes_on_cards_are_scopes_and_a_made_one_outlives_its_last_member(team: Room) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from .. import service
-from ..errors import IllegalMove, Invalid, NameTaken, UnknownAgent
+from ..errors import IllegalMove, Invalid, NameTaken, TooLarge, UnknownAgent
 from ..model import delivery as moves
 from ..model.card import EVERYONE, Agent, Beat, Card, Warmth
-from ..model.codec import convert, to_plain
+from ..model.codec import convert, encode, to_plain
 from ..model.delivery import State
 from ..model.names import check_agent, check_scope
 from ..model.query import Query
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..model.query import Moment
     from ..model.record import Record
+    from ..model.scope import ScopeCard
     from ..store.base import Write
     from .authorize import Principal
     from .office import Office
@@ -213,7 +214,16 @@ def check_card(office: Office, name: str, moment: Moment, said: dict[str, Any]) 
     swarm, slash, _ = name.partition("/")
     if slash:  # swarm/agent belongs to its swarm without saying so
         fields["scopes"] = tuple(dict.fromkeys((swarm, *fields.get("scopes", ()))))
-    return Card(id=name, registered_at=moment.wall, **fields)
+    card = Card(id=name, registered_at=moment.wall, **fields)
+    check_size(office, card, "card")
+    return card
+
+
+def check_size(office: Office, value: Card | ScopeCard, field: str) -> None:
+    """Everybody who looks around reads it."""
+    size, most = len(encode(to_plain(value))), office.limits.max_card_bytes
+    if size > most:
+        raise TooLarge(f"is {size} bytes, the limit is {most}", field=field, hint="keep what is large in letters")
 
 
 def check_tasks(value: Any) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from ..model.record import CARD, MEMBER, SCOPE
 from ..model.scope import ScopeCard
 from ..model.values import check_object
 from .authorize import authorize
-from .directory import memberships
+from .directory import check_size, memberships
 from .records import find_record, put_record
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def create(office: Office, caller: Principal, creator: str | None, id: str, says
         created_by=creator or "",
         says=check_object(says, "scope", office.limits.max_depth),
     )
+    check_size(office, scope, "scope")
 
     def plan() -> Sequence[Write]:
         held = find_record(office, SCOPE, scope.id)
@@ -116,6 +117,8 @@ def _rewrite(office: Office, caller: Principal, agent: str, change: Any) -> Card
         after[:] = [replace(card, scopes=tuple(dict.fromkeys(change(card.scopes))))]
         if after[0] == card:
             return []
+        if len(after[0].scopes) > len(card.scopes):
+            check_size(office, after[0], "card")
         return [put_record(CARD, agent, to_plain(after[0]), held), *memberships(office, agent, after[0], held)]
 
     office.store.commit(plan)
