@@ -9,8 +9,10 @@ import pytest
 import postroom
 from postroom import Room
 from postroom.errors import IdTaken, IllegalMove, Invalid, Missing, NameTaken, NotAllowed, TooLarge, UnknownAgent
+from postroom.model.card import Warmth
 from postroom.service.authorize import agent_principal
-from tests.rooms import House
+from postroom.wire.map_agents import BEAT_EVERY
+from tests.rooms import FakeClock, House
 from tests.wire.map_asking import ask, crew
 
 
@@ -120,6 +122,36 @@ def test_a_card_keeps_what_others_say_of_it(room: Room) -> None:
     ask(room, "agents/update", agent_id="ann", state="busy")
     card = room.agent("ann").card
     assert (("bob",), ("python",), "m") == (card.allow_from, card.capabilities, card.model)
+
+
+def test_an_operators_hand_is_no_sign_of_life_and_takes_nothing(room: Room, clock: FakeClock) -> None:
+    own = room.acting_as(agent_principal("ann"))
+    ask(own, "agents/register", agent_id="ann", name="Ann", scopes=["s"])
+    before = room.agent("ann")
+    own.mailbox("ann").leave()
+    clock.advance(5)
+    for verb, said in (("update", {"metadata": {"k": 1}}), ("suspend", {}), ("resume", {}), ("stop", {})):
+        ask(room, f"agents/{verb}", agent_id="ann", **said)
+        after = room.agent("ann")
+        assert (True, Warmth.AWAY) == (after.presence.left, after.presence.warmth)
+        assert (before.card.principal, before.card.registered_at) == (
+            after.card.principal,
+            after.card.registered_at,
+        )
+    assert {"k": 1} == room.agent("ann").card.metadata
+
+
+def test_what_an_agent_says_of_itself_is_a_sign_of_life_as_its_connection_gives_them(
+    room: Room, clock: FakeClock
+) -> None:
+    own = room.acting_as(agent_principal("ann"))
+    ask(own, "agents/register", agent_id="ann", name="Ann")
+    clock.advance(100)
+    ask(own, "agents/update", agent_id="ann", state="busy")
+    clock.advance(2 * BEAT_EVERY)
+    assert ("busy", Warmth.ACTIVE) == (
+        ask(room, "agents/get", agent_id="ann")["agent"]["state"], room.agent("ann").presence.warmth,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("state", ["sleepy", "", "x" * 100, "X-own"])

@@ -66,6 +66,34 @@ def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Ag
     return agent(office, caller, name)
 
 
+def rewrite(office: Office, caller: Principal, name: str, change: Callable[[Card], Card]) -> Card:
+    """Change a card and nothing else: whose it is, and how its agent does, stays as it was."""
+    authorize(caller, "register", check_agent(name, "agent_id"))
+    after: list[Card] = []
+
+    def plan() -> Sequence[Write]:
+        held = find_record(office, CARD, name)
+        if held is None:
+            service.naming.check_not_moved(office, name, "agent_id")
+            raise UnknownAgent(f"{name!r} is not registered", field="agent_id", hint="register it first")
+        card = convert(held.value, Card)
+        after[:] = [_checked_change(office, card, change(card))]
+        if after[0] == card:
+            return []
+        return [put_record(CARD, name, to_plain(after[0]), held), *memberships(office, name, after[0], held)]
+
+    office.store.commit(plan)
+    return after[0]
+
+
+def _checked_change(office: Office, before: Card, after: Card) -> Card:
+    for field in ("metadata", "extra"):
+        check_object(getattr(after, field), field, office.limits.max_depth)
+    if len(encode(to_plain(after))) > len(encode(to_plain(before))):  # one of older days may be made smaller
+        check_size(office, after, "card")
+    return after
+
+
 def heartbeat(
     office: Office,
     caller: Principal,
