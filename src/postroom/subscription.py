@@ -62,7 +62,7 @@ class Subscription:
             is_last = following is None or following.number != event.number  # of those it wants to hear
             if event.id not in self._half:
                 seen = replace(self.cursor, number=event.number if is_last else event.number - 1)
-                if not self._say(events.map_event(event), seen):
+                if not self._say(events.map_event(event, self.filter.spelt), seen):
                     return False
                 self.cursor = seen
             self._half = set() if is_last else self._half | {event.id}
@@ -74,7 +74,7 @@ class Subscription:
         if self.kept is not None:
             self.kept.append(event)
         elif not self.is_behind and wanted(event, self.filter):
-            self._say(events.map_event(event), self.cursor)
+            self._say(events.map_event(event, self.filter.spelt), self.cursor)
 
     def tell_kept(self) -> None:
         """It has heard all that happened before."""

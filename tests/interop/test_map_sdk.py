@@ -93,7 +93,8 @@ def test_a_client_looks_listens_and_uses_conversations(running: Daemon, program:
     sent = program.do("sendToAgent", "desk", "cy", {"q": 1}, {"correlationId": "x"})
     got = program.message("cy")
     assert ("desk", {"q": 1}) == (got["from"], got["payload"])
-    assert sent["messageId"] == program.event("message.sent")["data"]["id"]
+    told = program.event("message_sent")["data"]
+    assert (sent["messageId"], "desk", {"q": 1}) == (told["messageId"], told["from"], told["message"]["payload"])
     assert "x" == program.event("message.delivered")["data"]["correlationId"]
     assert program.do("replay", "desk", {"limit": 10})["events"]
     talk = program.do("createConversation", "desk", {"subject": "plans", "initialParticipants": [{"id": "cy"}]})

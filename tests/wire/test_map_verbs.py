@@ -288,7 +288,7 @@ def test_what_happened_is_told_again_from_an_event_or_a_time_on(team: Room) -> N
     all_of_it = ask(team, "replay", filter=wanted)
     assert (3, False) == (len(all_of_it["events"]), all_of_it["hasMore"])
     first = all_of_it["events"][0]
-    assert {"message.sent"} == {one["event"]["type"] for one in all_of_it["events"]}
+    assert {"message_sent"} == {one["event"]["type"] for one in all_of_it["events"]}
     assert all_of_it["events"][1:] == ask(team, "replay", afterEventId=first["eventId"], filter=wanted)["events"]
     assert ask(team, "replay", limit=2, filter=wanted)["hasMore"]
     assert [] == ask(team, "replay", fromTimestamp=first["timestamp"] + 10**9, filter=wanted)["events"]

@@ -100,13 +100,14 @@ def unregister(room: Room, said: dict[str, Any]) -> dict[str, Any]:
 
 def update(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     name = box_of(room, said).name
-    card = room.agent(name).card
+    before = room.agent(name)
+    card = before.card
     words = {word: said[word] for word in KEPT if word in said and word not in {"parent", "role"}}
     if "state" in said:
         words["state"] = _stepped(card, said["state"])
     metadata = None if "metadata" not in said else card.metadata | said["metadata"]
     agent = _change(room, name, {} if metadata is None else {"metadata": metadata}, words)
-    return {"agent": agent_record(agent)}
+    return {"agent": agent_record(agent), "previousState": state_of(before)}
 
 
 def stop(room: Room, said: dict[str, Any]) -> dict[str, Any]:
