@@ -112,6 +112,14 @@ def test_a_client_looks_listens_and_uses_conversations(running: Daemon, program:
     assert program.do("disconnect", "desk")
 
 
+def test_a_client_asks_and_is_answered(running: Daemon, program: Program) -> None:
+    url, operator = running.where["map"], key(running)
+    program.do("client", name="asker", url=url, auth=operator)
+    program.do("answerer", name="oracle", url=url, auth=operator, answer="42")
+    got = program.do("request", "asker", {"agent": "oracle"}, "what is it?", {"timeout": 20_000})
+    assert ("oracle", "42") == (got["from"], got["payload"])
+
+
 def test_a_gateway_connects_and_hears_that_there_is_no_federation_yet(running: Daemon, program: Program) -> None:
     welcome = program.do("gateway", name="gate", url=running.where["map"], auth=key(running))
     assert (False, []) == (welcome["reconnected"], welcome["ownedAgents"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import postroom
 from tests.map_server.people import agent, refused, visitor
+from tests.web.running import Daemon
 
 
 def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
@@ -63,6 +65,28 @@ def test_types_are_told_as_they_were_asked_for(port: int, operator: str) -> None
         assert desk.event("message_delivered")
         told = una.ask("map/replay", filter={"eventTypes": ["message_sent"], "fromAgents": ["una"]})["events"]
         assert ["message_sent"] == [one["event"]["type"] for one in told]
+
+
+@pytest.mark.parametrize(
+    ("filter", "kind"),
+    [({}, "message_delivered"), ({"eventTypes": ["message.delivered"]}, "message.delivered"),
+     ({"eventTypes": ["message_delivered"]}, "message_delivered")],
+)  # fmt: skip
+def test_a_client_is_told_of_letters_for_its_name(
+    running: Daemon, port: int, operator: str, filter: dict[str, object], kind: str
+) -> None:
+    with visitor(port) as desk, agent(port, operator, "vi") as vi:
+        desk.join(operator, kind="client", name="front")
+        desk.ask("map/subscribe", filter=filter)
+        sent = vi.send("front", "an answer", correlationId="q-1")["messageId"]
+        vi.send("somebody", "else")
+        got = desk.event(kind)["event"]["data"]
+        assert (sent, ["front"], "q-1", "an answer") == (
+            got["messageId"], got["deliveredTo"], got["correlationId"], got["message"]["payload"],
+        )  # fmt: skip
+        assert desk.hears_nothing() and not [one for one in desk.events if "delivered" in one["event"]["type"]]
+        with postroom.open(running.room) as room:  # it is told, and has not said that it took it
+            assert sent in [letter.id for letter in room.mailbox("front").check(peek=True)]
 
 
 def test_nobody_hears_of_the_messages_of_others(port: int, operator: str) -> None:

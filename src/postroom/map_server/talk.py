@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ..errors import Invalid, NotAllowed, PostroomError, QuotaFull
+from ..hub import MAILBOX
 from ..outcome import Outcome
 from ..wire.inbox_records import milliseconds
 from ..wire.map_names import REGISTER, SEND, SPAWN, UNREGISTER
@@ -192,9 +193,14 @@ class Talk(Crew):
     def subscribe(self, said: dict[str, Any]) -> dict[str, Any]:
         if self._subscriptions >= MOST_SUBSCRIPTIONS:
             raise QuotaFull(f"{MOST_SUBSCRIPTIONS} subscriptions are enough", hint="map/unsubscribe from some")
-        told = self._listener().subscribe(said)
+        told = self._listener().subscribe(said | self._mailbox_of_client())
         self._subscriptions += 1
         return told
+
+    def _mailbox_of_client(self) -> dict[str, str]:
+        """One without agents is handed no mail; of letters for its name it is told, if it listens."""
+        is_handed = self.session.agents or self._reception.on(self._participant) is not None
+        return {} if is_handed else {MAILBOX: self._participant}
 
     def unsubscribe(self, said: dict[str, Any]) -> dict[str, Any]:
         id = said["subscription_id"]

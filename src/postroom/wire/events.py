@@ -60,6 +60,7 @@ _OF_A_NOTICE = {
     "threaded": THREAD_CREATED,
 }
 _OF_A_NOTICE |= dict.fromkeys(ENDS, CLOSED)
+DELIVERED, DELIVERED_IN_THE_SDK = "message.delivered", "message_delivered"
 NO_SPELLING: Mapping[str, str] = {}
 EMITTED = "emit"
 # What the types of our events and of MAP's begin with.
@@ -122,6 +123,17 @@ def map_event(event: Event, spelt: Mapping[str, str] = NO_SPELLING) -> dict[str,
         "source": event.sender,
         "data": event.data | event.in_map,
     }
+
+
+def is_for(event: Event, mailbox: str | None) -> bool:
+    """Is it of a letter that came to this mailbox?"""
+    return event.type == MESSAGE and any(row["agent_id"] == mailbox for row in event.data["recipients"])
+
+
+def arrived(event: Event, mailbox: str, type: str) -> Event:
+    """A letter came to who listens, and is handed nothing."""
+    told = {"agentId": mailbox, "deliveredTo": [mailbox]} | event.in_map
+    return replace(event, id=f"{event.number}-{DELIVERED}", type=type, data=told, in_map={})
 
 
 def emitted(said: dict[str, Any], id: str, number: int, now: datetime, source: str) -> Event:
