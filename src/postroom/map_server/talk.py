@@ -16,7 +16,6 @@ What the rim does for it, see `Rim`.
 from __future__ import annotations
 
 import asyncio
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +39,10 @@ if TYPE_CHECKING:
     from .proving import Rim
     from .reception import Reception
 
-log = logging.getLogger("postroom")
 ADMITTED_WITHIN = 10.0  # seconds from the connection to a proof of who it is
 MOST_JUNK = 100  # frames that say nothing
 MOST_SUBSCRIPTIONS = 100
+LONGEST_COMPLAINT = 200  # characters
 GOODBYE = 1000
 
 
@@ -69,10 +68,7 @@ class Talk(Crew):
         try:
             value = read_text(text, limits)
         except PostroomError as broken:
-            refusal = unsound(text, broken, limits)
-            if refusal["id"] is None:
-                self._count_junk(str(broken))
-            return refusal
+            return self._refused(unsound(text, broken, limits))
         if self._unsettled and not is_answer(value):  # many calls may be said before the first is answered
             return Later([], value=value)
         return self._heard(value)
@@ -84,17 +80,16 @@ class Talk(Crew):
         if isinstance(heard, Answer):
             self._hear_answer(heard.id)
             return None
-        if heard is not None and heard.get("id") is None:
-            self._count_junk(str(heard["error"]["message"]))
-        return heard
+        return heard if heard is None else self._refused(heard)
 
-    def _count_junk(self, why: str) -> None:
-        """The log says it once for each connection; who goes on and on is ended."""
-        self._junk += 1
-        if self._junk == 1:
-            log.info("a MAP connection says what is no message: %s", why[:200])
-        elif self._junk == MOST_JUNK:
-            self.expel("it said nothing but junk")
+    def _refused(self, reply: dict[str, Any]) -> dict[str, Any]:
+        """What is no message is counted: who goes on and on is ended."""
+        self._reception.complain(str(reply["error"]["message"])[:LONGEST_COMPLAINT])
+        if reply["id"] is None:
+            self._junk += 1
+            if self._junk == MOST_JUNK:
+                self.expel("it said nothing but junk")
+        return reply
 
     # -- carrying out
 
@@ -186,6 +181,8 @@ class Talk(Crew):
                     result = await result
             return step.answer(result) or None
         except PostroomError as refused:
+            if isinstance(refused, Invalid | QuotaFull):
+                self._reception.complain(str(refused)[:LONGEST_COMPLAINT])
             return step.refuse(refused) or None
 
     # -- what it hears
