@@ -110,7 +110,8 @@ class Visit:
         try:
             await self._introduce(line)
             await self._look_around(line)
-            await self._catch_up(line)
+            if not welcome.takes_acks:  # else what was missed was kept, and is handed over
+                await self._catch_up(line)
             self.is_welcome = True
             self._welcomed(len(self.there))
             await self._go_on(line, welcome, taker)
