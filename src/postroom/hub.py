@@ -44,6 +44,7 @@ SHORT_SLICE = 50  # for one alone: the others wait meanwhile
 AGAIN = 5.0  # seconds after a fault of ours
 MOST = 1000  # subscriptions of one caller
 MOST_KEPT = 100  # events that were emitted meanwhile
+MAILBOX = "mailbox"  # what a session says of who subscribes, and no caller can: whose letters it is told of
 POLL = 1.0  # seconds between two looks where no bell can be heard
 
 
@@ -83,7 +84,8 @@ class Hub:
         self._listen()
         given = said["since"] if said.get("since") is not None else said.get("replay_from")
         since, heard = self._place(given)
-        one = Subscription(f"sub-{next(self._numbers)}", caller.room, push, filter, since, heard)
+        id = f"sub-{next(self._numbers)}"
+        one = Subscription(id, caller.room, push, filter, since, heard, said.get(MAILBOX))
         own[one.id] = one
         return {"subscriptionId": one.id, "cursor": str(since)}
 

@@ -17,7 +17,7 @@ from .wire.inbox_records import milliseconds
 if TYPE_CHECKING:
     import asyncio
     from collections import deque
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .model.change import Cursor
     from .room import Room
@@ -39,6 +39,7 @@ class Subscription:
         filter: EventFilter,
         since: Cursor,
         heard: set[str],
+        mailbox: str | None = None,
     ) -> None:
         self.id = id
         self.room = room
@@ -51,30 +52,40 @@ class Subscription:
         self.catching_up: asyncio.TimerHandle | asyncio.Future[Any] | None = None
         self.slice = SLICE  # changes it is told of in one go; fewer for who reads slowly, or large letters
         self.kept: deque[Event] | None = None  # what was emitted while it is found out what else it hears
+        self._mailbox = mailbox  # whose letters it is told of as delivered: nobody hands them over
         self._half = heard  # what it was told of a change of which it has not heard all
 
     def tell(self, found: Sequence[Event], after: Cursor) -> bool:
         """Tell what it wants to hear of. False: it does not read; its cursor stands behind what it was told."""
         if after.number <= self.cursor.number:  # heard while it caught up
             return True
-        heard = [event for event in found if event.number > self.cursor.number and wanted(event, self.filter)]
+        known: Iterable[Event] = self._with_arrivals(found) if self._mailbox is not None else found
+        heard = [event for event in known if event.number > self.cursor.number and wanted(event, self.filter)]
         for event, following in itertools.zip_longest(heard, heard[1:]):
             is_last = following is None or following.number != event.number  # of those it wants to hear
             if event.id not in self._half:
                 seen = replace(self.cursor, number=event.number if is_last else event.number - 1)
-                if not self._say(events.map_event(event), seen):
+                if not self._say(events.map_event(event, self.filter.spelt), seen):
                     return False
                 self.cursor = seen
             self._half = set() if is_last else self._half | {event.id}
         self.cursor = after
         return True
 
+    def _with_arrivals(self, found: Sequence[Event]) -> Iterator[Event]:
+        """Where no types were asked for, by the word for which the SDK's clients wait."""
+        type = events.DELIVERED if self.filter.event_types is not None else events.DELIVERED_IN_THE_SDK
+        for event in found:
+            yield event
+            if self._mailbox is not None and events.is_for(event, self._mailbox):
+                yield events.arrived(event, self._mailbox, type)
+
     def tell_once(self, event: Event) -> None:
         """Of something that leaves no trace."""
         if self.kept is not None:
             self.kept.append(event)
         elif not self.is_behind and wanted(event, self.filter):
-            self._say(events.map_event(event), self.cursor)
+            self._say(events.map_event(event, self.filter.spelt), self.cursor)
 
     def tell_kept(self) -> None:
         """It has heard all that happened before."""

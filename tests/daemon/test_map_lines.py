@@ -100,3 +100,12 @@ def test_a_room_that_speaks_no_map_says_so(tmp_path: Path) -> None:
     with Daemon(tmp_path, "--http", "off", "--map", "off") as daemon, daemon.line() as line:
         told = line.ask(call(1, "map/connect", protocolVersion=1, participantType="agent", name="q"))
         assert -32601 == told["error"]["code"]
+
+
+def test_lines_that_come_all_at_once_are_carried_out_in_their_order(shared: Daemon) -> None:
+    with shared.line() as line:
+        line.say(call(1, "map/connect", protocolVersion=1, participantType="agent", name="the-program"))
+        line.say(call(2, "map/agents.register", name="hal"))
+        line.say(call(3, "map/send", to="hal", payload="to myself"))
+        assert [1, 2, 3] == [told["id"] for told in (line.hear(), line.hear(), line.hear()) if "result" in told]
+        assert "hal" == line.hear()["params"]["message"]["from"]

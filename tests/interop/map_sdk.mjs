@@ -34,6 +34,12 @@ const opened = {
     agent.onMessage((message) => say({ who: name, message }));
     return { agentId: agent.agentId };
   },
+  async answerer({ url, name, auth, answer }) {
+    const agent = new sdk.AgentConnection(await stream(url), { name });
+    agent.onMessage((message) => void agent.reply(message, answer));
+    people.set(name, agent);
+    return agent.connect({ auth });
+  },
   async client({ url, name, auth }) {
     const client = await sdk.ClientConnection.connect(url, { name, auth });
     people.set(name, client);

@@ -86,6 +86,29 @@ async def _ask(line: ClientConnection, id: int, method: str, **params: Any) -> A
     return json.loads(await line.recv())["result"]
 
 
+def test_what_is_sent_to_the_scope_of_the_link_reaches_ours(server: MapServer, tmp_path: Path) -> None:
+    options = ("--http", "off", "--map-server", server.url, "--map-scope", "crew")
+    with Daemon(tmp_path, *options) as daemon, postroom.open(daemon.room) as room, Peer(server.url, "sam") as sam:
+        for name in ("ann", "carl"):
+            room.mailbox(name).register()
+        until(lambda: asyncio.run(_members(server.url, "crew"))[1] == 3)  # the link is in it, too
+        scope, _ = asyncio.run(_members(server.url, "crew"))
+        sam.say(to={"scope": scope}, payload={"text": "to all of you"})
+        for name in ("ann", "carl"):
+            letter = room.mailbox(name).wait(timeout=20)
+            assert letter is not None and "hive/sam" == letter.sender
+        assert not room.mailbox("ann").check()
+
+
+async def _members(url: str, name: str) -> tuple[str, int]:
+    """Of a scope at the SDK's server: its id, and how many are in it."""
+    async with connect(url) as line:
+        await _ask(line, 1, "map/connect", protocolVersion=1, participantType="client", name="eye")
+        rows = (await _ask(line, 2, "map/scopes/list"))["scopes"]
+        id = next((row["id"] for row in rows if row["name"] == name), "")
+        return id, len((await _ask(line, 3, "map/scopes/members", scopeId=id))["members"]) if id else 0
+
+
 @long
 def test_agents_that_come_and_go_there_come_and_go_here(server: MapServer, daemon: Daemon) -> None:
     with postroom.open(daemon.room) as room:

@@ -93,7 +93,8 @@ def test_a_client_looks_listens_and_uses_conversations(running: Daemon, program:
     sent = program.do("sendToAgent", "desk", "cy", {"q": 1}, {"correlationId": "x"})
     got = program.message("cy")
     assert ("desk", {"q": 1}) == (got["from"], got["payload"])
-    assert sent["messageId"] == program.event("message.sent")["data"]["id"]
+    told = program.event("message_sent")["data"]
+    assert (sent["messageId"], "desk", {"q": 1}) == (told["messageId"], told["from"], told["message"]["payload"])
     assert "x" == program.event("message.delivered")["data"]["correlationId"]
     assert program.do("replay", "desk", {"limit": 10})["events"]
     talk = program.do("createConversation", "desk", {"subject": "plans", "initialParticipants": [{"id": "cy"}]})
@@ -109,6 +110,14 @@ def test_a_client_looks_listens_and_uses_conversations(running: Daemon, program:
     assert program.do("resumeAgent", "desk", "cy")["agent"]["state"] == "idle"
     assert program.do("stopAgent", "desk", "cy")["agent"]["state"] == "stopped"
     assert program.do("disconnect", "desk")
+
+
+def test_a_client_asks_and_is_answered(running: Daemon, program: Program) -> None:
+    url, operator = running.where["map"], key(running)
+    program.do("client", name="asker", url=url, auth=operator)
+    program.do("answerer", name="oracle", url=url, auth=operator, answer="42")
+    got = program.do("request", "asker", {"agent": "oracle"}, "what is it?", {"timeout": 20_000})
+    assert ("oracle", "42") == (got["from"], got["payload"])
 
 
 def test_a_gateway_connects_and_hears_that_there_is_no_federation_yet(running: Daemon, program: Program) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import postroom
+from postroom.model.card import Warmth
 from postroom.service import tokens
 from postroom.service.authorize import OWNER
 from postroom.wire.map_records import role_of
@@ -146,10 +147,31 @@ def test_roles_and_scopes_of_ours_count_there(rooms: Rooms) -> None:
         ]
         ask(host, "send", **{"from": "bob"}, to={"role": "dev", "within": "team"}, payload="for devs")
         ask(host, "send", **{"from": "bob"}, to={"scope": "team"}, payload="for all")
-        got = {"ann": ["for devs", "for all"], "carl": ["for devs", "for all"], "dora": ["for all"]}
-        until(lambda: got == {name: [one.text for one in guest.mailbox(name).check(peek=True)] for name in got})
+        ask(host, "send", **{"from": "bob"}, to={"broadcast": True}, payload="for everybody")
+        got = {"ann": ["for all", "for devs", "for everybody"], "dora": ["for all", "for everybody"]}
+        got["carl"] = got["ann"]
+
+        def texts(name: str) -> list[str]:
+            return sorted(letter.text for letter in guest.mailbox(name).check(peek=True))
+
+        until(lambda: got == {name: texts(name) for name in got})
         ask(guest, "agents/register", agent_id="ann", name="ann", role="lead", scopes=["team"])
         until(lambda: "lead" == role_of(host.agent("ann").card))
+
+
+def test_who_is_away_there_is_away_here_and_is_sent_to(rooms: Rooms) -> None:
+    with postroom.open(rooms.guest.room) as guest, postroom.open(rooms.host.room) as host:
+        guest.mailbox("ann").register()
+        host.mailbox("bob").register()
+        host.mailbox("bob").leave()
+        until(lambda: "hive/bob" in {agent.card.id for agent in guest.agents()})
+        until(lambda: Warmth.AWAY is guest.agent("hive/bob").presence.warmth)
+        guest.mailbox("ann").send("hive/bob", "when you are back")
+        letter = host.mailbox("bob").wait(timeout=PATIENCE)
+        assert letter is not None and "when you are back" == letter.text
+        host.mailbox("bob").heartbeat()
+        guest.mailbox("ann").send("hive/nobody", "so the link looks around soon")
+        until(lambda: Warmth.ACTIVE is guest.agent("hive/bob").presence.warmth)
 
 
 def test_rooms_that_are_linked_to_each_other_keep_their_own_agents(tmp_path: Path) -> None:

@@ -81,6 +81,9 @@ def test_what_was_put_down_is_acknowledged_to_a_server_that_waits_for_it(tmp_pat
             await host.cut()
             await until(lambda: len(host.of("map/connect")) == 2)
             assert "resume-1" == host.of("map/connect")[1]["resumeToken"]  # it is the same guest that comes back
+            room.mailbox("ann").send("hive/bob", "after the greeting")
+            await until(lambda: "after the greeting" in host.texts())
+            assert [] == host.of("map/replay") == host.of("mail/recent")  # that server keeps what was missed
 
     run(story())
 

@@ -14,10 +14,12 @@ from websockets.asyncio.client import connect as async_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from postroom.errors import QuotaFull
+from postroom.map_server.reception import MOST_COMPLAINTS
+from postroom.map_server.talk import MOST_JUNK, MOST_SUBSCRIPTIONS
 from postroom.wire.map_problems import number_of
 from postroom.wire.map_session import MOST_AGENTS, Session, request
 from tests.map_server.people import Person, agent, closed, refused, visitor
-from tests.web.running import Daemon, make_token, memory_of, open_house, port_of
+from tests.web.running import Daemon, daemon, make_token, memory_of, open_house, port_of
 
 MOST_MEMORY = 30_000_000  # bytes that a bad client may cost
 
@@ -115,6 +117,17 @@ def test_what_is_no_message_is_told_so_and_the_talk_goes_on(bad: Person, junk: s
     assert bad.ask("map/agents/list")["agents"]
 
 
+@pytest.mark.parametrize(
+    "payload", [r'"\u0000"', r'"\ud800"', "[" * 90 + "]" * 90, "NaN", '{"a": 1, "a": 2}', "1" * 400]
+)
+def test_a_call_that_holds_what_no_letter_may_is_answered_by_its_id(bad: Person, payload: str) -> None:
+    params = f'{{"to": {{"agent": "bad"}}, "payload": {payload}}}'
+    for _ in range(MOST_JUNK + 1):  # it is a call, and no junk
+        bad.line.send(f'{{"jsonrpc": "2.0", "id": 77, "method": "map/send", "params": {params}}}')
+        told = bad.hear()
+        assert (77, -32602) == (told["id"], told["error"]["code"])
+
+
 def test_notifications_and_answers_to_nothing_are_not_answered(bad: Person) -> None:
     for said in ({"method": "map/none"}, {"method": "map/agents/stop", "params": {}}, {"id": 9, "result": 1},
                  {"id": 9, "error": {}}, {"method": "map/send", "params": {}}):  # fmt: skip
@@ -203,3 +216,47 @@ async def many_silent_ones(folder: Any) -> None:
         for one in silent:
             await one.wait_closed()
             assert 1008 == one.close_code
+
+
+def test_what_is_refused_is_logged_once_however_many_do_it(tmp_path: Any) -> None:
+    with daemon(tmp_path, "--http", "127.0.0.1:0") as one:
+        token = one.token()
+        for _ in range(3):
+            with visitor(one.port) as bad:
+                assert -32602 == refused(bad, "map/connect", protocolVersion=7, participantType="agent")
+                assert -32602 == refused(bad, "map/connect", protocolVersion=1)
+                bad.join(token)
+                for _ in range(5):
+                    assert -32601 == refused(bad, "map/no/such")
+                    bad.line.send("junk")
+                for _ in range(MOST_SUBSCRIPTIONS):
+                    bad.ask("map/subscribe", filter={})
+                assert 4002 == refused(bad, "map/subscribe", filter={})
+                with suppress(ConnectionClosed):
+                    bad.line.send("x" * 3_000_000)
+                    closed(bad)
+        _, _, log = one.stop()
+    said = (
+        "version 1 of MAP",
+        "participant_type: is missing",
+        "map/no/such",
+        "is not JSON",
+        "are enough",
+        "too large",
+    )
+    assert dict.fromkeys(said, 1) == {words: log.count(words) for words in said}
+
+
+def test_complaints_are_bounded(caplog: pytest.LogCaptureFixture, tmp_path: Any) -> None:
+    caplog.set_level("INFO", "postroom")
+
+    async def story() -> None:
+        async with open_house(tmp_path, with_map=True) as (server, room, _, _):
+            header = {"authorization": f"Bearer {make_token(room)}"}
+            async with async_connect(f"ws://127.0.0.1:{port_of(server)}/map", additional_headers=header) as bad:
+                for number in range(3 * MOST_COMPLAINTS):
+                    await bad.send(json.dumps(request(number, f"map/none-{number}")))
+                    await bad.recv()
+
+    asyncio.run(story())
+    assert MOST_COMPLAINTS == caplog.text.count("does what is refused")

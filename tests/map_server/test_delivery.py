@@ -184,3 +184,18 @@ def frame(text: str) -> bytes:
     data = text.encode()
     size = bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + len(data).to_bytes(2)
     return b"\x81" + size + bytes(4) + data
+
+
+def test_calls_that_do_not_wait_for_each_other_are_carried_out_in_their_order(port: int, operator: str) -> None:
+    with visitor(port) as one:
+        auth = {"method": "api-key", "credential": operator}
+        first = one.say("map/connect", protocolVersion=1, participantType="agent", name="the-program", auth=auth)
+        one.say("map/agents/register", name="hasty")
+        one.say("map/send", to={"agent": "hasty"}, payload=1)
+        last = one.say("map/agents/nothing")
+        told = {}
+        while last not in told:
+            said = one.hear()
+            told[said.get("id")] = said
+        assert [True, True, True, False] == ["result" in told[number] for number in range(first, last + 1)]
+        assert ("hasty", 1) == (one.message()["from"], len(told[first + 2]["result"]["delivered"]))

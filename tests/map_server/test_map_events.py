@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import postroom
 from tests.map_server.people import agent, refused, visitor
+from tests.web.running import Daemon
 
 
 def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
@@ -16,8 +18,10 @@ def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
             assert (told["subscriptionId"], 1, "ann") == (
                 came["subscriptionId"], came["sequenceNumber"], came["event"]["data"]["agentId"],
             )  # fmt: skip
+            assert ("ann", "worker") == tuple(came["event"]["data"][word] for word in ("name", "role"))
             ann.ask("map/agents/update", agentId="ann", state="busy")
-            assert "busy" == desk.event("agent.state.changed")["event"]["data"]["newState"]
+            changed = desk.event("agent.state.changed")["event"]["data"]
+            assert ("idle", "busy") == (changed["previousState"], changed["newState"])
             ann.ask("map/agents/update", agentId="ann", metadata={"x": 1})
             assert {"x": 1} == desk.event("agent.updated")["event"]["data"]["agent"]["metadata"]
             ann.ask("map/scopes/create", scopeId="team")
@@ -31,16 +35,58 @@ def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
             sent = ann.send("bob", {"n": 1}, correlationId="c-1")["messageId"]
             assert sent == bob.message()["id"]
             assert "map/ping" == bob.hear()["method"]  # behind it; its answer is the receipt
-            assert sent == desk.event("message.sent")["event"]["data"]["id"]
+            told_of = desk.event("message.sent")["event"]["data"]
+            assert (sent, sent, "ann", "bob", "c-1", {"n": 1}) == (
+                told_of["id"], told_of["messageId"], told_of["from"], told_of["to"], told_of["correlationId"],
+                told_of["message"]["payload"],
+            )  # fmt: skip
             got = desk.event("message.delivered")["event"]["data"]
-            assert (sent, "bob", "ann", "c-1") == tuple(
-                got[word] for word in ("messageId", "agentId", "from", "correlationId")
+            assert (sent, "bob", ["bob"], "ann", "c-1") == tuple(
+                got[word] for word in ("messageId", "agentId", "deliveredTo", "from", "correlationId")
             )
             bob.ask("map/agents/unregister", agentId="bob")
             assert "bob" == desk.event("agent.unregistered")["event"]["data"]["agentId"]
         assert "orphaned" == desk.event("agent.state.changed")["event"]["data"]["newState"]
         closed = desk.ask("map/unsubscribe", subscriptionId=told["subscriptionId"])
         assert told["subscriptionId"] == closed["subscription"]["id"]
+
+
+def test_types_are_told_as_they_were_asked_for(port: int, operator: str) -> None:
+    """The SDK's constants have underscores, its server's events have dots."""
+    with visitor(port) as desk, agent(port, operator, "una") as una:
+        desk.join(operator, kind="client", name="desk")
+        both = ["message.sent", "message_sent", "agent_state_changed", "message_delivered"]
+        desk.ask("map/subscribe", filter={"eventTypes": both, "fromAgents": ["una"]})
+        una.ask("map/agents/update", agentId="una", state="busy")
+        assert desk.event("agent_state_changed")
+        una.send("una", "to myself")
+        assert desk.event("message.sent")
+        assert "to myself" == una.message()["payload"] and una.hear()
+        assert desk.event("message_delivered")
+        told = una.ask("map/replay", filter={"eventTypes": ["message_sent"], "fromAgents": ["una"]})["events"]
+        assert ["message_sent"] == [one["event"]["type"] for one in told]
+
+
+@pytest.mark.parametrize(
+    ("filter", "kind"),
+    [({}, "message_delivered"), ({"eventTypes": ["message.delivered"]}, "message.delivered"),
+     ({"eventTypes": ["message_delivered"]}, "message_delivered")],
+)  # fmt: skip
+def test_a_client_is_told_of_letters_for_its_name(
+    running: Daemon, port: int, operator: str, filter: dict[str, object], kind: str
+) -> None:
+    with visitor(port) as desk, agent(port, operator, "vi") as vi:
+        desk.join(operator, kind="client", name="front")
+        desk.ask("map/subscribe", filter=filter)
+        sent = vi.send("front", "an answer", correlationId="q-1")["messageId"]
+        vi.send("somebody", "else")
+        got = desk.event(kind)["event"]["data"]
+        assert (sent, ["front"], "q-1", "an answer") == (
+            got["messageId"], got["deliveredTo"], got["correlationId"], got["message"]["payload"],
+        )  # fmt: skip
+        assert desk.hears_nothing() and not [one for one in desk.events if "delivered" in one["event"]["type"]]
+        with postroom.open(running.room) as room:  # it is told, and has not said that it took it
+            assert sent in [letter.id for letter in room.mailbox("front").check(peek=True)]
 
 
 def test_nobody_hears_of_the_messages_of_others(port: int, operator: str) -> None:

@@ -243,3 +243,15 @@ def test_a_client_has_a_name_of_its_own(port: int, operator: str) -> None:
         made = desk.ask("mail/create", subject="x")
         assert "The-desk" == made["participant"]["id"]
         assert "The-desk" == desk.ask("mail/turn", conversationId=made["id"], content="t")["turn"]["participant"]
+
+
+def test_an_operators_agent_speaks_in_conversations_as_itself_alone(port: int, operator: str) -> None:
+    with agent(port, operator, "sal") as sal, agent(port, operator, "tom") as tom:
+        id = sal.ask("mail/create", subject="x")["id"]
+        for method, said in (
+            ("mail/turn", {"participantId": "sal", "content": "forged"}),
+            ("mail/join", {"agentId": "sal"}),
+        ):
+            assert 10003 == refused(tom, method, conversationId=id, **said)
+        assert 10003 == refused(tom, "mail/create", participantId="sal", subject="y")
+        assert "tom" == tom.ask("mail/create", subject="z")["participant"]["id"]

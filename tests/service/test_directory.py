@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from postroom import NameTaken, Room, UnknownAgent
+from postroom.errors import TooLarge
 from postroom.model.card import MAP_STATES, WORDS, Status, Warmth
 from postroom.service.authorize import agent_principal
 from tests.rooms import FakeClock, House, texts
@@ -32,6 +33,19 @@ def test_a_card_is_kept_as_it_was_said(house: House, clock: FakeClock) -> None:
 def test_a_bare_card_has_the_defaults(room: Room) -> None:
     card = room.mailbox("coder").register().card
     assert (card.allow_from, card.max_concurrent_tasks, card.scopes) == (("*",), 3, ())
+
+
+def test_a_card_that_is_too_large_is_refused(house: House) -> None:
+    most = 4000
+    room = house.room(max_card_bytes=most)
+    box = room.mailbox("ann")
+    box.register(metadata={"k": "x" * (most // 2)})
+    many = [f"scope-{number}" for number in range(most // 8)]
+    for said in ({"metadata": {"k": "x" * most}}, {"scopes": many}):
+        with pytest.raises(TooLarge) as refused:
+            box.register(**said)
+        assert "card" == refused.value.field
+    assert most // 2 == len(room.agent("ann").card.metadata["k"])
 
 
 def test_agents_are_found_by_scope_and_capability(room: Room) -> None:

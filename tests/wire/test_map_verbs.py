@@ -8,8 +8,11 @@ import pytest
 
 import postroom
 from postroom import Room
-from postroom.errors import IdTaken, IllegalMove, Invalid, Missing, NameTaken, NotAllowed, UnknownAgent
+from postroom.errors import IdTaken, IllegalMove, Invalid, Missing, NameTaken, NotAllowed, TooLarge, UnknownAgent
+from postroom.model.card import Warmth
 from postroom.service.authorize import agent_principal
+from postroom.wire.map_agents import BEAT_EVERY
+from tests.rooms import FakeClock, House
 from tests.wire.map_asking import ask, crew
 
 
@@ -121,6 +124,36 @@ def test_a_card_keeps_what_others_say_of_it(room: Room) -> None:
     assert (("bob",), ("python",), "m") == (card.allow_from, card.capabilities, card.model)
 
 
+def test_an_operators_hand_is_no_sign_of_life_and_takes_nothing(room: Room, clock: FakeClock) -> None:
+    own = room.acting_as(agent_principal("ann"))
+    ask(own, "agents/register", agent_id="ann", name="Ann", scopes=["s"])
+    before = room.agent("ann")
+    own.mailbox("ann").leave()
+    clock.advance(5)
+    for verb, said in (("update", {"metadata": {"k": 1}}), ("suspend", {}), ("resume", {}), ("stop", {})):
+        ask(room, f"agents/{verb}", agent_id="ann", **said)
+        after = room.agent("ann")
+        assert (True, Warmth.AWAY) == (after.presence.left, after.presence.warmth)
+        assert (before.card.principal, before.card.registered_at) == (
+            after.card.principal,
+            after.card.registered_at,
+        )
+    assert {"k": 1} == room.agent("ann").card.metadata
+
+
+def test_what_an_agent_says_of_itself_is_a_sign_of_life_as_its_connection_gives_them(
+    room: Room, clock: FakeClock
+) -> None:
+    own = room.acting_as(agent_principal("ann"))
+    ask(own, "agents/register", agent_id="ann", name="Ann")
+    clock.advance(100)
+    ask(own, "agents/update", agent_id="ann", state="busy")
+    clock.advance(2 * BEAT_EVERY)
+    assert ("busy", Warmth.ACTIVE) == (
+        ask(room, "agents/get", agent_id="ann")["agent"]["state"], room.agent("ann").presence.warmth,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("state", ["sleepy", "", "x" * 100, "X-own"])
 def test_a_word_that_is_no_state_is_refused(team: Room, state: str) -> None:
     with pytest.raises(IllegalMove):
@@ -214,6 +247,22 @@ def test_a_scope_is_made_joined_left_and_removed(team: Room) -> None:
         assert "scope" == gone.value.field
 
 
+def test_what_is_said_of_a_scope_and_how_many_one_is_in_is_bounded(house: House) -> None:
+    room = house.room(max_card_bytes=2000)
+    ask(room, "agents/register", agent_id="ann", name="ann")
+    with pytest.raises(TooLarge):
+        ask(room, "scopes/create", agent_id="ann", scopeId="big", metadata={"k": "x" * 2000})
+
+    def join_many() -> None:
+        for number in range(20):
+            ask(room, "scopes/create", agent_id="ann", scopeId=f"{number:0128}")
+            ask(room, "scopes/join", agent_id="ann", scopeId=f"{number:0128}")
+
+    with pytest.raises(TooLarge):
+        join_many()
+    assert 10 < len(room.agent("ann").card.scopes) < 16
+
+
 def test_scopes_on_cards_are_scopes_and_a_made_one_outlives_its_last_member(team: Room) -> None:
     ask(team, "scopes/create", agent_id="ann", scopeId="empty", parent="all", metadata={"k": 1})
     listed = ask(team, "scopes/list")["scopes"]
@@ -239,7 +288,7 @@ def test_what_happened_is_told_again_from_an_event_or_a_time_on(team: Room) -> N
     all_of_it = ask(team, "replay", filter=wanted)
     assert (3, False) == (len(all_of_it["events"]), all_of_it["hasMore"])
     first = all_of_it["events"][0]
-    assert {"message.sent"} == {one["event"]["type"] for one in all_of_it["events"]}
+    assert {"message_sent"} == {one["event"]["type"] for one in all_of_it["events"]}
     assert all_of_it["events"][1:] == ask(team, "replay", afterEventId=first["eventId"], filter=wanted)["events"]
     assert ask(team, "replay", limit=2, filter=wanted)["hasMore"]
     assert [] == ask(team, "replay", fromTimestamp=first["timestamp"] + 10**9, filter=wanted)["events"]

@@ -1,8 +1,8 @@
 """Our directory and the server's, in step: its agents have cards here, and which of ours are shown there.
 
 Whoever is there has a card here under `system/name`, and a sign of life whenever the server tells of it. Who is
-not told of any more, and everybody when the link is cut, says goodbye: away, still chosen for work for a while,
-then expired, then gone. A name that an agent of ours has is not taken from it.
+away there, or not told of any more, and everybody when the link is cut, says goodbye: away, still chosen for work
+for a while, then expired, then gone. A name that an agent of ours has is not taken from it.
 
 On the desk's threads: nothing here waits for the network.
 """
@@ -45,8 +45,10 @@ def show_here(room: Room, there: Mapping[str, Neighbour], every: float) -> dict[
     held = {record.key: convert(record.value, Card) for record in room._office.store.records(CARD)}
     named = {spelt(room, mailbox): one for mailbox, one in there.items() if one.is_here}
     shown = {mailbox: one for mailbox, one in named.items() if _show(room, mailbox, one, held.get(mailbox))}
-    service.directory.heartbeats(room._office, LINK, sorted(shown), poll_interval=every)
-    leave(room, [name for name, card in held.items() if card.principal == LINK.name and name not in shown])
+    alive = {mailbox for mailbox, one in shown.items() if not one.is_away}
+    service.directory.heartbeats(room._office, LINK, sorted(alive), poll_interval=every)
+    known = {name for name, card in held.items() if card.principal == LINK.name}
+    leave(room, sorted((known | shown.keys()) - alive))
     return {mailbox: replace(one, mailbox=mailbox) for mailbox, one in shown.items()}
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ..model.card import MAP_STATES, Status
+from ..model.card import MAP_STATES, Status, Warmth
 from ..model.names import fold
 from ..wire.map_names import GUEST
 
@@ -40,6 +40,11 @@ class Neighbour(Struct, frozen=True, kw_only=True):
     def is_here(self) -> bool:
         """Can it be sent to? Whoever has stopped comes back under another id."""
         return MAP_STATES.get(self.state) is not Status.OFFLINE
+
+    @property
+    def is_away(self) -> bool:
+        """Is it known there, and not connected just now? What is sent to it waits."""
+        return MAP_STATES.get(self.state) is Warmth.AWAY
 
 
 def clean(text: str, otherwise: str = "") -> str:

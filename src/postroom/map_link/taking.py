@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import IdTaken, Invalid, PostroomError, UnknownMessage
-from ..wire.map_addresses import read_address
+from ..wire.map_addresses import Address, read_address
 from ..wire.map_messages import NOTE, once_key
 from .translating import ORIGIN
 
@@ -36,7 +36,8 @@ def recipients(room: Room, message: Incoming, shown: Mapping[str, str], members:
     has a role; `own`: the link's own mailbox.
     """
     names = frozenset(shown.values()) - {own}
-    found = [shown.get(one, one) for one in _named(message, members)]
+    address = _address(message)
+    found = sorted(names) if address.everyone else [shown.get(one, one) for one in _named(address, members)]
     found = [name for name in found if name in names]
     if not found and message.target in names:
         found = [str(message.target)]
@@ -49,15 +50,18 @@ def recipients(room: Room, message: Incoming, shown: Mapping[str, str], members:
 def is_for(message: Incoming, shown: Mapping[str, str]) -> bool:
     """Is it for one of these by name or id? Others' messages are replayed too."""
     names = frozenset(shown.values())
-    said = _named(message, lambda _: [])
+    said = _named(_address(message), lambda _: [])
     return any(one in shown or one in names for one in said) or message.target in names
 
 
-def _named(message: Incoming, members: Members) -> list[str]:
+def _address(message: Incoming) -> Address:
     try:
-        address = read_address(message.to)
+        return read_address(message.to)
     except Invalid:
-        return []
+        return Address()
+
+
+def _named(address: Address, members: Members) -> list[str]:
     named = [*address.agents, *(one.agent for one in address.remote)]
     groups: list[str | Role] = [*address.scopes, *address.roles, *named]
     meant = [name for group in groups for name in members(group)]

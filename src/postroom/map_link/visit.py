@@ -20,6 +20,7 @@ from . import asking, directory, taking
 from .greeting import credentials, greet
 from .line import LineLost, MapRefusal
 from .neighbours import clean, neighbours, of_session
+from .scoping import Scoping
 from .translating import correlation_of, incoming, outgoing, told_of
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Visit:
         self._shown: dict[str, str] = {}  # ours, by the ids they have there
         self._said_of: dict[str, dict[str, Any]] = {}  # ours, as the server was told of them
         self._takes_again = False  # who is there already may say anew what it is
+        self._scoping = Scoping()
         self._unwanted: set[str] = set()  # ours that the server does not take; it was said
         self._hidden: set[str] = set()  # theirs whose names are taken here
         self._agents: dict[str, Agent] = {}  # ours that are to be shown there
@@ -108,7 +110,8 @@ class Visit:
         try:
             await self._introduce(line)
             await self._look_around(line)
-            await self._catch_up(line)
+            if not welcome.takes_acks:  # else what was missed was kept, and is handed over
+                await self._catch_up(line)
             self.is_welcome = True
             self._welcomed(len(self.there))
             await self._go_on(line, welcome, taker)
@@ -151,6 +154,7 @@ class Visit:
         said = {"name": self._own, "agentId": self._own, "role": "inbox"} | where | self._brought()
         told = await line.ask(REGISTER, **said)
         self._shown[_id_of(told)] = self._own
+        await self._scoping.join(line, told["agent"], where.get("scopes", ()))
 
     def _brought(self) -> dict[str, Any]:
         return {"metadata": {GUEST: {"of": self._own}}}
@@ -197,6 +201,7 @@ class Visit:
         else:
             self._shown[_id_of(told)] = name
             self._unwanted.discard(name)
+            await self._scoping.join(line, told["agent"], said.get("scopes", ()))
 
     # -- out
 
@@ -211,7 +216,8 @@ class Visit:
     async def _tell_scope(self, line: Line) -> None:
         while self._emitted:
             with suppress(MapRefusal):  # nobody else may be in it
-                await line.ask(SEND, to={"scope": self._wants.scope}, **told_of(self._emitted.popleft()))
+                where = self._scoping.id_of(self._wants.scope)
+                await line.ask(SEND, to={"scope": where}, **told_of(self._emitted.popleft()))
 
     def _said(self, letter: Message, to: Neighbour, *, beside: bool) -> dict[str, Any]:
         office, left, answers = self._room._office, None, None
@@ -299,6 +305,8 @@ class Visit:
         return next((id for id in found if id is not None), None)
 
     def _members(self, meant: str | Role) -> list[str]:
+        if isinstance(meant, str):
+            meant = self._scoping.name_of(meant)
         return directory.members(self._agents, self._shown.values(), self._wants.scope, meant)
 
     async def _speaker(self, line: Line, message: Incoming) -> str:

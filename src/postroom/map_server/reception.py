@@ -26,6 +26,8 @@ log = logging.getLogger("postroom")
 MOST_WAITING = 100  # connections that have not said who they are
 MOST_REMEMBERED = 10_000  # who may come back
 REMEMBERED = 3600.0  # seconds
+MOST_COMPLAINTS = 100  # different ones in the log
+COMPLAIN_AGAIN = 3600.0  # seconds after which the same is worth a line once more
 
 
 class Left(NamedTuple):
@@ -53,6 +55,8 @@ class Reception:
         self._away: dict[str, float] = {}  # agents whose connection has ended: until when they may come back
         self._loop = asyncio.get_running_loop()
         self._beat: asyncio.TimerHandle | None = None
+        self._complaints: set[str] = set()
+        self._complain_again = 0.0
         desk.counters.connections["map"] = lambda: len(self.talks)
 
     @property
@@ -72,6 +76,16 @@ class Reception:
 
     def go(self, talk: Crew) -> None:
         self.talks.discard(talk)
+
+    def complain(self, why: str) -> None:
+        """Somebody does what is refused: one line in the log, however many do it, and how often."""
+        now = self._loop.time()
+        if now >= self._complain_again:
+            self._complaints.clear()
+            self._complain_again = now + COMPLAIN_AGAIN
+        if why not in self._complaints and len(self._complaints) < MOST_COMPLAINTS:
+            self._complaints.add(why)
+            log.info("a MAP connection does what is refused: %s", why)
 
     # -- agents
 

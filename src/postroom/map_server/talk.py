@@ -16,17 +16,17 @@ What the rim does for it, see `Rim`.
 from __future__ import annotations
 
 import asyncio
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from ..errors import Invalid, NotAllowed, PostroomError, QuotaFull
+from ..hub import MAILBOX
 from ..outcome import Outcome
 from ..wire.inbox_records import milliseconds
 from ..wire.map_names import REGISTER, SEND, SPAWN, UNREGISTER
-from ..wire.map_session import Answer, Session, Step, read_text, unreadable
+from ..wire.map_session import Answer, Later, Session, Step, is_answer, read_text, unsound
 from ..wire.map_table import MAP
 from ..wire.methods import PREFIX
 from ..wire.session import Asked
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from .proving import Rim
     from .reception import Reception
 
-log = logging.getLogger("postroom")
 ADMITTED_WITHIN = 10.0  # seconds from the connection to a proof of who it is
 MOST_JUNK = 100  # frames that say nothing
 MOST_SUBSCRIPTIONS = 100
+LONGEST_COMPLAINT = 200  # characters
 GOODBYE = 1000
 
 
@@ -51,6 +51,7 @@ class Talk(Crew):
         session = Session(f"session-{reception.desk.room._office.ids.token()}")
         super().__init__(reception, rim, session, principal)
         self._junk = self._subscriptions = 0
+        self._unsettled = 0  # steps under way that change who speaks, or for whom
         self._listeners: dict[str, Caller] = {}  # by agent: what it subscribed to stays when that agent goes
         self._visitor: Caller | None = None  # one without agents, where it needs a name
         reception.enter(self)
@@ -63,36 +64,43 @@ class Talk(Crew):
     # -- what comes in
 
     def read(self, text: str | bytes) -> Asked | dict[str, Any] | None:
+        limits = self._reception.desk.room.settings
         try:
-            value = read_text(text, self._reception.desk.room.settings)
+            value = read_text(text, limits)
         except PostroomError as broken:
-            self._count_junk(str(broken))
-            return unreadable(str(broken))
+            return self._refused(unsound(text, broken, limits))
+        if self._unsettled and not is_answer(value):  # many calls may be said before the first is answered
+            return Later([], value=value)
+        return self._heard(value)
+
+    def _heard(self, value: Any) -> Asked | dict[str, Any] | None:
         heard = self.session.hear(value)
         if isinstance(heard, Step):
             return Asked([heard])
         if isinstance(heard, Answer):
             self._hear_answer(heard.id)
             return None
-        if heard is not None and heard.get("id") is None:
-            self._count_junk(str(heard["error"]["message"]))
-        return heard
+        return heard if heard is None else self._refused(heard)
 
-    def _count_junk(self, why: str) -> None:
-        """The log says it once for each connection; who goes on and on is ended."""
-        self._junk += 1
-        if self._junk == 1:
-            log.info("a MAP connection says what is no message: %s", why[:200])
-        elif self._junk == MOST_JUNK:
-            self.expel("it said nothing but junk")
+    def _refused(self, reply: dict[str, Any]) -> dict[str, Any]:
+        """What is no message is counted: who goes on and on is ended."""
+        self._reception.complain(str(reply["error"]["message"])[:LONGEST_COMPLAINT])
+        if reply["id"] is None:
+            self._junk += 1
+            if self._junk == MOST_JUNK:
+                self.expel("it said nothing but junk")
+        return reply
 
     # -- carrying out
 
     def carry_out(self, asked: Asked) -> Outcome:
+        if isinstance(asked, Later):
+            heard = self._heard(asked.value)
+            return self.carry_out(heard) if isinstance(heard, Asked) else _over(heard)
         step = asked.steps[0]
         assert isinstance(step, Step)  # noqa: S101 - from `read`
         if step.method.of_session or step.method.name in {REGISTER, SPAWN}:
-            return Outcome.of(asyncio.ensure_future(self._answered(step)))
+            return Outcome.of(self._settling(step))
         try:
             self._check_stranger(step)
         except PostroomError as refused:
@@ -119,15 +127,16 @@ class Talk(Crew):
         """Who carries it out: the agent that says it, or whoever opened the connection. A client has a name and no
         agent; it writes letters and opens conversations under that name.
         """
-        speaker = self.session.speaker(step)
-        if speaker is None and self.session.agents and (step.method.name == SEND or self.principal.heeds_seals):
+        speaker, name = self.session.speaker(step), step.method.name
+        speaks = name == SEND or name.startswith(PREFIX)  # as somebody, and does nothing to anybody
+        if speaker is None and self.session.agents and (speaks or self.principal.heeds_seals):
             speaker = self.session.agents[0]  # who names another is told that it may not
         if speaker is not None:
             return self._callers[speaker], step
         if self.principal.agent is None and not self.session.agents:
-            if step.method.name == SEND and "from" not in step.said:
+            if name == SEND and "from" not in step.said:
                 return self._opener(), replace(step, said={**step.said, "from": self._participant})
-            if step.method.name.startswith(PREFIX):
+            if name.startswith(PREFIX):
                 self._visitor = self._visitor or self._caller_for(self._participant)
                 return self._visitor, step
         return self._opener(), step
@@ -151,6 +160,15 @@ class Talk(Crew):
                 holder.pause(agent["id"], agent["state"])
         self._reception.telling.of_call(step.method.name, step.said, result)
 
+    def _settling(self, step: Step) -> asyncio.Future[dict[str, Any] | None]:
+        def settled(_: object) -> None:
+            self._unsettled -= 1
+
+        self._unsettled += 1
+        answer = asyncio.ensure_future(self._answered(step))
+        answer.add_done_callback(settled)
+        return answer
+
     async def _answered(self, step: Step) -> dict[str, Any] | None:
         try:
             if step.method.name == REGISTER:
@@ -163,6 +181,8 @@ class Talk(Crew):
                     result = await result
             return step.answer(result) or None
         except PostroomError as refused:
+            if isinstance(refused, Invalid | QuotaFull):
+                self._reception.complain(str(refused)[:LONGEST_COMPLAINT])
             return step.refuse(refused) or None
 
     # -- what it hears
@@ -170,9 +190,14 @@ class Talk(Crew):
     def subscribe(self, said: dict[str, Any]) -> dict[str, Any]:
         if self._subscriptions >= MOST_SUBSCRIPTIONS:
             raise QuotaFull(f"{MOST_SUBSCRIPTIONS} subscriptions are enough", hint="map/unsubscribe from some")
-        told = self._listener().subscribe(said)
+        told = self._listener().subscribe(said | self._mailbox_of_client())
         self._subscriptions += 1
         return told
+
+    def _mailbox_of_client(self) -> dict[str, str]:
+        """One without agents is handed no mail; of letters for its name it is told, if it listens."""
+        is_handed = self.session.agents or self._reception.on(self._participant) is not None
+        return {} if is_handed else {MAILBOX: self._participant}
 
     def unsubscribe(self, said: dict[str, Any]) -> dict[str, Any]:
         id = said["subscription_id"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..model.card import WORDS, Warmth
 from ..model.message import DEFAULT_SCOPE
 from ..wire.events import Event
+from ..wire.inbox_records import present
 from ..wire.map_messages import map_letter
 from ..wire.map_names import (
     AGENT_CHANGED,
@@ -58,16 +59,14 @@ class Telling:
         if not self._hub.is_heard:
             return
         if method == UPDATE:
-            self._of_agent(AGENT_CHANGED if "state" in said else AGENT_UPDATED, result["agent"])
+            self._of_agent(AGENT_CHANGED if "state" in said else AGENT_UPDATED, result)
         elif method in _OF_AGENTS:
-            self._of_agent(_OF_AGENTS[method], result["agent"])
+            self._of_agent(_OF_AGENTS[method], result)
         elif method in _OF_SCOPES:
             scope = result["scope"]
-            data = {"scopeId": scope["id"], "scope": scope}
             agent = result.get("agent", {}).get("id")
-            self._tell(
-                _OF_SCOPES[method], data | ({"agentId": agent} if agent else {}), agent or "", scope=scope["id"]
-            )
+            data = present(scopeId=scope["id"], name=scope["name"], scope=scope, agentId=agent)
+            self._tell(_OF_SCOPES[method], data, agent or said.get("agent_id", ""), scope=scope["id"])
 
     def gone(self, agent: str) -> None:
         """Its connection has ended."""
@@ -80,12 +79,16 @@ class Telling:
             return
         letter = map_letter(message.seen_by(agent))
         meta = letter.get("meta") or {}
-        data = {"messageId": message.id, "agentId": agent, "from": message.sender, "message": letter}
+        data: dict[str, Any] = {"messageId": message.id, "agentId": agent, "deliveredTo": [agent]}
+        data |= {"from": message.sender, "timestamp": letter["timestamp"], "message": letter}
         data |= {word: meta[word] for word in ("correlationId",) if word in meta}
         self._tell(MESSAGE_DELIVERED, data, message.sender, scope=message.scope, parties=(message.sender, agent))
 
-    def _of_agent(self, kind: str, agent: dict[str, Any]) -> None:
+    def _of_agent(self, kind: str, result: dict[str, Any]) -> None:
+        agent = result["agent"]
         data = {"agentId": agent["id"], "agent": agent, "state": agent["state"], "newState": agent["state"]}
+        data |= present(name=agent["name"], role=agent.get("role"), previousState=result.get("previousState"))
+        data["ownerId"] = agent["ownerId"]
         scopes = agent.get("scopes") or [DEFAULT_SCOPE]
         self._tell(kind, data, agent["id"], scope=scopes[0], role=agent.get("role"))
 

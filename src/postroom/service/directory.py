@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from .. import service
-from ..errors import IllegalMove, Invalid, NameTaken, UnknownAgent
+from ..errors import IllegalMove, Invalid, NameTaken, TooLarge, UnknownAgent
 from ..model import delivery as moves
 from ..model.card import EVERYONE, Agent, Beat, Card, Warmth
-from ..model.codec import convert, to_plain
+from ..model.codec import convert, encode, to_plain
 from ..model.delivery import State
 from ..model.names import check_agent, check_scope
 from ..model.query import Query
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..model.query import Moment
     from ..model.record import Record
+    from ..model.scope import ScopeCard
     from ..store.base import Write
     from .authorize import Principal
     from .office import Office
@@ -63,6 +64,34 @@ def register(office: Office, caller: Principal, name: str, /, **said: Any) -> Ag
 
     office.store.commit(plan)
     return agent(office, caller, name)
+
+
+def rewrite(office: Office, caller: Principal, name: str, change: Callable[[Card], Card]) -> Card:
+    """Change a card and nothing else: whose it is, and how its agent does, stays as it was."""
+    authorize(caller, "register", check_agent(name, "agent_id"))
+    after: list[Card] = []
+
+    def plan() -> Sequence[Write]:
+        held = find_record(office, CARD, name)
+        if held is None:
+            service.naming.check_not_moved(office, name, "agent_id")
+            raise UnknownAgent(f"{name!r} is not registered", field="agent_id", hint="register it first")
+        card = convert(held.value, Card)
+        after[:] = [_checked_change(office, card, change(card))]
+        if after[0] == card:
+            return []
+        return [put_record(CARD, name, to_plain(after[0]), held), *memberships(office, name, after[0], held)]
+
+    office.store.commit(plan)
+    return after[0]
+
+
+def _checked_change(office: Office, before: Card, after: Card) -> Card:
+    for field in ("metadata", "extra"):
+        check_object(getattr(after, field), field, office.limits.max_depth)
+    if len(encode(to_plain(after))) > len(encode(to_plain(before))):  # one of older days may be made smaller
+        check_size(office, after, "card")
+    return after
 
 
 def heartbeat(
@@ -213,7 +242,16 @@ def check_card(office: Office, name: str, moment: Moment, said: dict[str, Any]) 
     swarm, slash, _ = name.partition("/")
     if slash:  # swarm/agent belongs to its swarm without saying so
         fields["scopes"] = tuple(dict.fromkeys((swarm, *fields.get("scopes", ()))))
-    return Card(id=name, registered_at=moment.wall, **fields)
+    card = Card(id=name, registered_at=moment.wall, **fields)
+    check_size(office, card, "card")
+    return card
+
+
+def check_size(office: Office, value: Card | ScopeCard, field: str) -> None:
+    """Everybody who looks around reads it."""
+    size, most = len(encode(to_plain(value))), office.limits.max_card_bytes
+    if size > most:
+        raise TooLarge(f"is {size} bytes, the limit is {most}", field=field, hint="keep what is large in letters")
 
 
 def check_tasks(value: Any) -> tuple[str, ...]:

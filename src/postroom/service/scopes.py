@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from .. import service
-from ..errors import IdTaken, Missing, NotAllowed, UnknownAgent
+from ..errors import IdTaken, Missing, NotAllowed
 from ..model.card import Card
 from ..model.codec import convert, to_plain
-from ..model.names import check_agent, check_scope
+from ..model.names import check_scope
 from ..model.record import CARD, MEMBER, SCOPE
 from ..model.scope import ScopeCard
 from ..model.values import check_object
 from .authorize import authorize
-from .directory import memberships
+from .directory import check_size, memberships, rewrite
 from .records import find_record, put_record
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def create(office: Office, caller: Principal, creator: str | None, id: str, says
         created_by=creator or "",
         says=check_object(says, "scope", office.limits.max_depth),
     )
+    check_size(office, scope, "scope")
 
     def plan() -> Sequence[Write]:
         held = find_record(office, SCOPE, scope.id)
@@ -94,32 +95,17 @@ def members(office: Office, caller: Principal, id: str) -> list[str]:
 
 def join(office: Office, caller: Principal, agent: str, id: str) -> Card:
     """Be in a scope from now on: what is sent to it comes. Again is no error."""
-    return _rewrite(office, caller, agent, lambda scopes: (*scopes, find(office, caller, id).id))
+    return rewrite(office, caller, agent, lambda card: _in(card, (*card.scopes, find(office, caller, id).id)))
 
 
 def leave(office: Office, caller: Principal, agent: str, id: str) -> Card:
     """Be in it no more. Again is no error."""
-    return _rewrite(
-        office, caller, agent, lambda scopes: tuple(one for one in scopes if one != check_scope(id, "scope_id"))
-    )
+    left = check_scope(id, "scope_id")
+    return rewrite(office, caller, agent, lambda card: _in(card, [one for one in card.scopes if one != left]))
 
 
-def _rewrite(office: Office, caller: Principal, agent: str, change: Any) -> Card:
-    authorize(caller, "register", check_agent(agent, "agent_id"))
-    after: list[Card] = []
-
-    def plan() -> Sequence[Write]:
-        held = find_record(office, CARD, agent)
-        if held is None:
-            raise UnknownAgent(f"{agent!r} is not registered", field="agent_id", hint="register it first")
-        card = convert(held.value, Card)
-        after[:] = [replace(card, scopes=tuple(dict.fromkeys(change(card.scopes))))]
-        if after[0] == card:
-            return []
-        return [put_record(CARD, agent, to_plain(after[0]), held), *memberships(office, agent, after[0], held)]
-
-    office.store.commit(plan)
-    return after[0]
+def _in(card: Card, scopes: Sequence[str]) -> Card:
+    return replace(card, scopes=tuple(dict.fromkeys(scopes)))
 
 
 def _without(office: Office, name: str, id: str) -> list[Write]:

@@ -73,6 +73,7 @@ class Talk:
         while True:
             message = await receive()
             if message["type"] == "websocket.disconnect":
+                self._ended(message.get("code", 0))
                 return
             if (text := message.get("text")) is None:
                 self.code = NOT_TEXT
@@ -84,6 +85,9 @@ class Talk:
                 self._room.clear()
                 await self._room.wait()
             self._owing.begin(asked)
+
+    def _ended(self, code: int) -> None:
+        """Why the connection was ended, by them or by what they sent."""
 
     def _settle(self) -> None:
         """What is answered, as far as it is in order."""

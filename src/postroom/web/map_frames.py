@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .protocol import Signs
     from .replies import Receive, Scope, Send
 
+_BAD_FRAMES = {1002: "frames that are none", 1007: "text that is none", 1009: "a frame that is too large"}
 MUTE_AFTER = 10.0  # seconds from a pong, in which no question was answered
 
 
@@ -49,6 +50,10 @@ class MapFrames(Talk):
 
     def _understood(self, text: str) -> Asked | dict[str, Any] | None:
         return self._talk.read(text.encode())  # bytes are read several times as fast
+
+    def _ended(self, code: int) -> None:
+        if code in _BAD_FRAMES:
+            self._reception.complain(_BAD_FRAMES[code])
 
     async def run(self, receive: Receive) -> None:
         try:

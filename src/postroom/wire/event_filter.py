@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ..errors import Invalid
 from ..model.names import check_agent
@@ -30,6 +30,7 @@ class EventFilter(Struct, frozen=True, kw_only=True):
     """Nothing said: everything one may hear."""
 
     event_types: tuple[str, ...] | None = None
+    spelt: dict[str, str] = field(default_factory=dict)  # types that were asked for as the SDK's constants are
     scopes: tuple[str, ...] | None = None
     from_agents: tuple[str, ...] | None = None
     priorities: tuple[str, ...] | None = None
@@ -58,7 +59,9 @@ def check_filter(said: Any) -> EventFilter:
         hint = ", ".join((*_LISTS, "metadata_match", "mail", "agent"))
         raise Invalid("there is no such filter", field=f"filter.{unknown}"[:100], hint=hint)
     if "event_types" in fields:
-        fields["event_types"] = tuple(map(_type, fields["event_types"]))
+        asked = fields["event_types"]
+        fields["spelt"] = {_type(said): said for said in asked if "_" in said and _dotted(said) not in asked}
+        fields["event_types"] = tuple(map(_type, asked))
     whose = None if agent is None else check_agent(agent, "filter.agent")
     return EventFilter(agent=whose, metadata_match=match, **fields)
 
@@ -84,14 +87,18 @@ def wanted(event: Event, filter: EventFilter) -> bool:
 
 def _type(said: str) -> str:
     """`message_sent`, `message.sent` and `message.created` are one; `mail.*` is all that begins so."""
-    dotted = said.replace("_", ".")
+    dotted = _dotted(said)
     return _OURS.get(dotted, dotted)
+
+
+def _dotted(type: str) -> str:
+    return type.replace("_", ".")
 
 
 def _is_of(type: str, kind: str) -> bool:
     if kind.endswith("*"):
-        return type.startswith(kind[:-1])
-    return type == kind
+        return _dotted(type).startswith(kind[:-1])
+    return _dotted(type) == kind
 
 
 def _words(said: Any, field: str) -> dict[str, Any]:

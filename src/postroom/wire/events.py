@@ -34,12 +34,13 @@ from ..service import talks, tokens
 from ..service.naming import is_sent_by, resident, seen_by
 from ..service.records import find_record
 from ..service.retelling import type_of
-from .inbox_records import message_record, milliseconds
+from .inbox_records import message_record, milliseconds, present
 from .mail_records import conversation_record, seat_record, thread_record, turn_record
+from .map_messages import map_letter
 from .map_records import role_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..model.change import Change
     from ..model.delivery import Delivery
@@ -59,6 +60,8 @@ _OF_A_NOTICE = {
     "threaded": THREAD_CREATED,
 }
 _OF_A_NOTICE |= dict.fromkeys(ENDS, CLOSED)
+DELIVERED, DELIVERED_IN_THE_SDK = "message.delivered", "message_delivered"
+NO_SPELLING: Mapping[str, str] = {}
 EMITTED = "emit"
 # What the types of our events and of MAP's begin with.
 _OURS = frozenset({
@@ -87,6 +90,7 @@ class Event(Struct, frozen=True, kw_only=True):
     role: str | None = None  # of whom it is about
     correlation: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    in_map: dict[str, Any] = field(default_factory=dict)  # what MAP's events tell besides `data`
     last: bool = True  # of those with its number
 
 
@@ -110,15 +114,26 @@ def number_of(id: Any) -> int | None:
     return None if found is None else int(found[1])
 
 
-def map_event(event: Event) -> dict[str, Any]:
-    """The `event` of a `map/event`."""
+def map_event(event: Event, spelt: Mapping[str, str] = NO_SPELLING) -> dict[str, Any]:
+    """The `event` of a `map/event`. `spelt`: types as they were asked for: MAP's SDK writes them in two ways."""
     return {
         "id": event.id,
-        "type": MAP_TYPES.get(event.type, event.type),
+        "type": spelt.get(event.type) or MAP_TYPES.get(event.type, event.type),
         "timestamp": milliseconds(event.timestamp),
         "source": event.sender,
-        "data": event.data,
+        "data": event.data | event.in_map,
     }
+
+
+def is_for(event: Event, mailbox: str | None) -> bool:
+    """Is it of a letter that came to this mailbox?"""
+    return event.type == MESSAGE and any(row["agent_id"] == mailbox for row in event.data["recipients"])
+
+
+def arrived(event: Event, mailbox: str, type: str) -> Event:
+    """A letter came to who listens, and is handed nothing."""
+    told = {"agentId": mailbox, "deliveredTo": [mailbox]} | event.in_map
+    return replace(event, id=f"{event.number}-{DELIVERED}", type=type, data=told, in_map={})
 
 
 def emitted(said: dict[str, Any], id: str, number: int, now: datetime, source: str) -> Event:
@@ -233,9 +248,19 @@ def _letter_events(room: Room, number: int, message: Message, deliveries: Sequen
         correlation=message.metadata.get("correlationId") or message.thread_tag,
         metadata=message.metadata,
     )
-    yield event
+    yield replace(event, in_map=_of_map_message(shown))
     turn = turn_record(shown)
     yield replace(event, id=f"{number}-{TURN_ADDED}", type=TURN_ADDED, data=turn | {"turn": turn})
+
+
+def _of_map_message(message: Message) -> dict[str, Any]:
+    letter = map_letter(message)
+    return {word: letter[word] for word in ("from", "to", "timestamp")} | present(
+        messageId=message.id,
+        priority=message.priority.name.lower(),
+        correlationId=(letter.get("meta") or {}).get("correlationId"),
+        message=letter,
+    )
 
 
 def _of_notice(room: Room, change: Change) -> Iterator[Event]:

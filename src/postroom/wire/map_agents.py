@@ -8,8 +8,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
+from .. import service
 from ..errors import IllegalMove, Invalid, NameTaken, NotAllowed, UnknownAgent
 from ..model.card import MAP as EXTRA
 from ..model.names import check_agent
@@ -92,20 +93,21 @@ def _is_anothers(room: Room, held: Agent, parent: str) -> bool:
 def unregister(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     """It is gone: out of its scopes, in no list before it comes back. Its mail stays, and waits for it."""
     name = box_of(room, said).name
-    room.agent(name)
-    agent = _write(room, name, {"scopes": []}, {"state": STOPPED})
+    agent = _change(room, name, {"scopes": ()}, {"state": STOPPED})
     room.mailbox(name).leave()
     return {"agent": agent_record(agent) | {"state": STOPPED, "ownerId": None}, "success": True}
 
 
 def update(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     name = box_of(room, said).name
-    card = room.agent(name).card
+    before = room.agent(name)
+    card = before.card
     words = {word: said[word] for word in KEPT if word in said and word not in {"parent", "role"}}
     if "state" in said:
         words["state"] = _stepped(card, said["state"])
     metadata = None if "metadata" not in said else card.metadata | said["metadata"]
-    return {"agent": agent_record(_write(room, name, {"metadata": metadata}, words))}
+    agent = _change(room, name, {} if metadata is None else {"metadata": metadata}, words)
+    return {"agent": agent_record(agent), "previousState": state_of(before)}
 
 
 def stop(room: Room, said: dict[str, Any]) -> dict[str, Any]:
@@ -225,6 +227,16 @@ def _suits(agent: Agent, words: dict[str, Any], children: dict[str, list[str]]) 
 
 
 # -- writing
+
+
+def _change(room: Room, name: str, told: dict[str, Any], words: dict[str, Any]) -> Agent:
+    """Of a card that is there. Only what an agent says of itself is a sign of life: an operator's hand is none."""
+
+    def change(card: Card) -> Card:
+        return replace(card, **told, extra=card.extra | {EXTRA: map_says(card) | words})
+
+    service.directory.rewrite(room._office, room.principal, name, change)
+    return room.mailbox(name).heartbeat(active=True) if room.principal.agent == name else room.agent(name)
 
 
 def _write(room: Room, name: str, told: dict[str, Any], words: dict[str, Any]) -> Agent:

@@ -91,7 +91,7 @@ def replay(room: Room, said: dict[str, Any]) -> dict[str, Any]:
                 continue
             in_time = (first is None or event.timestamp >= first) and (last is None or event.timestamp <= last)
             if in_time and wanted(event, filter):
-                told.append(map_event(event))
+                told.append(map_event(event, filter.spelt))
         cursor = after
         if not changes or len(told) > limit:
             break

@@ -37,7 +37,7 @@ from .map_names import AUTHENTICATE, CONNECT, DISCONNECT, MESSAGE_ACK, REGISTER,
 from .map_problems import failure, map_error
 from .map_table import for_map
 from .methods import PREFIX
-from .problems import INVALID_REQUEST, PARSE_ERROR
+from .problems import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from .table import taken
 
 if TYPE_CHECKING:
@@ -107,6 +107,21 @@ class Step(session.Step, frozen=True):
         return {} if self.call.is_notification else refusal(self.call, error)
 
 
+class Later(session.Asked, frozen=True):
+    """A value that came while it was not settled who speaks: heard when that is, and overtaken by nothing."""
+
+    value: Any = None
+
+    @property
+    def is_alone(self) -> bool:
+        return True
+
+    @property
+    def is_large(self) -> bool:
+        """Nobody knows yet."""
+        return True
+
+
 class Session:
     """One connection."""
 
@@ -150,7 +165,7 @@ class Session:
             return None
         if isinstance(value, list):
             return failure(None, INVALID_REQUEST, "MAP has no batches: one message in each frame")
-        if _is_answer(value):
+        if is_answer(value):
             return Answer(value.get("id"), value.get("result"), _object(value.get("error")))
         call = rpc.read_call(value)
         if isinstance(call, dict):
@@ -201,6 +216,26 @@ def unreadable(why: str) -> dict[str, Any]:
     return failure(None, PARSE_ERROR, why)
 
 
+def unsound(raw: bytes | str, why: PostroomError, limits: Limits) -> dict[str, Any]:
+    """The reply to a text that was refused. One that is a call nonetheless, and holds what no letter may, such as
+    half a character, is answered as a call: who waits for it by its id must not wait in vain.
+    """
+    id = _id_in(raw) if len(raw) <= limits.max_message_bytes + session.ROOM_FOR_MORE else None
+    return unreadable(str(why)) if id is None else failure(id, INVALID_PARAMS, str(why))
+
+
+def _id_in(raw: bytes | str) -> str | int | None:
+    import json  # noqa: PLC0415 - few say what they may not
+
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    call = rpc.read_call(value)
+    id = value.get("id") if isinstance(call, rpc.Call) else None
+    return id if isinstance(id, int) or (isinstance(id, str) and id.isprintable()) else None
+
+
 def refusal(call: rpc.Call | session.Action, error: PostroomError) -> dict[str, Any]:
     of_mail = call.method.startswith(PREFIX)
     return {"jsonrpc": "2.0", "id": call.id, "error": map_error(error, of_mail=of_mail)}
@@ -211,7 +246,8 @@ def request(id: Any, method: str, /, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
 
-def _is_answer(value: Any) -> bool:
+def is_answer(value: Any) -> bool:
+    """Does it answer something that this side asked?"""
     return isinstance(value, dict) and "method" not in value and ("result" in value or "error" in value)
 
 

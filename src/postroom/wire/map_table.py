@@ -38,6 +38,7 @@ _OF_AGENT = (
     Param("owner", "text", "said by the session: its participant, whatever a caller says"),
 )
 _AGENT = "agent (id, name, state, role, scopes, parent, ownerId, metadata and so on)"
+_CHANGED = f"{_AGENT}, previousState"
 _DONE = f"{_AGENT}, success"
 
 
@@ -153,12 +154,14 @@ ROWS: tuple[Method, ...] = (
     _own("agents/unregister", "an agent goes for good; its mail waits for one of its name", map_agents.unregister,
          _WHO, _REASON, result=_DONE),
     _own("agents/update", "an agent says how it is", map_agents.update, _WHO,
-         *(param for param in _OF_AGENT if param.name not in {"name", "description", "role", "scopes"})),
+         *(param for param in _OF_AGENT if param.name not in {"name", "description", "role", "scopes"}),
+         result=_CHANGED),
     _own("agents/stop", "an agent stops; it comes back by registering", map_agents.stop, _WHO, _REASON,
-         Param("force", "flag", "taken and not needed")),
-    _own("agents/suspend", "an agent is handed no mail for a while; it waits", map_agents.suspend, _WHO, _REASON),
+         Param("force", "flag", "taken and not needed"), result=_CHANGED),
+    _own("agents/suspend", "an agent is handed no mail for a while; it waits", map_agents.suspend, _WHO, _REASON,
+         result=_CHANGED),
     _own("agents/resume", "an agent goes on", map_agents.resume, _WHO,
-         Param("context", "any", "taken and not needed")),
+         Param("context", "any", "taken and not needed"), result=_CHANGED),
     _looks("agents/list", "who is registered", map_agents.list_agents,
            Param("filter", "object", "states, roles, scopes, parent, ownerId, hasChildren"), _LIMIT, _CURSOR,
            Param("states", "texts", "the same, outside of filter"), Param("roles", "texts", "the same"),
