@@ -69,6 +69,26 @@ def test_letters_go_both_ways_and_an_answer_finds_its_thread(server: MapServer, 
         assert not letter.message.proven
 
 
+def test_mail_for_who_has_just_left_waits_and_for_who_restarts_follows_it(
+    server: MapServer, daemon: Daemon
+) -> None:
+    """The SDK's server takes it all the same, and gives who is back another id."""
+    with postroom.open(daemon.room) as room:
+        ann = room.mailbox("ann")
+        with Peer(server.url, "bob") as bob, Peer(server.url, "carl") as carl:
+            for name, peer in (("bob", bob), ("carl", carl)):
+                ann.send(f"hive/{name}", "1")
+                assert "1" == peer.message()["payload"]["text"]
+                until(lambda name=name: not room.mailbox(f"hive/{name}").check(peek=True))
+        until(lambda: shown(server, "carl") is None and shown(server, "bob") is None)
+        with Peer(server.url, "bob") as bob:
+            ann.send("hive/bob", "2")
+            ann.send("hive/carl", "2")
+            assert "2" == bob.message()["payload"]["text"]
+            until(lambda: not room.mailbox("hive/bob").check(peek=True))
+            assert ["2"] == [letter.text for letter in room.mailbox("hive/carl").check(peek=True)]
+
+
 def shown(server: MapServer, name: str) -> str | None:
     """The id that one of ours has there, as an agent there finds it."""
     return asyncio.run(_shown(server.url, name))

@@ -47,6 +47,12 @@ def pause(tries: int) -> float:
     return longest * random.uniform(0.5, 1.0)
 
 
+def _looked_at(task: asyncio.Future[None]) -> None:
+    """Its error is no news to the event loop."""
+    if not task.cancelled():
+        task.exception()
+
+
 class Link:
     """Made inside an event loop."""
 
@@ -119,6 +125,8 @@ class Link:
         line = Line(send, visit.hear, ANSWER)
         reading = asyncio.ensure_future(self._read(line, socket))
         visiting = asyncio.ensure_future(visit.run(line))
+        for one in (reading, visiting):
+            one.add_done_callback(_looked_at)  # also where we are stopped just then
         try:
             await asyncio.wait((reading, visiting), return_when=asyncio.FIRST_COMPLETED)
             line.cut()

@@ -19,7 +19,7 @@ from ..wire.map_names import GUEST, MESSAGE, REFRESH, REGISTER, SEND, UNREGISTER
 from . import asking, directory, taking
 from .greeting import credentials, greet
 from .line import LineLost, MapRefusal
-from .neighbours import clean, neighbours, of_session
+from .neighbours import by_any_name, clean, neighbours, of_session
 from .translating import correlation_of, incoming, outgoing, told_of
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Visit:
             if await self._carrier.look_at_news(self._memory.system):
                 await self._show_ours(line)
             await self._tell_scope(line)
-            await self._carrier.carry(self.there, lambda letter, to: self._send(line, welcome, letter, to))
+            await self._carry(line, welcome)
             wait = (SOON if self._carrier.waits_for_strangers else LOOK) - (monotonic() - looked)
             if wait <= 0:
                 await self._look_around(line)
@@ -200,9 +200,16 @@ class Visit:
 
     # -- out
 
+    async def _carry(self, line: Line, welcome: Welcome) -> None:
+        there = by_any_name(self.there, self._memory.system)
+        left = await self._carrier.carry(there, lambda letter, to: self._send(line, welcome, letter, to))
+        gone = {there[mailbox].id for mailbox in left}  # until they are listed anew, under whatever ids
+        self.there = {mailbox: one for mailbox, one in self.there.items() if one.id not in gone}
+
     async def _send(self, line: Line, welcome: Welcome, letter: Message, to: Neighbour) -> None:
         said = await self._desk.run_slow(lambda: self._said(letter, to, beside=not welcome.keeps_meta))
-        told = await line.ask(SEND, **said)
+        keeps = welcome.is_postroom  # mail for who is away
+        told = await (line.ask(SEND, **said) if keeps else asking.hand_over(line, said, to.id))
         self._memory.sent(told.get("messageId"), letter.id)
         word = correlation_of(letter.metadata)
         if word is not None:
