@@ -87,6 +87,9 @@ def test_mail_for_who_has_just_left_waits_and_for_who_restarts_follows_it(
             assert "2" == bob.message()["payload"]["text"]
             until(lambda: not room.mailbox("hive/bob").check(peek=True))
             assert ["2"] == [letter.text for letter in room.mailbox("hive/carl").check(peek=True)]
+            bob.say(to={"agent": shown(server, "ann")}, payload="3")  # who never registered is answered, too
+            answer = ann.wait(timeout=20)
+            assert answer is not None and ("hive/bob", "3") == (answer.sender, answer.text)
 
 
 def shown(server: MapServer, name: str) -> str | None:

@@ -230,6 +230,41 @@ def test_only_who_is_shown_is_reached_from_there(tmp_path: Path) -> None:
     run(story())
 
 
+def test_who_only_writes_is_shown_from_then_on_and_can_be_answered(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with hosted(Host("bob")) as host, linked(host, tmp_path, scope="night") as room:
+            await until(lambda: host.of("mail/recent"))
+            room.mailbox("zoe").send("hive/bob", "?")
+            await host.shows("zoe")
+            await until(lambda: not open_mail(room, "hive/bob"))
+            assert "guest-zoe" == host.of("map/send")[0]["from"]
+            assert ["night"] == host.of("map/agents/register")[-1]["scopes"]
+            await host.message("zoe", "!", id="1")
+            await until(lambda: inbox(room, "zoe"))
+        async with hosted(host), linked(host, tmp_path):  # on another day
+            await host.shows("zoe")
+
+    run(story())
+
+
+def test_who_writes_and_is_not_to_be_shown_is_named_in_the_log_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with hosted(Host("bob")) as host, linked(host, tmp_path, expose="ann") as room:
+            for number in range(2):
+                room.mailbox("zoe").send("hive/bob", str(number))
+            room.mailbox("ann").send("hive/bob", "2")
+            await until(lambda: not open_mail(room, "hive/bob"))
+            assert {"berlin", "ann"} == {said["name"] for said in host.of("map/agents/register")}
+            assert [None, None, "guest-ann"] == [said.get("from") for said in host.of("map/send")]
+
+    with caplog.at_level(logging.WARNING, "postroom"):
+        run(story())
+    told = [record.getMessage() for record in caplog.records]
+    assert ["zoe writes to the MAP server and is not shown there: answers go to berlin"] == told
+
+
 def test_names_are_spelt_as_they_are_known_here(tmp_path: Path) -> None:
     async def story() -> None:
         host = Host("bob")

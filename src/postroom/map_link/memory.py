@@ -1,5 +1,6 @@
 """What is remembered of a server between two visits, and after a restart: what it is called here, what we are
-called there, up to when its messages were put down, and what it calls the last letters that it took from us.
+called there, up to when its messages were put down, what it calls the last letters that it took from us, and who
+of ours wrote them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ..service.office import Office
 
 
+MOST_WRITERS = 200  # the last of ours that wrote there, and are shown there for an answer
 MOST_SENT = 1000  # letters that can be answered by the server's ids; older ones by ours
 LONGEST_ID = 200
 
@@ -31,6 +33,7 @@ class Memory:
         self.system: str = self._kept.get("system", "")
         self.seen: int = self._kept.get("seen", 0)  # milliseconds, by the server's clock
         self._ours: dict[str, str] = dict(self._kept.get("sent", {}))  # by the server's id
+        self.writers: dict[str, None] = dict.fromkeys(self._kept.get("writers", ()))  # in order
         self.resume = ""  # a token of the last session; worth nothing after a restart
 
     def called(self, name: str) -> None:
@@ -48,6 +51,13 @@ class Memory:
         while len(self._ours) > MOST_SENT:
             del self._ours[next(iter(self._ours))]
 
+    def wrote(self, name: str) -> None:
+        """One of ours, to somebody there."""
+        self.writers.pop(name, None)
+        self.writers[name] = None
+        while len(self.writers) > MOST_WRITERS:
+            del self.writers[next(iter(self.writers))]
+
     def asked(self, sender: str, mailbox: str, correlation: str, ours: str) -> None:
         """A sender of ours knows the answer to a letter by a word of its own."""
         self.sent(_word(sender, mailbox, correlation), ours)
@@ -61,7 +71,13 @@ class Memory:
         return self._ours.get(id, id)
 
     def keep(self) -> None:
-        value = {"name": self.name, "system": self.system, "seen": self.seen, "sent": dict(self._ours)}
+        value = {
+            "name": self.name,
+            "system": self.system,
+            "seen": self.seen,
+            "sent": dict(self._ours),
+            "writers": list(self.writers),
+        }
         if value == self._kept:
             return
         held = find_record(self._office, MAP_LINK, self._key)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..desk import Desk
-    from ..model.card import Agent
     from ..model.message import Message
     from ..wire.events import Event
     from ..wire.map_addresses import Role
@@ -76,7 +75,8 @@ class Visit:
         self._takes_again = False  # who is there already may say anew what it is
         self._unwanted: set[str] = set()  # ours that the server does not take; it was said
         self._hidden: set[str] = set()  # theirs whose names are taken here
-        self._agents: dict[str, Agent] = {}  # ours that are to be shown there
+        self._silenced: set[str] = set()  # ours that write and are not to be shown; it was said
+        self._exposed: dict[str, dict[str, Any]] = {}  # ours that are to be shown there, and what is said of each
         self._everyone: set[str] = set()  # the ids of all that the server listed
         self._sessions: dict[str, list[Any]] = {}  # the agents of each that spoke, as the server told it
         self.there: dict[str, Neighbour] = {}
@@ -102,8 +102,8 @@ class Visit:
         self._memory.resume = welcome.resume
         self._takes_again = welcome.is_postroom
         await self._desk.run_slow(lambda: self._be_called(welcome))
-        self._agents = await self._desk.run_slow(lambda: directory.exposed(self._room, self._wants.expose))
-        self._shown = {id: id for id in welcome.back if id in self._agents}
+        self._exposed = await self._desk.run_slow(self._to_be_shown)
+        self._shown = {id: id for id in welcome.back if id in self._exposed}
         taker = asyncio.ensure_future(self._take_all(line, welcome))
         try:
             await self._introduce(line)
@@ -174,17 +174,18 @@ class Visit:
         self._hidden = hidden
 
     async def _show_ours(self, line: Line) -> None:
-        agents = await self._desk.run_slow(lambda: directory.exposed(self._room, self._wants.expose))
-        self._agents = agents
+        self._exposed = await self._desk.run_slow(self._to_be_shown)
         shown = {name: id for id, name in self._shown.items()}
-        for name in shown.keys() - agents.keys() - {self._own}:
+        for name in shown.keys() - self._exposed.keys() - {self._own}:
             with suppress(MapRefusal):
                 await line.ask(UNREGISTER, agentId=shown[name])
             del self._shown[shown[name]]
-        for name, agent in agents.items():
-            said = directory.said_of(agent, self._wants.scope)
+        for name, said in self._exposed.items():
             if name not in shown or (self._takes_again and said != self._said_of.get(name)):
                 await self._show(line, name, said)
+
+    def _to_be_shown(self) -> dict[str, dict[str, Any]]:
+        return directory.exposed(self._room, self._wants.expose, self._wants.scope, self._memory.writers)
 
     async def _show(self, line: Line, name: str, said: dict[str, Any]) -> None:
         self._said_of[name] = said
@@ -207,6 +208,7 @@ class Visit:
         self.there = {mailbox: one for mailbox, one in self.there.items() if one.id not in gone}
 
     async def _send(self, line: Line, welcome: Welcome, letter: Message, to: Neighbour) -> None:
+        await self._be_answerable(line, letter.sender)
         said = await self._desk.run_slow(lambda: self._said(letter, to, beside=not welcome.keeps_meta))
         keeps = welcome.is_postroom  # mail for who is away
         told = await (line.ask(SEND, **said) if keeps else asking.hand_over(line, said, to.id))
@@ -214,6 +216,19 @@ class Visit:
         word = correlation_of(letter.metadata)
         if word is not None:
             self._memory.asked(letter.sender, to.mailbox, word, letter.id)
+
+    async def _be_answerable(self, line: Line, sender: str) -> None:
+        """Who writes there is shown there from then on, also if it never registered here."""
+        if sender == self._own or sender in self._silenced:
+            return
+        if sender in self._memory.writers:
+            self._memory.wrote(sender)  # once more
+        elif await self._desk.run_slow(lambda: directory.may_answer_to(self._room, self._wants.expose, sender)):
+            self._memory.wrote(sender)
+            await self._show_ours(line)
+        else:
+            self._silenced.add(sender)
+            log.warning("%s writes to the MAP server and is not shown there: answers go to %s", sender, self._own)
 
     async def _tell_scope(self, line: Line) -> None:
         while self._emitted:
@@ -306,7 +321,8 @@ class Visit:
         return next((id for id in found if id is not None), None)
 
     def _members(self, meant: str | Role) -> list[str]:
-        return directory.members(self._agents, self._shown.values(), self._wants.scope, meant)
+        told = {name: self._exposed[name] for name in self._shown.values() if name in self._exposed}
+        return directory.members(told, meant)
 
     async def _speaker(self, line: Line, message: Incoming) -> str:
         """Whose letter it is. The SDK's server names the session of who spoke, and can be asked who is in it."""
