@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from ..wire.map_names import CONNECT, SOFTWARE, VERSION
-from .line import MapRefusal
+from .line import LineLost, MapRefusal
 from .wants import METHODS
 
 if TYPE_CHECKING:
     from .line import Line
     from .wants import Wants
+
+
+FIRST_ANSWER = 10.0  # seconds
 
 
 class Welcome(Struct, frozen=True, kw_only=True):
@@ -56,7 +60,7 @@ def credentials(wants: Wants, method: str) -> dict[str, str]:
 async def _let_in(line: Line, wants: Wants, said: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """With the token, shown as we were told to; and once more as the server says it wants to see it."""
     auth = {"auth": credentials(wants, wants.method)} if wants.token else {}
-    told = await line.ask(CONNECT, **said, **auth)
+    told = await _first_answer(line, **said, **auth)
     if not _is_shut(told):
         return told, wants.method
     methods = _object(told["authRequired"]).get("methods")
@@ -68,6 +72,16 @@ async def _let_in(line: Line, wants: Wants, said: dict[str, Any]) -> tuple[dict[
     if _is_shut(told):
         raise MapRefusal(told.get("error") or {"code": 1006, "message": f"the token is not taken; {methods} is"})
     return told, other
+
+
+async def _first_answer(line: Line, **said: Any) -> dict[str, Any]:
+    """What takes connections and says nothing is something else, or not wired up."""
+    try:
+        async with asyncio.timeout(FIRST_ANSWER):
+            return await line.ask(CONNECT, **said)
+    except TimeoutError:
+        told = f"it takes the connection, and did not answer {CONNECT} in {FIRST_ANSWER:g} s (is it a MAP server?)"
+        raise LineLost(told) from None
 
 
 def _is_shut(told: dict[str, Any]) -> bool:

@@ -80,7 +80,6 @@ class Visit:
         self._everyone: set[str] = set()  # the ids of all that the server listed
         self._sessions: dict[str, list[Any]] = {}  # the agents of each that spoke, as the server told it
         self.there: dict[str, Neighbour] = {}
-        self.is_welcome = False
 
     def hear(self, method: str, params: Mapping[str, Any]) -> None:
         """What the server says of its own accord."""
@@ -109,7 +108,6 @@ class Visit:
             await self._introduce(line)
             await self._look_around(line)
             await self._catch_up(line)
-            self.is_welcome = True
             self._welcomed(len(self.there))
             await self._go_on(line, welcome, taker)
         finally:
