@@ -97,6 +97,10 @@ class Peer(Program):
         super().__init__(require_sdk() / "map_peer.mjs", url, name, *scope)
         self.id = self.line()["id"]
 
+    def reply(self, message: dict[str, Any], payload: Any) -> None:
+        """As the SDK answers."""
+        self.say(answered=message, payload=payload)
+
     def message(self) -> dict[str, Any]:
         """The next message that it gets."""
         while True:

@@ -232,17 +232,19 @@ def test_only_who_is_shown_is_reached_from_there(tmp_path: Path) -> None:
 
 def test_who_only_writes_is_shown_from_then_on_and_can_be_answered(tmp_path: Path) -> None:
     async def story() -> None:
-        async with hosted(Host("bob")) as host, linked(host, tmp_path, scope="night") as room:
-            await until(lambda: host.of("mail/recent"))
-            room.mailbox("zoe").send("hive/bob", "?")
-            await host.shows("zoe")
-            await until(lambda: not open_mail(room, "hive/bob"))
-            assert "guest-zoe" == host.of("map/send")[0]["from"]
-            assert ["night"] == host.of("map/agents/register")[-1]["scopes"]
-            await host.message("zoe", "!", id="1")
-            await until(lambda: inbox(room, "zoe"))
-        async with hosted(host), linked(host, tmp_path):  # on another day
-            await host.shows("zoe")
+        async with hosted(Host("bob")) as host:
+            async with linked(host, tmp_path, scope="night") as room:
+                await until(lambda: host.of("mail/recent"))
+                room.mailbox("zoe").send("hive/bob", "?")
+                await host.shows("zoe")
+                await until(lambda: not open_mail(room, "hive/bob"))
+                assert "guest-zoe" == host.of("map/send")[0]["from"]
+                assert ["night"] == host.of("map/agents/register")[-1]["scopes"]
+                await host.message("zoe", "!", id="1")
+                await until(lambda: inbox(room, "zoe"))
+            async with linked(host, tmp_path):  # on another day
+                await until(lambda: len(host.lines) == 2)
+                await host.shows("zoe")
 
     run(story())
 

@@ -23,6 +23,7 @@ class Welcome(Struct, frozen=True, kw_only=True):
     """What the server says of itself."""
 
     name: str
+    session: str  # what it calls this connection
     is_postroom: bool  # then its name is that of another room, and not of a net of them
     resume: str  # a token with which a later visit goes on with this one
     back: tuple[str, ...]  # the ids of agents of ours that it gave back with that: their mail may come at once
@@ -40,10 +41,11 @@ async def greet(line: Line, wants: Wants, name: str, resume: str) -> Welcome:
         "capabilities": {"delivery": {"acks": True}},  # a word of ours; others pass it over
     }
     told, method = await _let_in(line, wants, said | ({"resumeToken": resume} if resume else {}))
-    info, token = _object(told.get("systemInfo")), told.get("resumeToken")
+    info, token, session = _object(told.get("systemInfo")), told.get("resumeToken"), told.get("sessionId")
     system = info.get("name")
     return Welcome(
         name=system if isinstance(system, str) else "",
+        session=session if isinstance(session, str) else "",
         is_postroom=info.get("software") == SOFTWARE,
         resume=token if isinstance(token, str) else "",
         back=tuple(row["id"] for row in _rows(told.get("reclaimedAgents"))),

@@ -59,7 +59,9 @@ class Line:
         self.lost = asyncio.Event()
 
     async def ask(self, method: str, /, **params: Any) -> dict[str, Any]:
-        """The result. MapRefusal: the server said no. LineLost: it said nothing in time."""
+        """The result; of one that is a list, the `items`. MapRefusal: the server said no. LineLost: it said
+        nothing in time.
+        """
         (told,) = await self.ask_in_turn((method, params))
         if isinstance(told, MapRefusal):
             raise told
@@ -121,8 +123,7 @@ class Line:
         if said.get("error") is not None:
             answer.set_result(MapRefusal(said["error"]))
         else:
-            result = said.get("result")
-            answer.set_result(result if isinstance(result, dict) else {})
+            answer.set_result(_object(said.get("result")))
 
     def cut(self) -> None:
         """The connection is gone: nothing more is answered."""
@@ -130,6 +131,12 @@ class Line:
         for answer in self._asked.values():
             if not answer.done():
                 answer.set_result(LineLost(_CUT))
+
+
+def _object(result: Any) -> dict[str, Any]:
+    if isinstance(result, list):
+        return {"items": result}
+    return result if isinstance(result, dict) else {}
 
 
 def _is_in(answer: asyncio.Future[Any]) -> bool:

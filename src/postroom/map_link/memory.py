@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..service.office import Office
 
 
+MOST_ADDRESSES = 1000  # ids that ours had there
 MOST_WRITERS = 200  # the last of ours that wrote there, and are shown there for an answer
 MOST_SENT = 1000  # letters that can be answered by the server's ids; older ones by ours
 LONGEST_ID = 200
@@ -34,6 +35,8 @@ class Memory:
         self.seen: int = self._kept.get("seen", 0)  # milliseconds, by the server's clock
         self._ours: dict[str, str] = dict(self._kept.get("sent", {}))  # by the server's id
         self.writers: dict[str, None] = dict.fromkeys(self._kept.get("writers", ()))  # in order
+        self.addresses: dict[str, str] = dict(self._kept.get("addresses", {}))  # names of ours, by their ids there
+        self.heard: str = self._kept.get("heard", "")  # the last of its events that was looked at
         self.resume = ""  # a token of the last session; worth nothing after a restart
 
     def called(self, name: str) -> None:
@@ -58,6 +61,13 @@ class Memory:
         while len(self.writers) > MOST_WRITERS:
             del self.writers[next(iter(self.writers))]
 
+    def is_called(self, id: str, name: str) -> None:
+        """One of ours, there and for now. Somebody may still write to that id when it has another."""
+        if id != name and len(id) <= LONGEST_ID:
+            self.addresses[id] = name
+        while len(self.addresses) > MOST_ADDRESSES:
+            del self.addresses[next(iter(self.addresses))]
+
     def asked(self, sender: str, mailbox: str, correlation: str, ours: str) -> None:
         """A sender of ours knows the answer to a letter by a word of its own."""
         self.sent(_word(sender, mailbox, correlation), ours)
@@ -77,6 +87,8 @@ class Memory:
             "seen": self.seen,
             "sent": dict(self._ours),
             "writers": list(self.writers),
+            "addresses": dict(self.addresses),
+            "heard": self.heard,
         }
         if value == self._kept:
             return
