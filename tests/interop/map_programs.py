@@ -57,6 +57,9 @@ class Program:
     def line(self, patience: float = PATIENCE) -> Any:
         return json.loads(self._lines.get(timeout=patience))
 
+    def text(self) -> str:
+        return self._lines.get(timeout=PATIENCE).decode().rstrip("\n")
+
     def say(self, **said: Any) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(said).encode() + b"\n")
