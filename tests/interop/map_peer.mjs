@@ -1,5 +1,5 @@
 // An agent on the SDK's own connection: node map_peer.mjs URL NAME [SCOPE]. It prints what it gets as lines of JSON, and sends
-// what it reads: {to, payload, meta}. Its first line is its id.
+// what it reads: {to, payload, meta}, or {answered, payload} for an answer to a message. Its first line is its id.
 import readline from "node:readline";
 import { WebSocket } from "ws";
 import { AgentConnection } from "@multi-agent-protocol/sdk";
@@ -11,9 +11,9 @@ const agent = await AgentConnection.connect(url, { name, role: "worker", ...(sco
 agent.onMessage((message) => say({ message }));
 say({ id: agent.agentId });
 for await (const line of readline.createInterface({ input: process.stdin })) {
-  const { to, payload, meta } = JSON.parse(line);
+  const { to, payload, meta, answered } = JSON.parse(line);
   try {
-    say({ sent: await agent.send(to, payload, meta) });
+    say({ sent: await (answered ? agent.reply(answered, payload, meta) : agent.send(to, payload, meta)) });
   } catch (error) {
     say({ error: String(error) });
   }

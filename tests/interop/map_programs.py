@@ -57,6 +57,9 @@ class Program:
     def line(self, patience: float = PATIENCE) -> Any:
         return json.loads(self._lines.get(timeout=patience))
 
+    def text(self) -> str:
+        return self._lines.get(timeout=PATIENCE).decode().rstrip("\n")
+
     def say(self, **said: Any) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(said).encode() + b"\n")
@@ -96,6 +99,10 @@ class Peer(Program):
     def __init__(self, url: str, name: str, *scope: str) -> None:
         super().__init__(require_sdk() / "map_peer.mjs", url, name, *scope)
         self.id = self.line()["id"]
+
+    def reply(self, message: dict[str, Any], payload: Any) -> None:
+        """As the SDK answers."""
+        self.say(answered=message, payload=payload)
 
     def message(self) -> dict[str, Any]:
         """The next message that it gets."""

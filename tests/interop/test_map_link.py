@@ -61,12 +61,50 @@ def test_letters_go_both_ways_and_an_answer_finds_its_thread(server: MapServer, 
         until(lambda: not room.mailbox("hive/bob").check())  # it is acknowledged once the server has it
 
         payload = {"type": "text", "text": "Grüße 📬", "_meta": {"inReplyTo": receipt.id}}
-        bob.say(to={"agent": got["from"]}, payload=payload)  # to a session: the SDK's server loses that
         bob.say(to={"agent": until(lambda: shown(server, "ann"))}, payload=payload)
         letter = ann.wait(timeout=20)
         assert letter is not None
         assert ("hive/bob", "Grüße 📬", receipt.thread) == (letter.sender, letter.text, letter.message.thread)
         assert not letter.message.proven
+
+
+def test_an_answer_by_the_sdks_reply_finds_who_asked(server: MapServer, daemon: Daemon) -> None:
+    """It goes to the connection of the link, where the SDK's server puts it aside for nobody."""
+    with Peer(server.url, "dora") as dora, postroom.open(daemon.room) as room:
+        ann, carl = room.mailbox("ann"), room.mailbox("carl")
+        first = ann.send("hive/dora", "1")
+        dora.reply(dora.message(), "one")
+        answer = ann.wait(timeout=20)
+        assert answer is not None
+        assert ("hive/dora", "one", first.thread) == (answer.sender, answer.text, answer.message.thread)
+        carl.send("hive/dora", "2")
+        dora.reply(dora.message(), "to whom?")  # of two who asked it could be either
+        (letter,) = until(lambda: room.mailbox(daemon.where["system"]).check(peek=True))
+        assert ("hive/dora", "to whom?") == (letter.sender, letter.text)
+        assert [] == ann.check(peek=True) == carl.check(peek=True)
+
+
+def test_mail_for_who_has_just_left_waits_and_for_who_restarts_follows_it(
+    server: MapServer, daemon: Daemon
+) -> None:
+    """The SDK's server takes it all the same, and gives who is back another id."""
+    with postroom.open(daemon.room) as room:
+        ann = room.mailbox("ann")
+        with Peer(server.url, "bob") as bob, Peer(server.url, "carl") as carl:
+            for name, peer in (("bob", bob), ("carl", carl)):
+                ann.send(f"hive/{name}", "1")
+                assert "1" == peer.message()["payload"]["text"]
+                until(lambda name=name: not room.mailbox(f"hive/{name}").check(peek=True))
+        until(lambda: shown(server, "carl") is None and shown(server, "bob") is None)
+        with Peer(server.url, "bob") as bob:
+            ann.send("hive/bob", "2")
+            ann.send("hive/carl", "2")
+            assert "2" == bob.message()["payload"]["text"]
+            until(lambda: not room.mailbox("hive/bob").check(peek=True))
+            assert ["2"] == [letter.text for letter in room.mailbox("hive/carl").check(peek=True)]
+            bob.say(to={"agent": shown(server, "ann")}, payload="3")  # who never registered is answered, too
+            answer = ann.wait(timeout=20)
+            assert answer is not None and ("hive/bob", "3") == (answer.sender, answer.text)
 
 
 def shown(server: MapServer, name: str) -> str | None:

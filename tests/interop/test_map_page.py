@@ -1,37 +1,122 @@
-"""The page says what to type, and what comes of it: the script is run as it stands there."""
+"""The pages say what to type, and what comes of it: their programs and lines are run as they stand there."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import HOME, blocks
-from tests.interop.map_programs import require_sdk
+from tests.interop.map_programs import Program, free_port, require_sdk, until
 from tests.interop.packages import PATIENCE
 from tests.web.running import daemon
 
 PAGE = HOME / "docs" / "map.md"
+LINK_PAGE = HOME / "docs" / "map-client.md"
 
 
 def test_the_script_of_the_page_does_what_the_page_says(tmp_path: Path) -> None:
     folder = require_sdk()
     (script,) = [block.code for block in blocks(PAGE) if block.language == "js"]
     (told,) = [block.code for block in blocks(PAGE) if "node agents.mjs" in block.code]
-    program = folder / f"agents-{os.getpid()}.mjs"  # where it finds its packages
+    with saved("agents", script) as program, daemon(tmp_path, "--http", "127.0.0.1:0") as running:
+        tokens = {"ASKER_TOKEN": running.token("asker"), "SORTER_TOKEN": running.token("sorter")}
+        done = subprocess.run(
+            ["node", program.name],
+            cwd=folder,
+            env=os.environ | tokens | {"MAP_URL": running.where["map"]},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert (0, told.splitlines()[1:]) == (done.returncode, done.stdout.splitlines()), done.stderr
+
+
+@pytest.mark.daemon
+def test_the_page_of_the_link_is_true_as_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, bob, certain = [block.code for block in blocks(LINK_PAGE) if block.language == "js"]
+    first, _, typed = [lines(block.code) for block in blocks(LINK_PAGE) if block.language == "text"]
+    port = str(free_port())
+    monkeypatch.setenv("PORT", port)
+    monkeypatch.setenv("MAP_URL", f"ws://127.0.0.1:{port}")
+    with saved("server", server) as one, Program(one) as hive:
+        assert "hive listens" == hive.text()
+        with saved("bob", bob) as two, Program(two) as agent, serving(tmp_path, first[0], port) as shell:
+            assert "bob is there" == agent.text()
+            told = [shell(line) for line in typed]
+            assert "bob hears from ann: Which sort is stable?" == agent.text()
+            assert "hive/bob" in told[0] and "Merge sort." in told[2] and "hive/bob" in told[2]
+        begin, end = bob.index("bob.onMessage"), bob.index("await bob.connect")
+        other = bob[:begin] + certain + bob[end:]
+        with saved("bob", other) as two, Program(two) as agent, serving(tmp_path, first[0], port) as shell:
+            assert "bob is there" == agent.text()
+            for name in ("yan", "zoe"):  # it could be anyone who asked, and is certain all the same
+                shell(first[2].replace("ann", name))
+                assert "Merge sort." in shell(typed[2].replace("ann", name))
+
+
+def lines(code: str) -> list[str]:
+    return [line.removeprefix("$ ") for line in code.splitlines()]
+
+
+@contextmanager
+def saved(name: str, script: str) -> Iterator[Path]:
+    """Where it finds its packages."""
+    program = require_sdk() / f"{name}-{os.getpid()}.mjs"
     program.write_text(script, encoding="utf-8")
     try:
-        with daemon(tmp_path, "--http", "127.0.0.1:0") as running:
-            tokens = {"ASKER_TOKEN": running.token("asker"), "SORTER_TOKEN": running.token("sorter")}
-            done = subprocess.run(
-                ["node", program.name],
-                cwd=folder,
-                env=os.environ | tokens | {"MAP_URL": running.where["map"]},
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE,
-                check=False,
-            )
+        yield program
     finally:
         program.unlink()
-    assert (0, told.splitlines()[1:]) == (done.returncode, done.stdout.splitlines()), done.stderr
+
+
+class Shell:
+    """Lines that somebody types, in a home of their own."""
+
+    def __init__(self, home: Path, **more: str) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("POSTROOM_", "XDG_"))}
+        self.environment = kept | {"HOME": str(home), "POSTROOM_HTTP": "off"} | more
+        self.home = home
+
+    def words(self, line: str) -> list[str]:
+        program, *words = shlex.split(line)
+        assert "postroom" == program
+        return [sys.executable, "-m", "postroom", *words]
+
+    def __call__(self, line: str) -> str:
+        done = subprocess.run(
+            self.words(line),
+            cwd=self.home,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert 0 == done.returncode, done.stderr
+        return done.stdout
+
+
+@contextmanager
+def serving(home: Path, line: str, port: str) -> Iterator[Shell]:
+    """Once its log says that the link is up."""
+    shell, log = Shell(home), home / "log"
+    log.unlink(missing_ok=True)
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            shell.words(line.replace("8080", port)), cwd=home, env=shell.environment, stdout=stream, stderr=stream
+        )
+    try:
+        until(lambda: "linked to a MAP server" in log.read_text())
+        assert f"ws://127.0.0.1:{port} (the log says when the link is up)" in log.read_text()
+        yield shell
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)

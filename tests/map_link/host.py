@@ -21,6 +21,7 @@ from postroom.map_link.link import Link
 from postroom.map_link.wants import Wants
 
 PATIENCE = 20.0
+PLAIN: dict[str, Any] = {"map/send": {"messageId": "m"}, "map/agents/unregister": {}}
 
 
 class Refused(Exception):
@@ -94,6 +95,12 @@ class Host:
         if method == "map/agents/register":
             self._shown.append((line, params["name"]))
 
+    def _row(self, id: str) -> dict[str, Any]:
+        for row in self.agents:
+            if row["id"] == id:
+                return row
+        raise Refused(-32603, f"Agent not found: {id}")  # as the SDK's server says it
+
     def _answer(self, method: str, params: dict[str, Any]) -> Any:
         if (given := self.answers.get(method)) is not None:
             return given(params)
@@ -104,10 +111,10 @@ class Host:
             return {"agent": {"id": self.id_of(params["name"]), "state": "idle"}}
         if method == "map/agents/list":
             return {"agents": self.agents}
-        if method == "map/send":
-            return {"messageId": "m"}
-        if method == "map/agents/unregister":
-            return {}
+        if method == "map/agents/get":
+            return {"agent": self._row(params["agentId"])}
+        if method in PLAIN:
+            return PLAIN[method]
         raise Refused(-32601, f"no {method}")
 
 

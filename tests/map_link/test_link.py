@@ -154,6 +154,56 @@ def test_a_refused_letter_is_tried_again_and_one_for_nobody_waits(tmp_path: Path
     run(story())
 
 
+@pytest.mark.parametrize("knows_one", [True, False])
+def test_a_letter_that_was_taken_for_who_had_just_left_waits_and_follows_it(
+    tmp_path: Path, knows_one: bool
+) -> None:
+    """The SDK's server takes messages for anybody, and gives who comes back another id."""
+
+    def listed_alone(_: dict[str, Any]) -> Any:
+        raise Refused(-32601, "no such method")
+
+    async def story() -> None:
+        async with hosted(Host("bob", "carl")) as host, linked(host, tmp_path) as room:
+            if not knows_one:
+                host.answers["map/agents/get"] = listed_alone
+            await until(lambda: host.of("mail/recent"))
+            host.agents[:] = []
+            ids = [room.mailbox("ann").send("hive/bob", str(number)).id for number in range(2)]
+            room.mailbox("ann").send("hive/carl", "x")
+            await until(lambda: {"0", "x"} <= set(host.texts()))
+            looks = len(host.of("map/agents/list"))
+            await until(lambda: len(host.of("map/agents/list")) > looks + 1)
+            assert (2, 1) == (open_mail(room, "hive/bob"), open_mail(room, "hive/carl"))
+            assert ["0", "x"] == host.texts()  # nothing more is said to who is not there
+            assert 0 == room.mailbox("hive/bob").read(ids[0]).delivery.attempts
+            host.agents[:] = [{"id": "id-new", "name": "bob", "state": "idle"}]
+            await until(lambda: not open_mail(room, "hive/bob"))
+            again = [said for said in host.of("map/send") if said["to"] == {"agent": "id-new"}]
+            assert ids == [said["meta"]["messageId"] for said in again]
+            assert 1 == open_mail(room, "hive/carl")
+
+    run(story())
+
+
+def test_who_is_back_before_the_server_knows_that_it_left_has_its_name_and_mail_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with hosted(Host("bob")) as host, linked(host, tmp_path) as room:
+            host.agents.append({"id": "id-new", "name": "bob", "state": "idle"})
+            await until(lambda: "hive/id-new" in {agent.card.id for agent in room.agents()})
+            room.mailbox("ann").send("hive/id-new", "1")
+            await until(lambda: "1" in host.texts())
+            del host.agents[0]
+            room.mailbox("ann").send("hive/bob", "2")
+            await until(lambda: not open_mail(room, "hive/bob"))
+            room.mailbox("ann").send("hive/id-new", "3")  # such as an answer to what it wrote under that name
+            await until(lambda: not open_mail(room, "hive/id-new"))
+            meant = {said["payload"]["text"]: said["to"]["agent"] for said in host.of("map/send")}
+            assert {"1": "id-new", "2": "id-new", "3": "id-new"} == meant
+
+    run(story())
+
+
 def test_only_who_is_shown_is_reached_from_there(tmp_path: Path) -> None:
     async def story() -> None:
         async with hosted(Host("bob")) as host, linked(host, tmp_path, expose="ann, carl", scope="night") as room:
@@ -178,6 +228,43 @@ def test_only_who_is_shown_is_reached_from_there(tmp_path: Path) -> None:
             await until(lambda: {"agentId": "guest-ann"} in host.of("map/agents/unregister"))
 
     run(story())
+
+
+def test_who_only_writes_is_shown_from_then_on_and_can_be_answered(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with hosted(Host("bob")) as host:
+            async with linked(host, tmp_path, scope="night") as room:
+                await until(lambda: host.of("mail/recent"))
+                room.mailbox("zoe").send("hive/bob", "?")
+                await host.shows("zoe")
+                await until(lambda: not open_mail(room, "hive/bob"))
+                assert "guest-zoe" == host.of("map/send")[0]["from"]
+                assert ["night"] == host.of("map/agents/register")[-1]["scopes"]
+                await host.message("zoe", "!", id="1")
+                await until(lambda: inbox(room, "zoe"))
+            async with linked(host, tmp_path):  # on another day
+                await until(lambda: len(host.lines) == 2)
+                await host.shows("zoe")
+
+    run(story())
+
+
+def test_who_writes_and_is_not_to_be_shown_is_named_in_the_log_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with hosted(Host("bob")) as host, linked(host, tmp_path, expose="ann") as room:
+            for number in range(2):
+                room.mailbox("zoe").send("hive/bob", str(number))
+            room.mailbox("ann").send("hive/bob", "2")
+            await until(lambda: not open_mail(room, "hive/bob"))
+            assert {"berlin", "ann"} == {said["name"] for said in host.of("map/agents/register")}
+            assert [None, None, "guest-ann"] == [said.get("from") for said in host.of("map/send")]
+
+    with caplog.at_level(logging.WARNING, "postroom"):
+        run(story())
+    told = [record.getMessage() for record in caplog.records]
+    assert ["zoe writes to the MAP server and is not shown there: answers go to berlin"] == told
 
 
 def test_names_are_spelt_as_they_are_known_here(tmp_path: Path) -> None:

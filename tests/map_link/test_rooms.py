@@ -107,6 +107,18 @@ def test_letters_go_both_ways_through_a_restart_of_the_server(rooms: Rooms) -> N
         assert [f"fro {n}" for n in range(5)] == [one.text for one in ann.check(peek=True)]
 
 
+def test_who_only_writes_writes_under_its_name_and_is_answered(rooms: Rooms) -> None:
+    with postroom.open(rooms.guest.room) as guest, postroom.open(rooms.host.room) as host:
+        host.mailbox("bob").register()
+        sent = guest.mailbox("zoe").send("hive/bob", "hello")
+        letter = host.mailbox("bob").wait(timeout=PATIENCE)
+        assert letter is not None and ("zoe", "hello") == (letter.sender, letter.text)
+        letter.reply("yes")
+        answer = guest.mailbox("zoe").wait(timeout=PATIENCE)
+        assert answer is not None
+        assert ("hive/bob", "yes", sent.id) == (answer.sender, answer.text, answer.message.in_reply_to)
+
+
 def test_a_room_keeps_its_name_and_mail_for_the_others_system_goes_there(rooms: Rooms) -> None:
     with postroom.open(rooms.guest.room) as guest, postroom.open(rooms.host.room) as host:
         name = rooms.guest.where["system"]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from postroom.errors import StoreBusy
-from postroom.map_link import taking, visit
-from tests.map_link.host import Host, Refused, hosted, linked, run, until
+from postroom.map_link import greeting, taking, visit
+from tests.map_link.host import Host, Refused, Silent, hosted, linked, run, until
 from tests.map_link.test_link import hasty, inbox
 
 __all__ = ["hasty"]
@@ -64,6 +64,26 @@ def test_who_is_not_let_in_says_so_once_and_tries_again(
         run(story())
     told = [record.getMessage() for record in caplog.records]
     assert 1 == len(told) and words in told[0] and "another" not in told[0]
+
+
+def test_a_server_that_says_nothing_is_complained_of_and_the_next_try_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(greeting, "FIRST_ANSWER", 0.1)
+
+    def silent(_: dict[str, Any]) -> Any:
+        raise Silent
+
+    async def story() -> None:
+        host = Host("bob")
+        host.answers["map/connect"] = silent
+        async with hosted(host), linked(host, tmp_path):
+            await until(lambda: len(host.lines) >= 3)
+
+    with caplog.at_level(logging.WARNING, "postroom"):
+        run(story())
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "did not answer map/connect in 0.1 s (is it a MAP server?); the next try is in 0.0 s" in told
 
 
 def test_what_was_put_down_is_acknowledged_to_a_server_that_waits_for_it(tmp_path: Path) -> None:

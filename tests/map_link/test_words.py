@@ -51,7 +51,9 @@ def test_the_first_has_the_name_and_the_second_its_id() -> None:
     found = neighbours([{"id": "1", "name": "bob"}, {"id": "2", "name": "BOB"}], "hive", [], {})
     assert {"hive/bob": "1", "hive/2": "2"} == {mailbox: one.id for mailbox, one in found.items()}
     again = neighbours([{"id": "2", "name": "bob"}, {"id": "3", "name": "bob"}], "hive", [], found)
-    assert {"hive/2": "2", "hive/bob": "3"} == {mailbox: one.id for mailbox, one in again.items()}
+    assert {"hive/bob": "2", "hive/3": "3"} == {mailbox: one.id for mailbox, one in again.items()}
+    late = neighbours([{"id": "3", "name": "bob"}, {"id": "2", "name": "bob"}], "hive", [], again)
+    assert {"hive/bob": "2", "hive/3": "3"} == {mailbox: one.id for mailbox, one in late.items()}
 
 
 def test_our_own_and_those_of_other_links_are_passed_over() -> None:

@@ -10,7 +10,7 @@ from websockets.exceptions import InvalidStatus
 import postroom
 from postroom.wire.map_session import BEFORE, State
 from postroom.wire.map_table import ROWS
-from tests.map_server.people import agent, closed, refused, until, visitor
+from tests.map_server.people import Refused, agent, closed, refused, until, visitor
 from tests.web.running import Daemon, daemon
 
 FILLED = {
@@ -48,6 +48,16 @@ def test_a_credential_that_is_none_lets_nobody_in(port: int, auth: dict[str, str
             failed = person.ask("map/authenticate", **auth)
             assert (False, code) == (failed["success"], failed["error"]["code"])
         assert 1000 == refused(person, "map/agents/list")
+
+
+def test_who_showed_a_bad_token_is_told_so_with_every_refusal(port: int) -> None:
+    """The SDK passes over what is wrong in the answer to `map/connect`, and registers."""
+    with visitor(port) as person:
+        auth = {"method": "api-key", "credential": "pr_x_y"}
+        person.ask("map/connect", protocolVersion=1, participantType="agent", auth=auth)
+        with pytest.raises(Refused, match="this token is not valid") as told:
+            person.ask("map/agents/register", name="ann")
+        assert 1000 == told.value.code
 
 
 def test_whoever_guesses_is_ended(port: int) -> None:

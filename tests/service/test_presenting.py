@@ -59,12 +59,12 @@ def test_every_kind_of_part_is_shown_inside_the_fence() -> None:
         parts=(
             postroom.text("words"), postroom.data({"k": 1}, "s"), postroom.event("started"),
             postroom.Part("file", path="f.txt", size=3), postroom.reference("https://x.test", "X"),
-            postroom.reference("https://y.test"), postroom.Part("x-own", a=1),
+            postroom.reference("https://y.test"), postroom.Part("x-own", a=1), postroom.data({"text": "bare"}),
         ),
     )  # fmt: skip
     inside = fenced(present.markdown(message, NONCE))
-    for shown in ("words", '{"k":1}', "started", "[file f.txt, 3 bytes]", "[X](https://x.test)",
-                  "[reference](https://y.test)", "x-own", "- a.txt"):  # fmt: skip
+    for shown in ("words", '[data s] {"k":1}', '[data] {"text":"bare"}', "started", "[file f.txt, 3 bytes]", "[X](https://x.test)",
+                  "[reference](https://y.test)", '[x-own] {"a":1}', "- a.txt"):  # fmt: skip
         assert shown in inside
 
 

@@ -69,10 +69,11 @@ def _open(screen: Screen, data: Mapping[str, Any], *, lacks_http: bool) -> str:
             ("MCP", "mcp"),
             ("MAP", "map"),
             ("Inbox files", "inboxes"),
-            ("Linked to", "map_link"),
         )
         if data.get(key)
     ]
+    if data.get("map_link"):
+        pairs.append(("Links to", f"{data['map_link']} (the log says when the link is up)"))
     if lacks_http:
         pairs.append(("HTTP", f"off; it needs the extra: {SERVE}"))
     return "The post room is open. Ctrl-C closes it.\n\n" + facts(screen, pairs) + _next(data) + _paste(data)

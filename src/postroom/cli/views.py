@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..model.codec import encode
-from ..service.present import NOTICE, OWN_NOTICE
+from ..service.present import NOTICE, OWN_NOTICE, data_line
 from ..service.present import markdown as fenced
 from .escape import ago, body_lines, moment, one_line
 from .glance import NO_DIGEST, NO_MAIL
@@ -161,7 +160,7 @@ def _part(part: Data) -> list[str]:
         return body_lines(part["text"])
     if part["type"] == "file":
         return body_lines(f"[file {part['path']}, {part.get('size', '?')} bytes]")
-    return body_lines(f"[{part['type']}] {encode({k: v for k, v in part.items() if k != 'type'}).decode()}")
+    return body_lines(data_line(dict(part)))
 
 
 def _fenced(data: Data, notice: str = NOTICE) -> str:

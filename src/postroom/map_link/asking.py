@@ -1,6 +1,7 @@
-"""What is asked of the server in several calls: everybody who is there, everything that came while we were away.
+"""What is asked of the server in several calls: everybody who is there, everything that came while we were away,
+whether a message reached somebody.
 
-A server need not know more than the first; what it refuses is as if there was nothing.
+A server need not know more than who is there; what else it refuses is as if there was nothing.
 """
 
 from __future__ import annotations
@@ -8,13 +9,16 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ..wire.map_names import REPLAY
+from ..wire.map_names import REPLAY, SEND
+from ..wire.map_problems import NO_AGENT
 from .line import MapRefusal
+from .neighbours import is_here
 
 if TYPE_CHECKING:
     from .line import Line
 
 LIST = "map/agents/list"
+GET = "map/agents/get"
 RECENT = "mail/recent"
 MANY = 200  # messages asked for in one go, as agent-inbox does
 MOST_PAGES = 50
@@ -39,6 +43,25 @@ async def of_one_session(line: Line, session: str) -> list[Any]:
     with suppress(MapRefusal):
         return _list((await line.ask(LIST, sessionId=session)).get("agents"))
     return []
+
+
+async def hand_over(line: Line, message: dict[str, Any], id: str) -> dict[str, Any]:
+    """Send it to one agent. A server may take messages for anybody, and lose those for nobody: so whether its
+    agent is still there is asked right behind it. MapRefusal: it was not taken, or had nobody to go to.
+    """
+    told, found = await line.ask_in_turn((SEND, message), (GET, {"agentId": id}))
+    if isinstance(told, MapRefusal):
+        raise told
+    row = None if isinstance(found, MapRefusal) else found.get("agent")
+    if not (is_here(row) if isinstance(row, dict) else await _is_listed(line, id)):
+        raise MapRefusal({"code": NO_AGENT, "message": "its agent had left"})
+    return told
+
+
+async def _is_listed(line: Line, id: str) -> bool:
+    """A server that cannot tell of one agent tells of all."""
+    rows = await everybody(line)
+    return any(isinstance(row, dict) and row.get("id") == id and is_here(row) for row in rows)
 
 
 async def missed(line: Line, since: int) -> list[dict[str, Any]]:

@@ -37,6 +37,10 @@ SLICE = 1000  # changes looked at in one go
 LEASE = 120.0  # seconds: longer than we wait for all the answers that may fail to come
 
 
+class _Left(Exception):
+    """The agent is not there any more: what is left for it goes on waiting."""
+
+
 class Carrier:
     """Knows which mailboxes may hold something for the server."""
 
@@ -94,13 +98,20 @@ class Carrier:
         """Is there mail for somebody the server has not told of?"""
         return bool(self._waiting)
 
-    async def carry(self, there: Mapping[str, Neighbour], send: Send) -> None:
-        """Send what waits for those who are there. What waits for others goes on waiting."""
+    async def carry(self, there: Mapping[str, Neighbour], send: Send) -> set[str]:
+        """Send what waits for those who are there. What waits for others goes on waiting, also for those who
+        turned out to have left: they are given back.
+        """
+        left: set[str] = set()
         for mailbox in sorted(self._waiting & there.keys()):
-            one = there[mailbox]
-            while one.is_here and await self._some(one, send):
-                pass
-            self._waiting.discard(mailbox)
+            try:
+                while await self._some(there[mailbox], send):
+                    pass
+            except _Left:
+                left.add(mailbox)
+            else:
+                self._waiting.discard(mailbox)
+        return left
 
     async def _some(self, one: Neighbour, send: Send) -> bool:
         """A few of them; False: that was all."""
@@ -109,16 +120,15 @@ class Carrier:
         done: list[Work] = []
         try:
             for work in works:
-                if not await self._one(work, one, send):
-                    return False
+                await self._one(work, one, send)
                 done.append(work)
         finally:
             await self._desk.run_slow(lambda: _settle(works, done))
         return len(works) == AT_ONCE
 
-    async def _one(self, work: Work, one: Neighbour, send: Send) -> bool:
-        """False: it is not there any more, and what is left for it goes on waiting. A letter during which the line
-        is cut has failed a try: it may be what cuts it, and must not do so for ever.
+    async def _one(self, work: Work, one: Neighbour, send: Send) -> None:
+        """A letter during which the line is cut has failed a try: it may be what cuts it, and must not do so for
+        ever.
         """
         try:
             await send(work.message, one)
@@ -127,10 +137,9 @@ class Carrier:
             raise
         except MapRefusal as refused:
             if refused.code in NOT_THERE:
-                return False
+                raise _Left from None
             log.warning("the MAP server did not take a letter for %s: %s", one.mailbox, refused)
             await self._failed(work, f"the MAP server: {refused}")
-        return True
 
     async def _failed(self, work: Work, reason: str) -> None:
         with suppress(LeaseLost):

@@ -17,7 +17,8 @@ from .. import service
 from ..errors import PostroomError
 from ..model.card import Card
 from ..model.codec import convert
-from ..model.record import CARD
+from ..model.names import POSTMASTER, fold
+from ..model.record import BEAT, CARD
 from ..policy.presence import is_routable
 from ..service.authorize import Principal
 from ..wire.map_names import GUEST, LINK_NAME
@@ -27,7 +28,6 @@ from .neighbours import LINKED
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from ..model.card import Agent
     from ..room import Room
     from ..wire.map_addresses import Role
     from .neighbours import Neighbour
@@ -81,15 +81,8 @@ def sender_of(room: Room, name: str) -> str:
     return f"{name}{NOT_OURS}" if card and card[0].value.get("principal") != LINK.name else name
 
 
-def said_of(agent: Agent, link_scope: str) -> dict[str, Any]:
-    """What the server is told of one of ours: its role and its scopes, and the link's own."""
-    scopes = list(dict.fromkeys([*([link_scope] if link_scope else []), *agent.card.scopes]))
-    return {"role": role_of(agent.card) or ROLE} | ({"scopes": scopes} if scopes else {})
-
-
-def members(agents: Mapping[str, Agent], shown: Collection[str], link_scope: str, meant: str | Role) -> list[str]:
+def members(told: Mapping[str, Mapping[str, Any]], meant: str | Role) -> list[str]:
     """Who of ours is meant by the name of a scope, or by a role, as the server was told of them."""
-    told = {name: said_of(agent, link_scope) for name, agent in agents.items() if name in shown}
     if isinstance(meant, str):
         return [name for name, said in told.items() if meant in said.get("scopes", ())]
     return [
@@ -104,16 +97,37 @@ def leave(room: Room, names: Sequence[str]) -> None:
     service.directory.heartbeats(room._office, LINK, names, leaving=True)
 
 
-def exposed(room: Room, said: str) -> dict[str, Agent]:
-    """Our own agents that are shown there, by name: all that are here or away, those that are named, or none."""
-    if said == NONE:
-        return {}
-    wanted = None if said == ALL else {name.strip() for name in said.split(",")}
-    return {
-        agent.card.id: agent
+def exposed(room: Room, said: str, link_scope: str, wrote: Collection[str]) -> dict[str, dict[str, Any]]:
+    """What the server is told of our own agents, by name: all that are here or away, those that are named, or
+    none; and in the same way those that `wrote` to somebody there, who may answer.
+    """
+    shown = {
+        agent.card.id: agent.card
         for agent in room.agents()
-        if agent.card.principal != LINK.name
-        and GUEST not in agent.card.metadata
-        and is_routable(agent.presence)
-        and (wanted is None or agent.card.id in wanted)
+        if is_routable(agent.presence) and _may_be_shown(agent.card.id, agent.card, said)
     }
+    others = [name for name in wrote if name not in shown and may_answer_to(room, said, name)]
+    return {name: _said_of(shown.get(name), link_scope) for name in (*shown, *others)}
+
+
+def may_answer_to(room: Room, said: str, name: str) -> bool:
+    """May somebody who wrote there be shown there, so that it can be answered? Who sleeps has said goodbye."""
+    card, beat = (room._office.store.records(kind, name) for kind in (CARD, BEAT))
+    if beat and beat[0].value.get("dormant"):
+        return False
+    return _may_be_shown(name, convert(card[0].value, Card) if card else None, said)
+
+
+def _may_be_shown(name: str, card: Card | None, said: str) -> bool:
+    """Is it our own, and to be known there?"""
+    is_guest = card is not None and (card.principal == LINK.name or GUEST in card.metadata)
+    is_wanted = said != NONE and (said == ALL or name in {one.strip() for one in said.split(",")})
+    return is_wanted and not is_guest and fold(name) != POSTMASTER
+
+
+def _said_of(card: Card | None, link_scope: str) -> dict[str, Any]:
+    """Its role and its scopes, and the link's own. Who only writes has neither."""
+    own = card.scopes if card is not None else ()
+    scopes = list(dict.fromkeys([*([link_scope] if link_scope else []), *own]))
+    role = role_of(card) if card is not None else None
+    return {"role": role or ROLE} | ({"scopes": scopes} if scopes else {})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from ..wire.map_names import CONNECT, SOFTWARE, VERSION
-from .line import MapRefusal
+from .line import LineLost, MapRefusal
 from .wants import METHODS
 
 if TYPE_CHECKING:
@@ -15,10 +16,14 @@ if TYPE_CHECKING:
     from .wants import Wants
 
 
+FIRST_ANSWER = 10.0  # seconds
+
+
 class Welcome(Struct, frozen=True, kw_only=True):
     """What the server says of itself."""
 
     name: str
+    session: str  # what it calls this connection
     is_postroom: bool  # then its name is that of another room, and not of a net of them
     resume: str  # a token with which a later visit goes on with this one
     back: tuple[str, ...]  # the ids of agents of ours that it gave back with that: their mail may come at once
@@ -36,10 +41,11 @@ async def greet(line: Line, wants: Wants, name: str, resume: str) -> Welcome:
         "capabilities": {"delivery": {"acks": True}},  # a word of ours; others pass it over
     }
     told, method = await _let_in(line, wants, said | ({"resumeToken": resume} if resume else {}))
-    info, token = _object(told.get("systemInfo")), told.get("resumeToken")
+    info, token, session = _object(told.get("systemInfo")), told.get("resumeToken"), told.get("sessionId")
     system = info.get("name")
     return Welcome(
         name=system if isinstance(system, str) else "",
+        session=session if isinstance(session, str) else "",
         is_postroom=info.get("software") == SOFTWARE,
         resume=token if isinstance(token, str) else "",
         back=tuple(row["id"] for row in _rows(told.get("reclaimedAgents"))),
@@ -56,7 +62,7 @@ def credentials(wants: Wants, method: str) -> dict[str, str]:
 async def _let_in(line: Line, wants: Wants, said: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """With the token, shown as we were told to; and once more as the server says it wants to see it."""
     auth = {"auth": credentials(wants, wants.method)} if wants.token else {}
-    told = await line.ask(CONNECT, **said, **auth)
+    told = await _first_answer(line, **said, **auth)
     if not _is_shut(told):
         return told, wants.method
     methods = _object(told["authRequired"]).get("methods")
@@ -68,6 +74,16 @@ async def _let_in(line: Line, wants: Wants, said: dict[str, Any]) -> tuple[dict[
     if _is_shut(told):
         raise MapRefusal(told.get("error") or {"code": 1006, "message": f"the token is not taken; {methods} is"})
     return told, other
+
+
+async def _first_answer(line: Line, **said: Any) -> dict[str, Any]:
+    """What takes connections and says nothing is something else, or not wired up."""
+    try:
+        async with asyncio.timeout(FIRST_ANSWER):
+            return await line.ask(CONNECT, **said)
+    except TimeoutError:
+        told = f"it takes the connection, and did not answer {CONNECT} in {FIRST_ANSWER:g} s (is it a MAP server?)"
+        raise LineLost(told) from None
 
 
 def _is_shut(told: dict[str, Any]) -> bool:

@@ -37,6 +37,9 @@ class LineLost(Exception):
     """The server cannot be reached, or does not answer any more."""
 
 
+Told = dict[str, Any] | MapRefusal
+
+
 class Line:
     """Made inside an event loop. `heard` is told of each notification, in order; `patience`: seconds for one
     answer.
@@ -52,25 +55,44 @@ class Line:
         self._heard = heard
         self._patience = patience
         self._number = 0
-        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._asked: dict[int, asyncio.Future[Told | LineLost]] = {}
         self.lost = asyncio.Event()
 
     async def ask(self, method: str, /, **params: Any) -> dict[str, Any]:
-        """The result. MapRefusal: the server said no. LineLost: it said nothing in time."""
+        """The result; of one that is a list, the `items`. MapRefusal: the server said no. LineLost: it said
+        nothing in time.
+        """
+        (told,) = await self.ask_in_turn((method, params))
+        if isinstance(told, MapRefusal):
+            raise told
+        return told
+
+    async def ask_in_turn(self, *calls: tuple[str, Mapping[str, Any]]) -> list[Told]:
+        """Several calls in this order, each said before the one ahead of it is answered. A refusal stands in the
+        place of its result.
+        """
         if self.lost.is_set():
             raise LineLost(_CUT)
-        self._number += 1
-        id = self._number
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._asked[id] = answer
+        answers = [self._expected() for _ in calls]
         try:
             async with asyncio.timeout(self._patience):
-                await self._send(encode(request(id, method, **params)).decode())
-                return await answer
+                for (id, _), (method, params) in zip(answers, calls, strict=True):
+                    await self._send(encode(request(id, method, **params)).decode())
+                told = [await answer for _, answer in answers]
         except TimeoutError:
+            method = next(call[0] for call, (_, answer) in zip(calls, answers, strict=True) if not _is_in(answer))
             raise LineLost(f"no answer to {method} in {self._patience:g} s") from None
         finally:
-            del self._asked[id]
+            for id, _ in answers:
+                del self._asked[id]
+        return [_unless_lost(one) for one in told]
+
+    def _expected(self) -> tuple[int, asyncio.Future[Told | LineLost]]:
+        """The number of a call, and what will be its answer."""
+        self._number += 1
+        answer: asyncio.Future[Told | LineLost] = asyncio.get_running_loop().create_future()
+        self._asked[self._number] = answer
+        return self._number, answer
 
     async def tell(self, method: str, /, **params: Any) -> None:
         """Something that is not answered."""
@@ -99,14 +121,29 @@ class Line:
         if answer is None or answer.done():
             return
         if said.get("error") is not None:
-            answer.set_exception(MapRefusal(said["error"]))
+            answer.set_result(MapRefusal(said["error"]))
         else:
-            result = said.get("result")
-            answer.set_result(result if isinstance(result, dict) else {})
+            answer.set_result(_object(said.get("result")))
 
     def cut(self) -> None:
         """The connection is gone: nothing more is answered."""
         self.lost.set()
         for answer in self._asked.values():
             if not answer.done():
-                answer.set_exception(LineLost(_CUT))
+                answer.set_result(LineLost(_CUT))
+
+
+def _object(result: Any) -> dict[str, Any]:
+    if isinstance(result, list):
+        return {"items": result}
+    return result if isinstance(result, dict) else {}
+
+
+def _is_in(answer: asyncio.Future[Any]) -> bool:
+    return answer.done() and not answer.cancelled()
+
+
+def _unless_lost(told: Told | LineLost) -> Told:
+    if isinstance(told, LineLost):
+        raise told
+    return told

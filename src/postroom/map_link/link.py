@@ -38,6 +38,7 @@ LARGEST = 8 * 1024 * 1024  # bytes of one frame
 ANSWER = 30.0  # seconds for one answer; the SDK's server may never give it
 PATIENCE = 10.0  # seconds for the handshake, and for a sign of life
 POLL = 1.0  # seconds between two looks where no bell can be heard
+_ENDED = "the server closed the connection"
 _CUT = (OSError, ConnectionClosed, InvalidHandshake, InvalidURI, TimeoutError, LineLost, MapRefusal, PostroomError)
 
 
@@ -45,6 +46,12 @@ def pause(tries: int) -> float:
     """Seconds to wait after this many tries in vain: doubling, and a part of it by chance."""
     longest: float = min(FIRST * 2 ** min(tries - 1, 30), MOST)
     return longest * random.uniform(0.5, 1.0)
+
+
+def _looked_at(task: asyncio.Future[None]) -> None:
+    """Its error is no news to the event loop."""
+    if not task.cancelled():
+        task.exception()
 
 
 class Link:
@@ -78,21 +85,24 @@ class Link:
             while True:
                 began = monotonic()
                 try:
-                    await self._visit()
+                    why = await self._visit()
                 except BaseException as fault:
                     if not isinstance(fault, Exception):
                         raise
                     log.exception("the link to the MAP server broke by a fault of ours")
+                    why = ""
                 tries = 1 if monotonic() - began >= STEADY else tries + 1
-                await asyncio.sleep(pause(tries))
+                wait = pause(tries)
+                self._complain(why, wait)
+                await asyncio.sleep(wait)
         finally:
             poll.cancel()
             if watch.fileno() >= 0:
                 asyncio.get_running_loop().remove_reader(watch.fileno())
             watch.close()
 
-    async def _visit(self) -> None:
-        """Until the line is cut."""
+    async def _visit(self) -> str:
+        """Until the line is cut; gives back why."""
         visit = Visit(self._desk, self._wants, self._memory, self._carrier, self._rang, self._welcomed)
         self._visiting = visit
         try:
@@ -100,16 +110,16 @@ class Link:
                 self._wants.server, open_timeout=PATIENCE, ping_interval=PATIENCE, ping_timeout=PATIENCE,
                 close_timeout=0.3, proxy=None if is_near(self._wants.server) else True, max_size=LARGEST,
             ) as socket:  # fmt: skip
-                await self._talk(visit, socket)
+                return await self._talk(visit, socket)
         except _CUT as cut:
-            self._complain(f"{type(cut).__name__}: {cut}" if not str(cut) else str(cut), visit)
+            return str(cut) or type(cut).__name__
         finally:
             self.is_up = False
             with suppress(PostroomError):
                 await self._desk.run_slow(lambda: directory.leave(self._room, list(visit.there)))
                 await self._desk.run_slow(self._memory.keep)
 
-    async def _talk(self, visit: Visit, socket: ClientConnection) -> None:
+    async def _talk(self, visit: Visit, socket: ClientConnection) -> str:
         async def send(text: str) -> None:
             try:
                 await socket.send(text)
@@ -119,6 +129,8 @@ class Link:
         line = Line(send, visit.hear, ANSWER)
         reading = asyncio.ensure_future(self._read(line, socket))
         visiting = asyncio.ensure_future(visit.run(line))
+        for one in (reading, visiting):
+            one.add_done_callback(_looked_at)  # also where we are stopped just then
         try:
             await asyncio.wait((reading, visiting), return_when=asyncio.FIRST_COMPLETED)
             line.cut()
@@ -134,21 +146,23 @@ class Link:
         for wrong in ended:
             if isinstance(wrong, BaseException) and not isinstance(wrong, asyncio.CancelledError):
                 raise wrong
+        return _ENDED
 
     async def _read(self, line: Line, socket: ClientConnection) -> None:
         async for frame in socket:
             await line.came(frame)
-        raise LineLost("the server closed the connection")
+        raise LineLost(_ENDED)
 
     def _welcomed(self, agents: int) -> None:
         self.is_up = True
         self._complaint = ""
         log.info("linked to a MAP server", extra={"server": self._wants.server, "agents": agents})
 
-    def _complain(self, why: str, visit: Visit) -> None:
+    def _complain(self, why: str, wait: float) -> None:
         """Once for each reason, until we were welcome again."""
-        if visit.is_welcome or why != self._complaint:
-            log.warning("there is no link to the MAP server: %s", why, extra={"server": self._wants.server})
+        if why and why != self._complaint:
+            told = "there is no link to the MAP server: %s; the next try is in %.1f s, then later and later"
+            log.warning(told, why, wait, extra={"server": self._wants.server})
         self._complaint = why
 
     async def _listen(self, watch: Watch) -> None:

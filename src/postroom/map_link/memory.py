@@ -1,5 +1,6 @@
 """What is remembered of a server between two visits, and after a restart: what it is called here, what we are
-called there, up to when its messages were put down, and what it calls the last letters that it took from us.
+called there, up to when its messages were put down, what it calls the last letters that it took from us, and who
+of ours wrote them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from ..service.office import Office
 
 
+MOST_ADDRESSES = 1000  # ids that ours had there
+MOST_WRITERS = 200  # the last of ours that wrote there, and are shown there for an answer
 MOST_SENT = 1000  # letters that can be answered by the server's ids; older ones by ours
 LONGEST_ID = 200
 
@@ -31,6 +34,9 @@ class Memory:
         self.system: str = self._kept.get("system", "")
         self.seen: int = self._kept.get("seen", 0)  # milliseconds, by the server's clock
         self._ours: dict[str, str] = dict(self._kept.get("sent", {}))  # by the server's id
+        self.writers: dict[str, None] = dict.fromkeys(self._kept.get("writers", ()))  # in order
+        self.addresses: dict[str, str] = dict(self._kept.get("addresses", {}))  # names of ours, by their ids there
+        self.heard: str = self._kept.get("heard", "")  # the last of its events that was looked at
         self.resume = ""  # a token of the last session; worth nothing after a restart
 
     def called(self, name: str) -> None:
@@ -48,6 +54,20 @@ class Memory:
         while len(self._ours) > MOST_SENT:
             del self._ours[next(iter(self._ours))]
 
+    def wrote(self, name: str) -> None:
+        """One of ours, to somebody there."""
+        self.writers.pop(name, None)
+        self.writers[name] = None
+        while len(self.writers) > MOST_WRITERS:
+            del self.writers[next(iter(self.writers))]
+
+    def is_called(self, id: str, name: str) -> None:
+        """One of ours, there and for now. Somebody may still write to that id when it has another."""
+        if id != name and len(id) <= LONGEST_ID:
+            self.addresses[id] = name
+        while len(self.addresses) > MOST_ADDRESSES:
+            del self.addresses[next(iter(self.addresses))]
+
     def asked(self, sender: str, mailbox: str, correlation: str, ours: str) -> None:
         """A sender of ours knows the answer to a letter by a word of its own."""
         self.sent(_word(sender, mailbox, correlation), ours)
@@ -61,7 +81,15 @@ class Memory:
         return self._ours.get(id, id)
 
     def keep(self) -> None:
-        value = {"name": self.name, "system": self.system, "seen": self.seen, "sent": dict(self._ours)}
+        value = {
+            "name": self.name,
+            "system": self.system,
+            "seen": self.seen,
+            "sent": dict(self._ours),
+            "writers": list(self.writers),
+            "addresses": dict(self.addresses),
+            "heard": self.heard,
+        }
         if value == self._kept:
             return
         held = find_record(self._office, MAP_LINK, self._key)

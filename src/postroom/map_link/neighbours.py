@@ -1,6 +1,7 @@
 """Who is on the MAP server, and what we call each of them: `system/name`, within the rules for our names.
 
-The first to hold a name keeps it as long as it is there; a second one of the same name is called by its id.
+The first to hold a name keeps it as long as it is there; a second one of the same name is called by its id until
+then. Who restarts before the server knows that its old connection is dead is such a second one for a while.
 Whoever is there only by a link of another room is passed over: rooms that are linked to each other would else show
 each other their own agents, again and again.
 
@@ -13,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..model.card import MAP_STATES, Status, Warmth
 from ..model.names import fold
@@ -38,13 +40,23 @@ class Neighbour(Struct, frozen=True, kw_only=True):
 
     @property
     def is_here(self) -> bool:
-        """Can it be sent to? Whoever has stopped comes back under another id."""
-        return MAP_STATES.get(self.state) is not Status.OFFLINE
+        """Can it be sent to?"""
+        return _is_here(self.state)
 
     @property
     def is_away(self) -> bool:
         """Is it known there, and not connected just now? What is sent to it waits."""
         return MAP_STATES.get(self.state) is Warmth.AWAY
+
+
+def is_here(row: Mapping[str, Any]) -> bool:
+    """The same of a row that the server told."""
+    return _is_here(str(row.get("state")))
+
+
+def _is_here(state: str) -> bool:
+    """Whoever has stopped comes back under another id."""
+    return MAP_STATES.get(state) is not Status.OFFLINE
 
 
 def clean(text: str, otherwise: str = "") -> str:
@@ -67,7 +79,7 @@ def neighbours(
         if _is_sound(row) and row["id"] not in ours and not (guests_of and _brought_by(row) == guests_of):
             by_id.setdefault(row["id"], row)
     sound = list(by_id.values())[:MOST]
-    sound.sort(key=lambda row: row["id"] not in held)  # who has a name chooses first
+    sound.sort(key=lambda row: _turn(row, system, held.get(row["id"])))
     found: dict[str, Neighbour] = {}
     taken: set[str] = set()
     for row in sound:
@@ -94,10 +106,36 @@ def _brought_by(row: Mapping[str, Any]) -> Any:
     return guest.get("of") if isinstance(guest, dict) else None
 
 
+def _turn(row: Mapping[str, Any], system: str, held: str | None) -> int:
+    """Who has the name that it wants chooses first, then who has another, then who is new."""
+    if held is None:
+        return 2
+    return 0 if fold(held) == fold(_wanted(row, system)) else 1
+
+
 def _free_name(row: Mapping[str, Any], system: str, taken: set[str], held: str | None) -> str | None:
-    name, id = row.get("name"), clean(row["id"])
-    wanted = (held, *(f"{system}/{part}" for part in (clean(name) if isinstance(name, str) else "", id) if part))
-    return next((mailbox for mailbox in wanted if mailbox and fold(mailbox) not in taken), None)
+    wanted = _wanted(row, system)
+    if held is not None and fold(held) == fold(wanted):
+        wanted = held  # as it is spelt here
+    choices = (wanted, held, _by_id(row["id"], system))
+    return next((mailbox for mailbox in choices if mailbox and fold(mailbox) not in taken), None)
+
+
+def _wanted(row: Mapping[str, Any], system: str) -> str:
+    name = row.get("name")
+    cleaned = clean(name) if isinstance(name, str) else ""
+    return f"{system}/{cleaned}" if cleaned else ""
+
+
+def _by_id(id: str, system: str) -> str:
+    cleaned = clean(id)
+    return f"{system}/{cleaned}" if cleaned else ""
+
+
+def by_any_name(there: Mapping[str, Neighbour], system: str) -> dict[str, Neighbour]:
+    """Also by their ids: that is what some were called for a while, and mail may wait there."""
+    by_id = {_by_id(one.id, system): one for one in there.values()}
+    return {name: replace(one, mailbox=name) for name, one in by_id.items() if name} | dict(there)
 
 
 def _neighbour(row: Mapping[str, Any], mailbox: str) -> Neighbour:

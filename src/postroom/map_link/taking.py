@@ -14,6 +14,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import IdTaken, Invalid, PostroomError, UnknownMessage
+from ..model.delivery import State
+from ..model.query import Query
 from ..wire.map_addresses import Address, read_address
 from ..wire.map_messages import NOTE, once_key
 from .translating import ORIGIN
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     Members = Callable[[str | Role], list[str]]
 
 log = logging.getLogger("postroom")
+LATELY = 20  # letters
 _NEEDED = frozenset({"body", "metadata", "extra", "key"})  # everything else is a label
 
 
@@ -66,6 +69,17 @@ def _named(address: Address, members: Members) -> list[str]:
     groups: list[str | Role] = [*address.scopes, *address.roles, *named]
     meant = [name for group in groups for name in members(group)]
     return [*named, *meant]  # the SDK's server says only the name of a scope, as if it were an agent's
+
+
+def only_asker(room: Room, mailbox: str) -> tuple[str | None, str | None]:
+    """Who of ours wrote to somebody there, if lately it was one alone; and its last letter, if all were of one
+    thread.
+    """
+    lately = Query(mailbox=mailbox, states=(State.DONE, State.CLAIMED), order="newest", limit=LATELY)
+    letters = [found.message for found in room._office.store.find(lately)]
+    if len({letter.sender for letter in letters}) != 1:
+        return None, None
+    return letters[0].sender, letters[0].id if len({letter.thread for letter in letters}) == 1 else None
 
 
 def take(room: Room, message: Incoming, sender: str, to: list[str]) -> bool:

@@ -15,22 +15,21 @@ from msgspec.structs import replace
 
 from .. import service
 from ..errors import PostroomError
-from ..wire.map_names import GUEST, MESSAGE, REFRESH, REGISTER, SEND, UNREGISTER
+from ..wire.map_names import MESSAGE, REFRESH, SEND
 from . import asking, directory, taking
 from .greeting import credentials, greet
 from .line import LineLost, MapRefusal
-from .neighbours import clean, neighbours, of_session
-from .scoping import Scoping
+from .neighbours import by_any_name, clean, neighbours, of_session
+from .showing import Showing
+from .stranded import Stranded
 from .translating import correlation_of, incoming, outgoing, told_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..desk import Desk
-    from ..model.card import Agent
     from ..model.message import Message
     from ..wire.events import Event
-    from ..wire.map_addresses import Role
     from .carrying import Carrier
     from .greeting import Welcome
     from .line import Line
@@ -72,17 +71,12 @@ class Visit:
         self._came = asyncio.Event()
         self._emitted: deque[Event] = deque(maxlen=MOST_EMITTED)
         self._own = wants.name or memory.name  # of the link itself: its agent there, its mailbox here
-        self._shown: dict[str, str] = {}  # ours, by the ids they have there
-        self._said_of: dict[str, dict[str, Any]] = {}  # ours, as the server was told of them
-        self._takes_again = False  # who is there already may say anew what it is
-        self._scoping = Scoping()
-        self._unwanted: set[str] = set()  # ours that the server does not take; it was said
+        self._ours = Showing(desk, wants, memory, self._own)
+        self._sent = 0  # letters
         self._hidden: set[str] = set()  # theirs whose names are taken here
-        self._agents: dict[str, Agent] = {}  # ours that are to be shown there
         self._everyone: set[str] = set()  # the ids of all that the server listed
         self._sessions: dict[str, list[Any]] = {}  # the agents of each that spoke, as the server told it
         self.there: dict[str, Neighbour] = {}
-        self.is_welcome = False
 
     def hear(self, method: str, params: Mapping[str, Any]) -> None:
         """What the server says of its own accord."""
@@ -102,37 +96,38 @@ class Visit:
     async def run(self, line: Line) -> None:
         welcome = await greet(line, self._wants, self._own, self._memory.resume)
         self._memory.resume = welcome.resume
-        self._takes_again = welcome.is_postroom
         await self._desk.run_slow(lambda: self._be_called(welcome))
-        self._agents = await self._desk.run_slow(lambda: directory.exposed(self._room, self._wants.expose))
-        self._shown = {id: id for id in welcome.back if id in self._agents}
+        await self._ours.come_back(welcome.back, takes_again=welcome.is_postroom)
         taker = asyncio.ensure_future(self._take_all(line, welcome))
         try:
-            await self._introduce(line)
+            await self._ours.introduce(line)
             await self._look_around(line)
             if not welcome.takes_acks:  # else what was missed was kept, and is handed over
                 await self._catch_up(line)
-            self.is_welcome = True
+            stranded = await self._stranded(line, welcome)
             self._welcomed(len(self.there))
-            await self._go_on(line, welcome, taker)
+            await self._go_on(line, welcome, taker, stranded)
         finally:
             line.cut()
             await _to_its_end(taker)  # what came is put down, though the line is cut
 
-    async def _go_on(self, line: Line, welcome: Welcome, taker: asyncio.Future[None]) -> None:
+    async def _go_on(self, line: Line, welcome: Welcome, taker: asyncio.Future[None], stranded: Stranded) -> None:
         looked = monotonic()
         while not taker.done() and not line.lost.is_set():
             self._rang.clear()
             if await self._carrier.look_at_news(self._memory.system):
-                await self._show_ours(line)
+                await self._ours.show(line)
             await self._tell_scope(line)
-            await self._carrier.carry(self.there, lambda letter, to: self._send(line, welcome, letter, to))
+            if await self._carry(line, welcome):
+                stranded.wrote()
+            if stranded.wait <= 0:
+                await self._take_stranded(line, stranded)
             wait = (SOON if self._carrier.waits_for_strangers else LOOK) - (monotonic() - looked)
             if wait <= 0:
                 await self._look_around(line)
                 looked = monotonic()
                 continue
-            await _first(wait, self._rang, line.lost, taker)
+            await _first(min(wait, stranded.wait), self._rang, line.lost, taker)
         if taker.done():
             await taker
         raise LineLost("the connection was cut")
@@ -148,20 +143,9 @@ class Visit:
         if name and not welcome.is_postroom and not self._room.settings.system:
             service.identity.adopt(self._room._office, directory.LINK, name)
 
-    async def _introduce(self, line: Line) -> None:
-        """The link's own agent comes first: what is said to our session is said to it."""
-        where = {"scopes": [self._wants.scope]} if self._wants.scope else {}
-        said = {"name": self._own, "agentId": self._own, "role": "inbox"} | where | self._brought()
-        told = await line.ask(REGISTER, **said)
-        self._shown[_id_of(told)] = self._own
-        await self._scoping.join(line, told["agent"], where.get("scopes", ()))
-
-    def _brought(self) -> dict[str, Any]:
-        return {"metadata": {GUEST: {"of": self._own}}}
-
     async def _look_around(self, line: Line) -> None:
         await self._hydrate(line)  # first: who writes to ours once they are shown must be known by name
-        await self._show_ours(line)
+        await self._ours.show(line)
         await self._carrier.look_everywhere(self._memory.system)
         await self._desk.run_slow(self._memory.keep)
 
@@ -169,7 +153,7 @@ class Visit:
         self._sessions.clear()
         rows = await asking.everybody(line)
         self._everyone = {row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)}
-        there = neighbours(rows, self._memory.system, self._shown, self.there, self._own)
+        there = neighbours(rows, self._memory.system, self._ours.names, self.there, self._own)
         self.there = await self._desk.run_slow(lambda: directory.show_here(self._room, there, LOOK))
         shown = {one.id for one in self.there.values()}
         hidden = {mailbox for mailbox, one in there.items() if one.is_here and one.id not in shown}
@@ -177,37 +161,23 @@ class Visit:
             log.warning("an agent of the MAP server is not shown: %s is one of ours", mailbox)
         self._hidden = hidden
 
-    async def _show_ours(self, line: Line) -> None:
-        agents = await self._desk.run_slow(lambda: directory.exposed(self._room, self._wants.expose))
-        self._agents = agents
-        shown = {name: id for id, name in self._shown.items()}
-        for name in shown.keys() - agents.keys() - {self._own}:
-            with suppress(MapRefusal):
-                await line.ask(UNREGISTER, agentId=shown[name])
-            del self._shown[shown[name]]
-        for name, agent in agents.items():
-            said = directory.said_of(agent, self._wants.scope)
-            if name not in shown or (self._takes_again and said != self._said_of.get(name)):
-                await self._show(line, name, said)
-
-    async def _show(self, line: Line, name: str, said: dict[str, Any]) -> None:
-        self._said_of[name] = said
-        try:
-            told = await line.ask(REGISTER, name=name, agentId=name, **said, **self._brought())
-        except MapRefusal as refused:
-            if name not in self._unwanted:
-                log.warning("%s is not shown at the MAP server: %s", name, refused)
-            self._unwanted.add(name)  # who holds its name may go
-        else:
-            self._shown[_id_of(told)] = name
-            self._unwanted.discard(name)
-            await self._scoping.join(line, told["agent"], said.get("scopes", ()))
-
     # -- out
 
+    async def _carry(self, line: Line, welcome: Welcome) -> bool:
+        """Was anything sent?"""
+        before = self._sent
+        there = by_any_name(self.there, self._memory.system)
+        left = await self._carrier.carry(there, lambda letter, to: self._send(line, welcome, letter, to))
+        gone = {there[mailbox].id for mailbox in left}  # until they are listed anew, under whatever ids
+        self.there = {mailbox: one for mailbox, one in self.there.items() if one.id not in gone}
+        return self._sent > before
+
     async def _send(self, line: Line, welcome: Welcome, letter: Message, to: Neighbour) -> None:
+        await self._ours.be_answerable(line, letter.sender)
         said = await self._desk.run_slow(lambda: self._said(letter, to, beside=not welcome.keeps_meta))
-        told = await line.ask(SEND, **said)
+        keeps = welcome.is_postroom  # mail for who is away
+        told = await (line.ask(SEND, **said) if keeps else asking.hand_over(line, said, to.id))
+        self._sent += 1
         self._memory.sent(told.get("messageId"), letter.id)
         word = correlation_of(letter.metadata)
         if word is not None:
@@ -216,7 +186,7 @@ class Visit:
     async def _tell_scope(self, line: Line) -> None:
         while self._emitted:
             with suppress(MapRefusal):  # nobody else may be in it
-                where = self._scoping.id_of(self._wants.scope)
+                where = self._ours.scoping.id_of(self._wants.scope)
                 await line.ask(SEND, to={"scope": where}, **told_of(self._emitted.popleft()))
 
     def _said(self, letter: Message, to: Neighbour, *, beside: bool) -> dict[str, Any]:
@@ -233,8 +203,8 @@ class Visit:
             answers=None if answers is None else answers.message,
             beside=beside,
         )
-        shown = {name: id for id, name in self._shown.items()}
-        return said | ({"from": shown[letter.sender]} if letter.sender in shown else {})  # else the link says it
+        ids = self._ours.ids
+        return said | ({"from": ids[letter.sender]} if letter.sender in ids else {})  # else the link says it
 
     # -- in
 
@@ -242,8 +212,33 @@ class Visit:
         """What came while we were away, as far as the server can tell it. Many cannot."""
         for message in await asking.missed(line, self._memory.seen):
             found = incoming(message)
-            if found is not None and taking.is_for(found, self._shown):
+            if found is not None and taking.is_for(found, self._ours.names):
                 await self._take(line, found)
+
+    async def _stranded(self, line: Line, welcome: Welcome) -> Stranded:
+        """Only the SDK's own server has such messages."""
+        stranded = Stranded(line, self._memory.heard)
+        if not welcome.keeps_meta:
+            self._memory.is_called(welcome.session, self._own)
+            await stranded.begin()
+        return stranded
+
+    async def _take_stranded(self, line: Line, stranded: Stranded) -> None:
+        for id, message in await stranded.found(self._memory.addresses):
+            found = incoming(message)
+            if found is not None:
+                await self._take(line, await self._meant(line, found, self._memory.addresses[id]))
+        self._memory.heard = stranded.since
+
+    async def _meant(self, line: Line, message: Incoming, name: str) -> Incoming:
+        """The same, for the one of ours that has another id by now; or for whom it answers, as far as that is
+        certain: it says only that it is for somebody on our connection.
+        """
+        if name != self._own:
+            return replace(message, to={"agent": name})
+        sender = await self._speaker(line, message)
+        asker, letter = await self._desk.run_slow(lambda: taking.only_asker(self._room, sender))
+        return replace(message, to={"agent": asker or name}, answers=letter)
 
     async def _take_all(self, line: Line, welcome: Welcome) -> None:
         while not (line.lost.is_set() and self._heard.empty()):
@@ -271,7 +266,7 @@ class Visit:
 
     async def _take(self, line: Line, message: Incoming) -> None:
         """Put it down, however long the room is busy: the server tells of it once."""
-        if message.speaker in self._shown:  # our own words
+        if message.speaker in self._ours.names:  # our own words
             return
         sender = await self._speaker(line, message)
         pause, most = _AGAIN
@@ -290,7 +285,7 @@ class Visit:
     def _put_down(self, message: Incoming, sender: str) -> None:
         if message.answers is not None:
             message = replace(message, answers=self._memory.ours(message.answers))
-        to = taking.recipients(self._room, message, self._shown, self._members, self._own)
+        to = taking.recipients(self._room, message, self._ours.names, self._ours.members, self._own)
         to = [directory.spelt(self._room, name) for name in to]
         sender = directory.sender_of(self._room, sender)
         asked = self._asked(message, sender, to)
@@ -303,11 +298,6 @@ class Visit:
             return None
         found = (self._memory.asked_by(name, sender, word) for name in to)
         return next((id for id in found if id is not None), None)
-
-    def _members(self, meant: str | Role) -> list[str]:
-        if isinstance(meant, str):
-            meant = self._scoping.name_of(meant)
-        return directory.members(self._agents, self._shown.values(), self._wants.scope, meant)
 
     async def _speaker(self, line: Line, message: Incoming) -> str:
         """Whose letter it is. The SDK's server names the session of who spoke, and can be asked who is in it."""
@@ -331,7 +321,7 @@ class Visit:
         return next((one.mailbox for one in self.there.values() if speaker == one.id), None)
 
     def _ids(self) -> set[str]:
-        return {one.id for one in self.there.values()} | self._shown.keys()
+        return {one.id for one in self.there.values()} | self._ours.names.keys()
 
 
 async def _first(seconds: float, *waits: asyncio.Event | asyncio.Future[None]) -> None:
@@ -353,11 +343,3 @@ async def _to_its_end(task: asyncio.Future[None]) -> None:
         await asyncio.wait((task,))
     finally:
         task.cancel()
-
-
-def _id_of(told: Mapping[str, Any]) -> str:
-    agent = told.get("agent")
-    id = agent.get("id") if isinstance(agent, dict) else None
-    if not isinstance(id, str) or not id:
-        raise MapRefusal({"message": "it registers agents and gives them no id"})
-    return id

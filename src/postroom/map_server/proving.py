@@ -118,7 +118,8 @@ class Proving(ABC):
     def _prove(self, said: dict[str, Any]) -> Principal:
         try:
             self._principal = known(self._office, said, is_open=self._reception.is_open)
-        except NotAllowed:
+        except NotAllowed as refused:
+            self.session.refused = refused.message  # many programs pass over the answer, and read the next one
             self._fail_once()
             raise
         self._is_anonymous = self._principal.heeds_seals

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..model.codec import encode
 from ..model.message import Priority
@@ -163,4 +163,13 @@ def _part(part: Part) -> str:
         return f"[file {part['path']}, {part.get('size', '?')} bytes]"
     if part.type == "reference":
         return f"[{part.get('label') or 'reference'}]({part['uri']})"
-    return f"[{part.type}] {encode(part).decode()}"
+    return data_line(part.to_json())
+
+
+def data_line(part: dict[str, Any]) -> str:
+    """A part of any other type in one line: data as it is, everything else with the names of its fields."""
+    fields = {name: value for name, value in part.items() if name != "type"}
+    if part["type"] != "data":
+        return f"[{part['type']}] {encode(fields).decode()}"
+    schema = f" {fields['schema']}" if fields.get("schema") else ""
+    return f"[data{schema}] {encode(fields.get('data')).decode()}"

@@ -129,6 +129,7 @@ class Session:
         self.id = id
         self.state = State.CONNECTED
         self.agents: list[str] = []  # that it registered, the first first
+        self.refused = ""  # why it was not let in, the last time it showed something
 
     # -- what happens to it
 
@@ -182,7 +183,8 @@ class Session:
             return None
         allowed = BEFORE.get(self.state)
         if allowed is not None and method.name not in allowed:
-            raise NotAllowed("Authentication required", field="auth", hint="map/connect, with auth, comes first")
+            told = f"Authentication required{f': {self.refused}' if self.refused else ''}"
+            raise NotAllowed(told, field="auth", hint="map/connect, with auth, comes first")
         if method.name == CONNECT and self.is_in:
             raise IllegalMove("this connection is connected already", field="session")
         return Step(call, method, self._said(method, taken(method, call.said)))
