@@ -13,8 +13,8 @@ import pytest
 from postroom.model.delivery import State
 from postroom.model.task import TaskState
 from postroom.nanobot_channel import enclosures, reception, settling, taking
+from postroom.nanobot_channel.bus import Inbound
 from postroom.nanobot_channel.manners import Pace
-from postroom.nanobot_channel.reception import Inbound
 from postroom.service.reading import received
 
 from .office import PATIENCE, desk, run, state_of, until, use

@@ -19,7 +19,7 @@ import postroom
 from postroom.model.delivery import State
 from postroom.model.record import GATEWAY, Record
 from postroom.nanobot_channel import holders, homes, lodging, reception
-from postroom.nanobot_channel.reception import Inbound
+from postroom.nanobot_channel.bus import Inbound
 from postroom.store.base import Put
 
 from .office import PATIENCE, Desk, desk, run, state_of, until, use

@@ -12,8 +12,8 @@ import pytest
 from postroom.aio_task import AsyncTask
 from postroom.errors import IllegalMove
 from postroom.nanobot_channel import reception, settling
+from postroom.nanobot_channel.bus import Inbound
 from postroom.nanobot_channel.manners import MOST_ROUNDS, PER_MINUTE
-from postroom.nanobot_channel.reception import Inbound
 
 from .office import PATIENCE, Desk, desk, run, until, use
 
