@@ -9,6 +9,7 @@ import pytest
 
 from postroom.model.delivery import State
 from postroom.nanobot_channel import reception
+from postroom.nanobot_channel.turns import Turn
 
 from .office import PATIENCE, Desk, desk, run, state_of, until, use
 
@@ -84,6 +85,18 @@ def test_a_turn_that_never_ends_is_given_up_and_its_sender_told(
             session = coder.seen[0].session
             handed = await until(lambda: [one for one in coder.seen if one.session == session][2:])
             assert (behind.id, "/stop") == (handed[0].metadata["mailbox"]["id"], coder.seen[2].content)
+
+    run(scene)
+
+
+def test_a_turn_gets_older_from_when_it_is_handed_over(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder") as coder:
+            await coder.post.room.mailbox("anna").send("coder", "one")
+            await until(lambda: coder.seen)
+            [turn] = coder.post.turns.all()
+            assert turn.began is not None and 5.0 == turn.age(turn.began + 5.0)
+            assert 0.0 == Turn(turn.work, turn.errand).age(turn.began)
 
     run(scene)
 

@@ -151,7 +151,7 @@ class Reception:
                 await self._try("fail a task whose question was not answered", settling.fail_unanswered(task))
 
     async def _hold(self, turn: Turn) -> None:
-        age = 0.0 if turn.is_waiting else time.monotonic() - turn.began
+        age = turn.age(time.monotonic())
         if turn.put_off_until is not None and time.monotonic() >= turn.put_off_until:
             await self._end(turn)  # first: it is claimed again as soon as it is given back
             await turn.work.release()
