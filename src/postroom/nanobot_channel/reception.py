@@ -217,6 +217,8 @@ class Reception:
             await work.reject(errand.reason)
         elif errand.what == "stop":
             await self._stop(work, errand)
+        elif await self._is_one_question_too_many(work, errand):
+            await work.reject(f"more than {manners.MOST_ROUNDS} questions about one task without an answer")
         elif not await self._reaches(errand):
             self._log.info("mailbox: {} is for nobody who is reached; mail_tasks shows it", work.id)
             await work.ack()
@@ -224,6 +226,13 @@ class Reception:
             await work.fail(f"more than {manners.PER_MINUTE} mails of {work.sender} within a minute")
         else:
             await self._take_in_hand(work, errand)
+
+    async def _is_one_question_too_many(self, work: AsyncWork, errand: Errand) -> bool:
+        """A table lets whoever works on a task ask again and again, and each time a person would be told."""
+        post, task = self.post, errand.task
+        if errand.asked is None or task is None or task.state is not TaskState.INPUT_REQUIRED:
+            return False
+        return not await post.room.run(asked.is_let_in, post.office, post.name, task.letter, work.id)
 
     async def _reaches(self, errand: Errand) -> bool:
         """A turn that tells somebody who is not there would be lost, and the answer with it."""
