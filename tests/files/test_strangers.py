@@ -217,6 +217,7 @@ def test_an_unread_file_in_the_archive_of_the_chipset_stays_deliverable(tmp_path
 # -- what is no letter
 
 
+BAD_NAMES = {"nanobot": "{}_eve.msg.json", "chipset": "{}-eve.json", "swarm": "MSG-{}.json"}
 BAD: dict[str, bytes] = {
     "broken": b'{"from": "eve", ',
     "not UTF-8": b'{"from": "\xff\xfe"}',
@@ -237,8 +238,7 @@ BAD: dict[str, bytes] = {
 def test_a_file_that_is_no_letter_is_set_aside_with_a_report_and_blocks_nobody(
     layout: Layout, tmp_path: Path, content: bytes
 ) -> None:
-    name = {"nanobot": "1_eve.msg.json", "chipset": "1-eve.json", "swarm": "MSG-1.json"}[layout.name]
-    bad = write(inbox(tmp_path, layout), name, content)
+    bad = write(inbox(tmp_path, layout), BAD_NAMES[layout.name].format(1), content)
     os.utime(bad, OLD)
     with opened(tmp_path, layout) as store:
         send(store, "m1")
@@ -246,6 +246,23 @@ def test_a_file_that_is_no_letter_is_set_aside_with_a_report_and_blocks_nobody(
         (report,) = store.quarantined()
         assert (tmp_path / report).read_bytes() == content
         assert not bad.exists()
+
+
+def test_files_that_are_set_aside_one_after_the_other_cost_nobody_a_lease(layout: Layout, tmp_path: Path) -> None:
+    """Not even with nothing else written in between."""
+    with room(tmp_path, layout) as office:
+        office.mailbox("anna").send("bob", "work")
+        work = office.mailbox("bob").claim()
+        assert work is not None
+        for number in range(1, 4):
+            os.utime(write(inbox(tmp_path, layout), BAD_NAMES[layout.name].format(number), b"{"), OLD)
+            if layout.name == "nanobot":
+                os.utime(write(tmp_path, "_registry.json", b"{"), OLD)
+            assert office.mailbox("bob").claim() is None
+        store = office._office.store
+        assert isinstance(store, FileStore) and "" == store.made_anew
+        assert (6 if layout.name == "nanobot" else 3) == len(store.quarantined())
+        work.ack()
 
 
 REFUSED: tuple[tuple[Any, str], ...] = (

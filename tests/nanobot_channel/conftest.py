@@ -26,7 +26,10 @@ from nanobot.channels.plugin import ChannelPlugin
 
 PLUGIN = ChannelPlugin(name="person", display_name="Person", runtime=f"{__package__}.runtime:PersonChannel")
 """
-SECTIONS = {"picky": {"allowFrom": ["coder"]}}  # of agents that are not as usual
+SECTIONS: dict[str, dict[str, Any]] = {  # of agents that are not as usual
+    "picky": {"allowFrom": ["coder"]},
+    "narrow": {"allowFrom": ["researcher"], "capabilities": ["python"], "maxConcurrentTasks": 1},
+}
 Open = Callable[..., Gateway]
 
 

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -143,13 +144,16 @@ class Gateway:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(BEFORE_KILLING)
         self.kill()
+        if "room" in vars(self):
+            self.room.close()
 
     def person(self) -> Person:
         """Somebody new, in a chat of their own."""
         return Person(self, f"chat{next(_CHATS)}")
 
-    @property
+    @cached_property
     def room(self) -> postroom.Room:
+        """One for all: each that is open takes an ear of the kernel, which has few."""
         return postroom.open(f"files:{self.mailboxes}?layout=nanobot")
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from postroom.model.delivery import State
 from postroom.nanobot_channel import config, toolbox
+from postroom.nanobot_channel.bus import Inbound
 from postroom.nanobot_channel.config import OWN_CHANNEL
 from postroom.nanobot_channel.post import Caller, Post, shared
 from postroom.nanobot_channel.reach import is_reached
-from postroom.nanobot_channel.reception import Inbound, Reception
+from postroom.nanobot_channel.reception import Reception
 from postroom.service.reading import received
 
 Says = Callable[[Inbound], str | None]
@@ -41,6 +42,7 @@ class Desk:
         self.says = says
         self.told = Told()
         self.seen: list[Inbound] = []
+        self.says_what_is_over = True
         self.reception = Reception(post, self, self.told, media)
         self._answering: set[asyncio.Task[None]] = set()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
+from queue import Empty, Queue
 
 import pytest
 
@@ -201,6 +203,31 @@ def test_a_plain_mail_and_the_stock_message_tool_bring_their_answer_back(crew: C
     assert 1 <= len(told) <= MOST_REFUSALS
     assert "mail_agents lists whom you can mail" in told[0]
     assert 2 == len(coder.model.asked)
+
+
+def test_what_one_person_says_lets_nobody_elses_model_try_for_ever(crew: Crew) -> None:
+    told: Queue[None] = Queue()
+    other_has_spoken: Queue[None] = Queue()
+
+    def script(asked: Asked) -> str | Call:
+        if asked.results or "nobody" not in asked.last:
+            return "well"
+        if "was not sent" in asked.last:
+            told.put(None)
+            other_has_spoken.get(timeout=PATIENCE)
+        return Call("message", {"channel": "mailbox", "chat_id": "nobody-here", "content": "hello"})
+
+    researcher = crew("researcher", script)
+    with researcher.person() as person:
+        person.say("mail to nobody")
+        with suppress(Empty):
+            for number in range(MOST_REFUSALS + 1):
+                told.get(timeout=2 * QUIET if number else PATIENCE)
+                with researcher.person() as other:
+                    other.say("hello")
+                    assert "well" == other.hear()
+                other_has_spoken.put(None)
+            pytest.fail("it is told for ever")
 
 
 def test_a_task_that_is_passed_on_is_done_when_the_last_one_is(crew: Crew) -> None:

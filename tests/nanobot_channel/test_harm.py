@@ -13,11 +13,11 @@ import pytest
 from postroom.model.delivery import State
 from postroom.model.task import TaskState
 from postroom.nanobot_channel import enclosures, reception, settling, taking
+from postroom.nanobot_channel.bus import Inbound
 from postroom.nanobot_channel.manners import Pace
-from postroom.nanobot_channel.reception import Inbound
 from postroom.service.reading import received
 
-from .office import PATIENCE, desk, run, state_of, until, use
+from .office import PATIENCE, content_and_mode, desk, run, state_of, until, use
 
 
 def drop(folder: Path, agent: str, name: str, **mail: Any) -> None:
@@ -119,6 +119,21 @@ def test_a_path_is_never_followed_and_files_are_bounded(tmp_path: Path, monkeypa
             assert "[file secret.txt, 8 bytes: it came without its content]" in seen.content
             assert 3 == len(seen.media) and 3 == seen.content.count("was not taken: a letter may bring")
             assert 3 == sum(path.is_file() for path in (tmp_path / "coder-media").rglob("*"))
+
+    run(scene)
+
+
+def test_the_files_of_a_letter_are_out_of_reach_of_one_with_a_name_alike(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder", store=f"sqlite:{tmp_path / 'room.db'}") as coder:
+            anna = coder.post.room.mailbox("anna")
+            for id in ("a_b", "a:b", "..a_b"):
+                file = {"type": "file", "path": "a.txt", "bytes": base64.b64encode(id.encode()).decode()}
+                await anna.send("coder", [file], id=id)
+            await until(lambda: len(coder.seen) == 3)
+            for seen in coder.seen:
+                [path] = seen.media
+                assert seen.metadata["mailbox"]["id"] == content_and_mode(path)[0]
 
     run(scene)
 

@@ -14,12 +14,13 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import postroom
 from postroom.model.delivery import State
 from postroom.model.record import GATEWAY, Record
 from postroom.nanobot_channel import holders, homes, lodging, reception
-from postroom.nanobot_channel.reception import Inbound
+from postroom.nanobot_channel.bus import Inbound
 from postroom.store.base import Put
 
 from .office import PATIENCE, Desk, desk, run, state_of, until, use
@@ -172,6 +173,63 @@ def test_a_task_is_taken_back_and_a_question_answered_where_it_is_worked_on(tmp_
             for at, own in zip(both, sessions, strict=True):
                 assert {inbound.session for inbound in at.seen} == own
             assert SOME == sum(inbound.content == "/stop" for at in both for inbound in at.seen)
+
+    run(scene)
+
+
+def test_a_thread_goes_on_where_it_began_as_long_as_somebody_is_there(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "coder", lambda _: "fine", home="second") as second:
+            peers = [second.post.room.mailbox(f"peer{number}") for number in range(2 * SOME)]
+            async with desk(tmp_path, "coder", lambda _: "fine", home="first") as first:
+                begun = {peer: (await peer.send("coder", "hello")).id for peer in peers}
+                for peer in peers:
+                    await answer_to(peer)
+                for _ in range(3):
+                    for peer, thread in begun.items():
+                        await peer.send("coder", "more", in_reply_to=thread)
+                for peer in peers * 3:
+                    await answer_to(peer)
+                assert 4 * len(peers) == len(first.seen) + len(second.seen)
+                sessions = [{inbound.session for inbound in at.seen} for at in (first, second)]
+                assert not sessions[0] & sessions[1]
+            for peer, thread in begun.items():
+                await peer.send("coder", "still there?", in_reply_to=thread)
+                await answer_to(peer)
+
+    run(scene)
+
+
+async def answer_to(peer: Any) -> None:
+    answer = await peer.claim(timeout=PATIENCE)
+    assert answer is not None and "fine" == answer.text
+    await answer.ack()
+
+
+def test_a_letter_that_two_gateways_left_to_each_other_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has a thread may change while a letter of it waits."""
+    monkeypatch.setattr(reception, "BETWEEN_LOOKS", 3600.0)
+
+    async def scene() -> None:
+        async with two(tmp_path, "coder") as both:
+            anna = both[0].post.room.mailbox("anna")
+            first = await anna.send("coder", "one")
+            await until(lambda: both[0].seen or both[1].seen)
+            has, other = both if both[0].seen else both[::-1]
+            behind = await anna.send("coder", "two", in_reply_to=first.id)
+            turn = await until(lambda: has.post.turns.get(behind.id))
+            for at, home in ((has, other.post.home), (other, has.post.home)):
+                at.reception._lodging._left[behind.id] = replace(turn.errand, home=home)
+            await asyncio.sleep(0.5)  # until both have begun to claim anew
+            has.post.turns.end(turn)
+            await turn.work.release()
+            await asyncio.sleep(0.5)
+            assert State.UNREAD is state_of(has, behind.id)
+            for at in both:
+                await at.reception._lodging.look_again()
+            await until(lambda: has.post.turns.get(behind.id))
 
     run(scene)
 

@@ -12,8 +12,8 @@ import pytest
 from postroom.aio_task import AsyncTask
 from postroom.errors import IllegalMove
 from postroom.nanobot_channel import reception, settling
+from postroom.nanobot_channel.bus import Inbound
 from postroom.nanobot_channel.manners import MOST_ROUNDS, PER_MINUTE
-from postroom.nanobot_channel.reception import Inbound
 
 from .office import PATIENCE, Desk, desk, run, until, use
 
@@ -54,6 +54,31 @@ def test_questions_are_answered_for_so_many_rounds_until_the_person_speaks(tmp_p
             assert "the task goes on" in await use(boss, "mail_reply", question, id=task.id, text="Rust")
 
     run(scene)
+
+
+def test_who_asks_without_waiting_for_an_answer_is_not_listened_to_for_ever(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with desk(tmp_path, "boss", lambda _: "I do not know") as boss:
+            task = await given_to_anna(boss)
+            for number in range(MOST_ROUNDS + 5):
+                await task.ask(f"question {number}?")
+                await until(lambda: not len(boss.post.turns) and not inbox_of(boss))
+                await task.start()
+            assert MOST_ROUNDS == len(boss.seen)
+            anna = boss.post.room.mailbox("anna")
+            bounce = await anna.claim(timeout=PATIENCE)
+            assert bounce is not None and "more than 10 questions" in bounce.text
+            await task.ask("still there?")
+            assert "the task goes on" in await use(boss, "mail_reply", id=task.id, text="yes, in Rust")
+            await task.refresh()
+            await task.ask("and now?")
+            await until(lambda: len(boss.seen) == MOST_ROUNDS + 1)
+
+    run(scene)
+
+
+def inbox_of(at: Desk) -> list[Any]:
+    return at.post.mailbox.check(peek=True, unread_only=False)
 
 
 def test_answers_to_questions_keep_the_pace(tmp_path: Path) -> None:

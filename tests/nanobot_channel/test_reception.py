@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -85,6 +87,16 @@ def test_the_dead_are_known_by_their_signature() -> None:
     elsewhere = ours.replace("[", "[9").replace("] (process", "1] (process")
     assert not holders.is_dead(elsewhere)  # of another namespace nothing is known
     assert not holders.is_dead("coder (process 4194999)")
+
+
+def test_who_was_killed_is_dead_before_its_parent_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "60"]) as killed:
+        monkeypatch.setattr(os, "getpid", lambda: killed.pid)
+        signed = holders.signature("coder")
+        assert not holders.is_dead(signed)
+        killed.kill()
+        os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)
+        assert holders.is_dead(signed)
 
 
 def test_a_restart_gives_back_what_the_dead_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def test_a_wrong_argument_is_named_with_the_right_ones(tmp_path: Path) -> None:
             said = await use(boss, "mail_task", to="coder", task="write a sort")
             assert (
                 "Error: task: mail_task has no such parameter (mail_task takes to, text, subject (optional),"
-                " deadline_minutes (optional), files (optional))"
+                " deadline_minutes (optional), needs (optional), files (optional))"
             ) == said
             said = await use(boss, "mail_reply", id="x")
             assert "Error: text: is missing (mail_reply takes id, text)" == said

@@ -3,6 +3,7 @@
 config      the section `channels.mailbox` of nanobot's config
 post        one agent's post: who it is, what it sends, whom it asked for what
 reception   the loop: claim, sort, hand over, hold on, beat
+bus         nanobot as the reception knows it
 sorting     what a letter that came is: work, an answer for somebody, or nothing to do
 taking      mail, while some of it is not to be taken here
 homes       which gateway of an agent has a session, and which of them are there

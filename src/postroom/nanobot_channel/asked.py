@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from .. import service
 from ..model.codec import convert, to_plain
@@ -21,9 +22,10 @@ from ..model.task import TASK_UPDATE
 from ..service.records import find_record, put_record
 from ..service.taskbook import task_of, tasks_of
 from ..store.base import Put
+from .manners import MOST_ROUNDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..model.message import Message
     from ..service.office import Office
@@ -44,6 +46,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     home: str = ""  # of the gateway that has the session
     at: datetime | None = None
     answers: dict[str, str] = {}  # who has answered, and by which letter: each is let in once
+    questions: tuple[str, ...] = ()  # letters that asked about the task, since we last answered
 
     def to_record(self) -> dict[str, Any]:
         plain: dict[str, Any] = to_plain(self)
@@ -53,7 +56,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def remember(office: Office, agent: str, letter: str, asked: Asked) -> None:
     """Before the letter is sent: its answer may come at once."""
     now = office.now().wall
-    said = msgspec.structs.replace(asked, at=now).to_record()
+    said = replace(asked, at=now).to_record()
     office.store.commit([Put(record=Record(kind=SESSION, key=session_key(agent, letter), value=said))])
 
 
@@ -73,32 +76,45 @@ def read(value: Any) -> Asked | None:
 
 def set_rounds(office: Office, agent: str, letter: str, rounds: int) -> None:
     """So many rounds went on where we asked, when we answered a question about it."""
+    _change(office, agent, letter, lambda where: replace(where, rounds=rounds, questions=()))
 
-    def plan() -> Sequence[Write]:
-        held = find_record(office, SESSION, session_key(agent, letter))
-        where = None if held is None else read(held.value)
-        if held is None or where is None:
-            return ()
-        return [put_record(SESSION, held.key, msgspec.structs.replace(where, rounds=rounds).to_record(), held)]
 
-    office.store.commit(plan)
+def is_let_in(office: Office, agent: str, letter: str, question: str) -> bool:
+    """May this question about a task of ours come into the session in which we were asked? So many may without an
+    answer, and each again, if we die before it is told.
+    """
+
+    def add(where: Asked) -> Asked:
+        return replace(where, questions=(*dict.fromkeys((*where.questions, question)),)[:MOST_ROUNDS])
+
+    where = _change(office, agent, letter, add)
+    return where is not None and question in where.questions
 
 
 def use_up(office: Office, agent: str, answer: Message) -> None:
     """From now on no other letter of its sender comes into the session in which we asked. This one may come again,
     if we die before it is told.
     """
-    letter = answer.in_reply_to
+    if answer.in_reply_to is not None:
+        used = {fold(answer.sender): answer.id}
+        _change(office, agent, answer.in_reply_to, lambda where: replace(where, answers=used | where.answers))
+
+
+def _change(office: Office, agent: str, letter: str, change: Callable[[Asked], Asked]) -> Asked | None:
+    """What is remembered then; None if nothing was."""
+    changed: Asked | None = None
 
     def plan() -> Sequence[Write]:
-        held = None if letter is None else find_record(office, SESSION, session_key(agent, letter))
+        nonlocal changed
+        held = find_record(office, SESSION, session_key(agent, letter))
         where = None if held is None else read(held.value)
         if held is None or where is None:
             return ()
-        answers = {fold(answer.sender): answer.id} | where.answers
-        return [put_record(SESSION, held.key, msgspec.structs.replace(where, answers=answers).to_record(), held)]
+        changed = change(where)
+        return [put_record(SESSION, held.key, changed.to_record(), held)] if changed != where else ()
 
     office.store.commit(plan)
+    return changed
 
 
 def is_used_up(office: Office, where: Asked, answer: Message) -> bool:

@@ -20,11 +20,12 @@ from nanobot.config.paths import get_data_dir, get_media_dir
 from ..errors import Busy, PostroomError, UnknownAgent
 from . import asked, events, homes, outbound, wording
 from . import config as settings
+from .bus import Inbound
 from .config import OWN_CHANNEL
 from .manners import MOST_REFUSALS
 from .post import shared
 from .reach import is_reached
-from .reception import Inbound, Reception
+from .reception import Reception
 from .toolbox import WHOM
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         self.post: Post | None = None
         self.reception: Reception | None = None
         self._workspace = Path()
-        self._refused: Counter[str] = Counter()  # by session
+        self._refused: Counter[tuple[str, str]] = Counter()  # by channel and chat
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: list[Any] = []
         self._says_how = False  # does nanobot say how a turn ended?
@@ -115,6 +116,10 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         self.post = self.reception = None
 
     # -- to the model
+
+    @property
+    def says_what_is_over(self) -> bool:
+        return bool(self._unsubscribe)
 
     async def reaches(self, channel: str) -> bool:
         """Asked anew each time: channels are turned on and off while the gateway runs."""
@@ -188,8 +193,8 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
 
     async def _tell_not_sent(self, msg: OutboundMessage, caller: Caller, refused: PostroomError) -> None:
         """A model that tries again whenever it is told is not told for ever."""
-        self._refused[caller.session] += 1
-        if self._refused[caller.session] > MOST_REFUSALS:
+        self._refused[caller.channel, caller.chat] += 1
+        if self._refused[caller.channel, caller.chat] > MOST_REFUSALS:
             return
         await self.hand_over(
             Inbound(
@@ -206,7 +211,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         context = current_request_context()
         turns = None if self.post is None else self.post.turns
         if msg.channel == OWN_CHANNEL:
-            outbound.note(msg, context, turns, collects=bool(self._unsubscribe))
+            outbound.note(msg, context, turns, collects=self.says_what_is_over)
         elif turns is not None and context is None and outbound.is_last_word(msg):
             for turn in turns.told_at(*outbound.place_of(msg)):
                 turn.heard = msg
@@ -217,7 +222,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         if turn is not None:
             turn.queued_at = time.monotonic()
         elif msg.channel not in {"system", OWN_CHANNEL}:  # a person speaks
-            self._refused.clear()
+            self._refused.pop((msg.channel, msg.chat_id), None)
         await self._publish_inbound(msg)
 
     async def _told(self, turn: Turn, at: float) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 MOST_FILES = 20  # of one letter
 MOST_BYTES = 20 * 1024 * 1024  # of them all
+MARK = 20  # characters that no other letter's folder has
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -43,7 +45,7 @@ def unpack(letter: Message, folder: Path) -> Unpacked:
     for number, part in enumerate(letter.parts):
         if part.type == "file":
             files_left = MOST_FILES - len(media)
-            file = _file(part, folder / _safe(letter.id), number, room if files_left else 0)
+            file = _file(part, folder / _folder_of(letter.id), number, room if files_left else 0)
             pieces.append(file.said)
             media += [file.path] if file.path else []
             room -= file.size
@@ -99,6 +101,11 @@ def _bytes(enclosed: Any, room: int) -> bytes:
     if len(content) > room or not room:
         raise ValueError(f"a letter may bring {MOST_FILES} files of {MOST_BYTES} bytes in all")
     return content
+
+
+def _folder_of(letter: str) -> str:
+    """Of this letter alone: the mark keeps those apart that would be written alike."""
+    return f"{_safe(letter)}-{hashlib.sha256(letter.encode()).hexdigest()[:MARK]}"
 
 
 def _safe(name: str) -> str:

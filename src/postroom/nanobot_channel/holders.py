@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..mailbox import Mailbox
 
 _SIGNED = re.compile(r"gateway of \S+ \[(?P<place>[^ \]]*) (?P<began>[^ \]]*)\] \(process (?P<pid>\d+)\)")
+_NO_MORE = ("Z", "X")  # it has ended, and whoever started it has not asked how
 
 
 def free_dead_claims(mailbox: Mailbox) -> int:
@@ -58,9 +59,10 @@ def _place() -> str:
 
 
 def _began(pid: int) -> str:
-    """When a process began, in the kernel's own count; `gone` if there is none."""
+    """When a process began, in the kernel's own count; `gone` if there is none, or none but its name on a list."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "gone"
-    return stat.rpartition(")")[2].split()[19]
+    state, *more = stat.rpartition(")")[2].split()
+    return "gone" if state in _NO_MORE else more[18]

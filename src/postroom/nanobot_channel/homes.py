@@ -104,11 +104,20 @@ def is_alone(office: Office, agent: str, home: str, signed: str) -> bool:
     return not any(gateway.is_there(now) for key, gateway in _gateways(office, agent).items() if key != own)
 
 
-def is_awaited(office: Office, agent: str, home: str) -> bool:
-    """Is a gateway there that has the sessions of this home, or will one be soon?"""
+def is_there(office: Office, agent: str, home: str) -> bool:
+    """Is a gateway there that has the sessions of this home?"""
     now = office.now().wall
-    signs = [gateway for gateway in _gateways(office, agent).values() if gateway.home == home]
-    return any(sign.is_there(now) or now - sign.at < AWAITED for sign in signs)
+    return any(sign.is_there(now) for sign in _signs_of(office, agent, home))
+
+
+def is_awaited(office: Office, agent: str, home: str) -> bool:
+    """Is one there, or will one be soon?"""
+    now = office.now().wall
+    return any(sign.is_there(now) or now - sign.at < AWAITED for sign in _signs_of(office, agent, home))
+
+
+def _signs_of(office: Office, agent: str, home: str) -> list[Gateway]:
+    return [gateway for gateway in _gateways(office, agent).values() if gateway.home == home]
 
 
 def home_of(office: Office, agent: str, signed: str) -> str:

@@ -59,7 +59,7 @@ class Lodging:
 
     async def is_left(self, work: AsyncWork, errand: Errand) -> bool:
         """Is it for another gateway? Then it is put back, and not taken again."""
-        if not await self._is_elsewhere(errand):
+        if not await self._is_elsewhere(work.id, errand):
             return False
         self._left[work.id] = errand
         await work.release()
@@ -72,13 +72,21 @@ class Lodging:
         query = Query(mailbox=self._post.name, states=(State.UNREAD,), message_ids=tuple(self._left))
         waiting = {found.message.id for found in await self._post.room.run(self._post.office.store.find, query)}
         for letter, errand in list(self._left.items()):
-            if letter not in waiting or not await self._is_elsewhere(errand):
+            is_new = _is_new(letter, errand)  # who had its thread may be another by now: it is sorted again
+            if letter not in waiting or is_new or not await self._is_elsewhere(letter, errand):
                 del self._left[letter]
 
-    async def _is_elsewhere(self, errand: Errand) -> bool:
+    async def _is_elsewhere(self, letter: str, errand: Errand) -> bool:
         post, where = self._post, errand.asked
         if errand.home in {"", post.home} or (where is not None and where.channel in NEVER):
             return False
+        if _is_new(letter, errand):  # it can be done without what was before
+            return await post.room.run(homes.is_there, post.office, post.name, errand.home)
         if await post.room.run(homes.is_awaited, post.office, post.name, errand.home):
             return True
         return errand.what == "tell" and where is not None and not await self._reach.reaches(where.channel)
+
+
+def _is_new(letter: str, errand: Errand) -> bool:
+    """Is it no answer to anything that this agent has begun?"""
+    return errand.what == "work" and errand.answers in {None, letter}

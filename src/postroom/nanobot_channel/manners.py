@@ -23,7 +23,7 @@ AUTOMATIC = {MARK: "auto-replied"}
 UNANSWERED = frozenset({TASK_UPDATE, "notification", "response", "completion_report", "merge_notification"})
 PER_MINUTE = 20  # letters to one peer, and turns begun by the letters of one peer
 MOST_ROUNDS = 10  # results and new errands in one session, with no word of its person in between
-MOST_REFUSALS = 3  # told in one session, with no word of a person in between
+MOST_REFUSALS = 3  # told in one chat, with no word of its person in between
 MINUTE = 60.0
 
 

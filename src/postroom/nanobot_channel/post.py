@@ -17,6 +17,7 @@ from ..errors import LoopDetected, NotAllowed, TooFast
 from ..model.message import same_name
 from ..model.names import check_agent
 from ..model.task import TaskState
+from ..policy.admission import REQUIRED
 from . import asked, manners
 from .asked import Asked
 from .config import OWN_CHANNEL
@@ -55,6 +56,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     subject: str = ""
     is_task: bool = False
     deadline: Any = None
+    needs: tuple[str, ...] = ()  # capabilities without which a task is rejected
     id: str | None = None  # chosen before, so that a second try sends nothing twice
     is_retry: bool = False
     is_automatic: bool = False  # nobody in a conversation wrote it: it is not answered by itself
@@ -104,8 +106,7 @@ class Post:
             fields["subject"] = outgoing.subject
         if via is not None:  # passed on: one hop less, and never back
             fields["in_reply_to"] = via
-        if outgoing.is_automatic:
-            fields["metadata"] = dict(manners.AUTOMATIC)
+        fields["metadata"] = _metadata(outgoing)
         content = body(outgoing.text, outgoing.media)
         if outgoing.is_task:
             said = None if where is None else where.to_record()
@@ -178,6 +179,11 @@ class Post:
             raise TooFast(
                 f"more than {manners.PER_MINUTE} mails to {to} within a minute", field="to", hint="wait a minute"
             )
+
+
+def _metadata(outgoing: Outgoing) -> dict[str, Any]:
+    said: dict[str, Any] = dict(manners.AUTOMATIC) if outgoing.is_automatic else {}
+    return said | ({REQUIRED: list(outgoing.needs)} if outgoing.needs else {})
 
 
 def _passed_on(caller: Caller | None, turn: Turn | None) -> str | None:

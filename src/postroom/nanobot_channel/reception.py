@@ -2,24 +2,20 @@
 
 A letter is claimed when it is handed to nanobot and done when the turn is over; its answer goes out in the commit
 that settles it. Whoever dies in between leaves a lease that runs out, or that its successor gives back. nanobot is
-known here by the two calls of `Bus`, and the log.
+known here by what `Bus` says, and the log.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from typing import TYPE_CHECKING, Any, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from .. import service
 from ..errors import Busy, LeaseLost, UnknownAgent
 from ..model.delivery import State
 from ..model.task import TaskState
-from . import asked, enclosures, holders, manners, settling, wording
-from .config import OWN_CHANNEL
+from . import asked, bus, enclosures, holders, manners, settling
 from .lodging import Lodging
 from .sorting import sort
 from .taking import claim_but
@@ -31,51 +27,30 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..aio_letter import AsyncWork
+    from .bus import Bus, Log
     from .post import Post
     from .sorting import Errand
 
 LEASE = 60.0  # seconds; renewed while the turn runs
 MOST_IN_HAND = 64  # turns at once, besides letters that wait for the turn of their session
 MOST_OF_ONE = 16  # letters of one peer in hand, those that wait too: the others are not to wait for it
-LONGEST_TURN = 6 * 3600.0  # seconds; then the lease is not renewed any more
+LONGEST_TURN = 6 * 3600.0  # seconds; then it is given up
 LONGEST_TELLING = 600.0  # seconds until a result counts as told, where nanobot does not say so
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)  # seconds between tries to mail an answer
 BETWEEN_LOOKS = 30.0  # seconds between looks at questions that nobody answered
 BEFORE_WORKING = 20.0  # seconds in which the model may still decline what was accepted
 
 
-class Inbound(msgspec.Struct, frozen=True, kw_only=True):
-    """What is put on nanobot's bus."""
-
-    channel: str
-    sender: str
-    chat: str
-    session: str
-    content: str
-    media: tuple[str, ...] = ()
-    metadata: dict[str, Any] = {}
-
-
-class Log(Protocol):
-    def info(self, text: str, *args: Any) -> None: ...
-    def warning(self, text: str, *args: Any) -> None: ...
-
-
-class Bus(Protocol):
-    async def hand_over(self, inbound: Inbound) -> None: ...
-    async def reaches(self, channel: str) -> bool: ...
-
-
 class Reception:
     """The loop of one gateway."""
 
-    def __init__(self, post: Post, bus: Bus, log: Log, media: Path) -> None:
+    def __init__(self, post: Post, nanobot: Bus, log: Log, media: Path) -> None:
         self.post = post
-        self._bus = bus
+        self._bus = nanobot
         self._log = log
         self._media = media
         self._holder = holders.signature(post.name)
-        self._lodging = Lodging(post, bus, self._holder)
+        self._lodging = Lodging(post, nanobot, self._holder)
         self._pace = manners.Pace()
         self._untold = Untold()
         self._looked_at = -BETWEEN_LOOKS  # seconds of a steady clock
@@ -176,22 +151,39 @@ class Reception:
                 await self._try("fail a task whose question was not answered", settling.fail_unanswered(task))
 
     async def _hold(self, turn: Turn) -> None:
-        age = 0.0 if turn.is_waiting else time.monotonic() - turn.began
+        age = turn.age(time.monotonic())
         if turn.put_off_until is not None and time.monotonic() >= turn.put_off_until:
+            await self._end(turn)  # first: it is claimed again as soon as it is given back
             await turn.work.release()
-            await self._end(turn)
-        elif turn.errand.what == "tell" and age > LONGEST_TELLING:
+        elif turn.errand.what == "tell" and age > LONGEST_TELLING and not self._bus.says_what_is_over:
             await self._done(turn)
-        elif age < LONGEST_TURN:
-            try:
-                await turn.work.renew(LEASE)
-            except LeaseLost:
-                if self.post.turns.get(turn.id) is turn and not turn.is_answering:  # else it was settled meanwhile
-                    self._log.warning("mailbox: the lease of {} is lost; its answer will not be mailed", turn.id)
-                    await self._end(turn)
-                return
+        elif age > LONGEST_TURN and not turn.is_answering:
+            await self._break_off(turn)
+        else:
+            await self._renew(turn)
             if turn.task is not None and age > BEFORE_WORKING and turn.task.state is TaskState.ACCEPTED:
                 await turn.task.start()
+
+    async def _renew(self, turn: Turn) -> None:
+        work = turn.work
+        try:
+            await work.renew(LEASE)
+        except LeaseLost:
+            is_held = self.post.turns.get(turn.id) is turn and turn.work is work and not turn.is_answering
+            if is_held:  # else it was settled meanwhile, or goes on under a new one
+                self._log.warning("mailbox: the lease of {} is lost; its answer will not be mailed", turn.id)
+                await self._end(turn)
+
+    async def _break_off(self, turn: Turn) -> None:
+        """Nobody is to wait for it any longer: neither its sender, nor the letters behind it."""
+        if turn.errand.what == "tell":
+            await self._tell_later(turn)
+            return
+        why = f"its turn took longer than {LONGEST_TURN / 3600:g} hours"
+        self._log.warning("mailbox: {} is given up: {}", turn.id, why)
+        await self._try("settle", settling.give_up(turn, why))
+        await self._bus.hand_over(bus.stop(turn))  # before the next letter is handed to its session
+        await self._end(turn)
 
     # -- letters that come
 
@@ -209,6 +201,10 @@ class Reception:
 
     async def _receive(self, work: AsyncWork) -> None:
         post = self.post
+        running = post.turns.get(work.id)
+        if running is not None:  # the machine slept, and its lease ended: the turn goes on under the new one
+            running.work = work
+            return
         errand = await post.room.run(sort, post.mailbox, work._work, post.config)
         if await self._lodging.is_left(work, errand):
             self._log.info("mailbox: {} is left to the gateway that has its session", work.id)
@@ -221,6 +217,8 @@ class Reception:
             await work.reject(errand.reason)
         elif errand.what == "stop":
             await self._stop(work, errand)
+        elif await self._is_one_question_too_many(work, errand):
+            await work.reject(f"more than {manners.MOST_ROUNDS} questions about one task without an answer")
         elif not await self._reaches(errand):
             self._log.info("mailbox: {} is for nobody who is reached; mail_tasks shows it", work.id)
             await work.ack()
@@ -228,6 +226,13 @@ class Reception:
             await work.fail(f"more than {manners.PER_MINUTE} mails of {work.sender} within a minute")
         else:
             await self._take_in_hand(work, errand)
+
+    async def _is_one_question_too_many(self, work: AsyncWork, errand: Errand) -> bool:
+        """A table lets whoever works on a task ask again and again, and each time a person would be told."""
+        post, task = self.post, errand.task
+        if errand.asked is None or task is None or task.state is not TaskState.INPUT_REQUIRED:
+            return False
+        return not await post.room.run(asked.is_let_in, post.office, post.name, task.letter, work.id)
 
     async def _reaches(self, errand: Errand) -> bool:
         """A turn that tells somebody who is not there would be lost, and the answer with it."""
@@ -273,7 +278,7 @@ class Reception:
     async def _hand_over(self, turn: Turn) -> None:
         turn.began = time.monotonic()
         unpacked = await self.post.room.run(enclosures.unpack, turn.work.message, self._media)
-        await self._bus.hand_over(_inbound(turn, unpacked))
+        await self._bus.hand_over(bus.inbound(turn, unpacked))
 
     async def _stop(self, work: AsyncWork, errand: Errand) -> None:
         """Its giver took a task back: the turn is stopped, and its last word not sent."""
@@ -282,16 +287,7 @@ class Reception:
         if turn is None:
             return
         if not turn.is_waiting:  # else the session is that of another turn, which goes on
-            await self._bus.hand_over(
-                Inbound(
-                    channel=OWN_CHANNEL,
-                    sender=turn.peer,
-                    chat=turn.peer,
-                    session=turn.errand.session,
-                    content="/stop",
-                    metadata={OWN_CHANNEL: {"id": turn.id, "stopped": True}},
-                )
-            )
+            await self._bus.hand_over(bus.stop(turn))
         await self._done(turn)
 
     # -- turns that end
@@ -376,24 +372,3 @@ class Reception:
         """One letter's trouble is not that of the others."""
         if isinstance(broken := await attempt(doing), Exception):
             self._log.warning("mailbox: could not {}: {}", what, told(broken))
-
-
-def _inbound(turn: Turn, unpacked: enclosures.Unpacked) -> Inbound:
-    message, errand = turn.work.message, turn.errand
-    nonce = os.urandom(8).hex()
-    if errand.what == "work":
-        answered = errand.answers is not None
-        content = wording.work(message, unpacked.text, nonce, answered=answered, task=errand.task)
-    else:
-        content = wording.result(message, unpacked.text, nonce, task=errand.task)
-    ours = {"id": message.id, "from": message.sender, "kind": message.kind, "thread": message.thread}
-    where = errand.asked if errand.what == "tell" else None
-    return Inbound(
-        channel="system" if where else OWN_CHANNEL,
-        sender=f"{OWN_CHANNEL}:{message.sender}" if where else message.sender,
-        chat=f"{where.channel}:{where.chat}" if where else turn.peer,
-        session=errand.session,
-        content=content,
-        media=unpacked.media,
-        metadata={OWN_CHANNEL: ours},
-    )

@@ -12,9 +12,10 @@ import msgspec
 
 from .. import service
 from ..errors import NotAllowed, PostroomError, UnknownMessage
+from ..model.delivery import State
 from ..model.message import OVERDUE, is_broadcast, same_name
 from ..model.names import POSTMASTER
-from ..model.query import LetterQuery
+from ..model.query import LetterQuery, Query
 from ..model.task import TASK, TASK_UPDATE, Standing, TaskState
 from ..policy.admission import check_allowed
 from ..service.taskbook import task_of
@@ -71,14 +72,16 @@ def sort(mailbox: Mailbox, work: Work, config: Config) -> Errand:
         return _back_to(where, None)
     session = _session_with(mailbox, letter.sender, letter.thread)
     opened = task_of(mailbox._office, mailbox.name, letter.id) if letter.kind == TASK else None
+    home = _home_of_thread(mailbox, work)
     if opened is not None:  # whether it is allowed is part of its admission
-        return Errand(what="work", session=session, task=opened, answers=letter.id)
+        return Errand(what="work", session=session, task=opened, answers=letter.id, home=home)
     if not _is_allowed(mailbox, letter, config):
         return Errand(what="refuse", reason="unauthorized")
     if _lacks_its_task(letter, work.delivery):
         return Errand(what="refuse", reason=NO_TASK)
     wants = manners.wants_answer(letter, work.delivery)
-    return Errand(what="work", session=session, wants_answer=wants, answers=letter.id if wants else None)
+    answers = letter.id if wants else None
+    return Errand(what="work", session=session, wants_answer=wants, answers=answers, home=home)
 
 
 def session_of(peer: str, thread: str) -> str:
@@ -142,6 +145,26 @@ def _home_of_work(mailbox: Mailbox, task: Standing) -> str:
     """Of the gateway that worked on a task: it has its text, and the turn if there is one."""
     lease = service.reading.received(mailbox._office, mailbox.name, task.letter).delivery.lease
     return "" if lease is None else homes.home_of(mailbox._office, mailbox.name, lease.holder)
+
+
+def _home_of_thread(mailbox: Mailbox, work: Work) -> str:
+    """Of the gateway that had what its sender wrote before in this thread: it remembers. Later letters do not
+    count, or two gateways that have one each would leave both to each other.
+    """
+    letter = work.message
+    if letter.thread == letter.id:
+        return ""
+    before = Query(
+        mailbox=mailbox.name,
+        states=(State.CLAIMED, State.DONE),
+        sender=letter.sender,
+        thread=letter.thread,
+        until=work.delivery.number - 1,
+        order="newest",
+        limit=1,
+    )
+    leases = [found.delivery.lease for found in mailbox._office.store.find(before)]
+    return homes.home_of(mailbox._office, mailbox.name, leases[0].holder) if leases and leases[0] else ""
 
 
 def _asked_for(mailbox: Mailbox, letter: Message) -> asked.Asked | None:

@@ -95,6 +95,7 @@ async def give(
     text: str,
     subject: str = "",
     deadline_minutes: float = DEFAULT_DEADLINE,
+    needs: list[str] | None = None,
     files: list[str] | None = None,
 ) -> str:
     outgoing = Outgoing(
@@ -103,6 +104,7 @@ async def give(
         subject=subject,
         media=tuple(files or ()),
         is_task=True,
+        needs=tuple(needs or ()),
         deadline=float(deadline_minutes) * MINUTE,
     )
     receipt = await post.send(outgoing, caller)
@@ -252,6 +254,11 @@ ROWS: tuple[Row, ...] = (
                 "type": "number",
                 "minimum": 0.01,
                 "description": f"after so many minutes you hear that it is late; {DEFAULT_DEADLINE} by default",
+            },
+            needs={
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "capabilities without which it is rejected, in the words of mail_agents",
             },
             files=_FILES,
         ),

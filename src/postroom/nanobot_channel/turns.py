@@ -26,7 +26,7 @@ class Turn:
     work: AsyncWork
     errand: Errand
     task: AsyncTask | None = None  # the task that its last word finishes
-    began: float = 0.0  # seconds of a steady clock
+    began: float | None = None  # seconds of a steady clock; None until it is handed over
     queued_at: float = 0.0  # likewise; nanobot queues once more what a running turn did not take up
     is_answered: bool = False  # by a tool; then the last word is not mailed
     is_answering: bool = False  # its last word is on its way to us
@@ -42,6 +42,10 @@ class Turn:
     @property
     def id(self) -> str:
         return self.work.id
+
+    def age(self, now: float) -> float:
+        """For how many seconds the model has had it."""
+        return 0.0 if self.is_waiting or self.began is None else now - self.began
 
     @property
     def peer(self) -> str:

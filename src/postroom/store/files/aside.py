@@ -17,14 +17,23 @@ from .layouts.base import line_in
 if TYPE_CHECKING:
     from ...errors import PostroomError
     from ...model.query import Moment
-    from ..sqlite.writing import Writing
     from .connection import FileConnection
     from .ledger import Held, Seen
 
 SLOW_STRANGER = 10.0  # seconds: somebody may still be writing a file that was changed so lately
 ASIDE = ".quarantine"
 _FOR_GOOD = ("link", "UTF-8")  # what no writing will change
+# Files are counted for themselves, below the numbers of letters. With many of them nothing else is written, so
+# the next number of a letter stays what it was; it would be given to two.
+_NOTE = """
+INSERT INTO quarantine SELECT coalesce(max(number), -0x4000000000000000) + 1, ?, ?
+FROM quarantine WHERE number < 0"""
 _log = logging.getLogger("postroom")
+
+
+def note_aside(here: FileConnection, shown: str, why: str) -> None:
+    """A file was set aside. `shown` is its path below the root."""
+    here.database.execute(_NOTE, (shown, why.encode()))
 
 
 def why_taken(taken: PostroomError, home: str) -> str:
@@ -37,8 +46,8 @@ def why_taken(taken: PostroomError, home: str) -> str:
 class Aside:
     """Inside one look at the folders."""
 
-    def __init__(self, here: FileConnection, writing: Writing, now: Moment) -> None:
-        self._here, self._writing, self._now = here, writing, now
+    def __init__(self, here: FileConnection, now: Moment) -> None:
+        self._here, self._now = here, now
 
     def put(self, seen: Seen, why: str) -> bool:
         """False: not yet, it is to be looked at again."""
@@ -57,8 +66,7 @@ class Aside:
         why = line_in(why)  # it may name what a stranger wrote
         _log.warning("%s was set aside: %s", path if is_text else ascii(path)[1:-1], why)
         shown = self._here.places.below_root(f"{home}/{ASIDE}/{name}")
-        row = (self._writing.take_number(), shown, why.encode())
-        self._here.database.execute("INSERT INTO quarantine VALUES (?, ?, ?)", row)
+        note_aside(self._here, shown, why)
         held = self._here.ledger.held(seen.folder, seen.name) if is_text else None
         if held is not None:
             self._write_again(seen, held)

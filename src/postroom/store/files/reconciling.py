@@ -52,7 +52,7 @@ class Reconciling:
         self._writing = Writing(here.database, here.names)
         self._after_crash = after_crash
         self._now = SystemClock().now()
-        self._aside = Aside(here, self._writing, self._now)
+        self._aside = Aside(here, self._now)
         self._later: News = {}
         self._entering = Entering(here)
         self._seats: dict[int, dict[Recipient, int]] = {}  # of the letters that came, as far as files tell

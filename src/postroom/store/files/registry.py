@@ -27,9 +27,9 @@ from ...model.codec import convert
 from ...model.record import ACTIVE, BEAT, CARD
 from ...model.values import read_json
 from ..base import Put
-from ..sqlite.writing import Writing
 from . import entries, paper
 from .adopting import Adopting
+from .aside import ASIDE, note_aside
 from .paper import Stamp
 from .roll import UNKNOWN, Roll, sum_of
 
@@ -45,7 +45,6 @@ REFRESH = 1.0  # seconds: the file's `last_heartbeat` lags behind no more than t
 SLOW_STRANGER = 1.0  # seconds: somebody may still be writing a file that was changed so lately
 LARGEST = 64 * 1024 * 1024  # bytes
 DEEPEST = 64 + 8
-ASIDE = ".quarantine"
 _ABOUT_AGENTS = {CARD, BEAT, ACTIVE}
 
 
@@ -190,9 +189,7 @@ class Registry:
         except FileNotFoundError:
             return
         _warn("%s was set aside as %s/%s: %s", self._path, ASIDE, name, why)
-        number = Writing(self._here.database, self._here.names).take_number()
-        row = (number, f"{ASIDE}/{name}", why.encode())
-        self._here.database.execute("INSERT INTO quarantine VALUES (?, ?, ?)", row)
+        note_aside(self._here, f"{ASIDE}/{name}", why)
 
     # -- what is shown of whom
 
