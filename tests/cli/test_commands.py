@@ -233,6 +233,9 @@ def test_agents_come_beat_and_leave(desk: Desk) -> None:
     )
     busy = desk.json("heartbeat", "--as", "bob", "--task", "sorting", "--active", "--poll-interval", "5s")
     assert busy["agent"]["presence"]["status"] == "busy"
+    titles, _, row = desk.run("agents").out.splitlines()
+    shown = dict(zip(titles.split(" | "), row.split(" | "), strict=True))
+    assert ("sorting", "tests things |") == (shown["WORKS ON"], shown["ABOUT |"])
     assert desk.json("heartbeat", "--as", "bob", "--no-tasks")["agent"]["presence"]["status"] == "idle"
     assert [agent["card"]["id"] for agent in desk.json("agents", "--capability", "a")["agents"]] == ["bob"]
     assert desk.json("agents", "--scope", "other")["agents"] == []

@@ -9,6 +9,7 @@ from queue import Empty, Queue
 import pytest
 
 from postroom.nanobot_channel.manners import MOST_REFUSALS
+from postroom.nanobot_channel.reception import BEFORE_WORKING
 
 from .conftest import Crew
 from .gateways import PATIENCE, QUIET, calls_after_a_while, until
@@ -53,6 +54,27 @@ def test_the_result_comes_back_into_the_persons_conversation(crew: Crew) -> None
     assert calls == (len(researcher.model.asked), len(coder.model.asked))
 
 
+def test_a_task_is_seen_to_be_worked_on_while_it_is(crew: Crew) -> None:
+    go = threading.Event()
+
+    def coder_says(_: Asked) -> str:
+        go.wait(PATIENCE)
+        return "def sort(): ..."
+
+    researcher = crew("researcher", boss)
+    coder = crew("coder", coder_says)
+    with researcher.person() as person:
+        person.say("write me a slow sort")
+        person.hear()
+        until(lambda: coder.model.asked, what="turn", show=coder.said)
+        task = researcher.room.mailbox("researcher").tasks("given")[0]
+        assert "accepted" == task.state
+        soon = 3 * BEFORE_WORKING
+        until(lambda: task.refresh() == "working", what="sign of work", patience=soon, show=coder.said)
+        go.set()
+        assert "is completed" in person.hear()
+
+
 def test_what_is_refused_fails_or_is_late_comes_back_with_the_reason(crew: Crew) -> None:
     def coder_says(asked: Asked) -> str | Call:
         if asked.results:
@@ -70,7 +92,7 @@ def test_what_is_refused_fails_or_is_late_comes_back_with_the_reason(crew: Crew)
         person.say("now fail")
         person.hear()
         told = person.hear()
-        assert "is failed" in told and "the model is broken" in told
+        assert "has failed" in told and "the model is broken" in told
         coder.model.broken = False
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from postroom.errors import Invalid
 from postroom.nanobot_channel.config import default_config, parse
 from postroom.nanobot_channel.toolbox import ROWS
 
+PAGE = Path(__file__).parent.parent.parent / "docs" / "nanobot-channel.md"
 DESIGNED = {
     "enabled": False,
     "agentId": "",
@@ -107,15 +109,43 @@ def test_the_room_is_the_folder_or_any_other_store() -> None:
     assert "sqlite:/tmp/room.db" == parse({"store": "sqlite:/tmp/room.db"}).address
 
 
+def blocks_of_the_page() -> list[str]:
+    return re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
 def test_the_sections_on_the_page_are_sound() -> None:
-    page = Path(__file__).parent.parent.parent / "docs" / "nanobot-channel.md"
-    written = re.findall(r"```json\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    agents = [parse(json.loads(block)["channels"]["mailbox"]).agent_id for block in written]
+    agents = [parse(json.loads(block)["channels"]["mailbox"]).agent_id for block in blocks_of_the_page()]
     assert ["researcher", "coder"] == agents
 
 
+LOAD = """
+import json, sys
+from pathlib import Path
+from nanobot.config.loader import load_config
+config = load_config(Path(sys.argv[1]))
+said = config.agents.defaults
+print(json.dumps([said.provider, said.model, config.get_provider(said.model).api_key, str(config.workspace_path)]))
+"""
+
+
+@pytest.mark.nanobot
+def test_the_configs_on_the_page_are_whole_for_nanobot(python: Path, tmp_path: Path) -> None:
+    """Each by itself says which provider, model and key there are, and two agents share no workspace."""
+    told = []
+    for block in blocks_of_the_page():
+        (tmp_path / "config.json").write_text(block, encoding="utf-8")
+        command = [str(python), "-c", LOAD, str(tmp_path / "config.json")]
+        home = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        done = subprocess.run(command, env=home, capture_output=True, text=True, check=False, timeout=60)
+        assert 0 == done.returncode, done.stderr
+        told.append(json.loads(done.stdout.splitlines()[-1]))
+    model = ["openrouter", "anthropic/claude-sonnet-4.5", "sk-or-v1-YOUR-KEY"]
+    assert [model, model] == [said[:-1] for said in told]
+    assert [f"{tmp_path}/.nanobot/workspace", f"{tmp_path}/coder/workspace"] == [said[-1] for said in told]
+
+
 def test_the_page_names_every_key_and_every_tool_with_its_default() -> None:
-    page = (Path(__file__).parent.parent.parent / "docs" / "nanobot-channel.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     for key, default in default_config().items():
         shown = default if isinstance(default, str) and default else json.dumps(default)
         assert f"| `{key}` | `{shown}` |" in page

@@ -20,9 +20,10 @@ from packaging.utils import canonicalize_name
 
 import postroom
 from postroom.model.health import Finding, Level
-from postroom.nanobot_channel import finding
+from postroom.nanobot_channel import config, finding, signs
 
-from .conftest import NANOBOT, NEWEST, wheel_once
+from .conftest import NANOBOT, NEWEST, Open, wheel_once
+from .office import desk, run
 
 PATIENCE = 120.0
 
@@ -59,6 +60,30 @@ def test_the_doctor_says_that_the_channel_is_found_and_what_is_wrong_with_the_co
     code, found = doctor(python, tmp_path)
     assert {"ok"} == {found[check]["level"] for check in ("nanobot", "tools", "discovery")}, found
     assert 70 == code and "did you mean agentId?" in found["config"]["what"]
+
+
+@pytest.mark.nanobot
+def test_the_doctor_says_whether_a_gateway_is_up_and_whose_matter_the_model_is(
+    python: Path, gateway: Open, tmp_path: Path
+) -> None:
+    coder = gateway("coder", lambda _: "done", start=False)
+    where = ("--config", str(coder.config))
+    found = doctor(python, tmp_path, *where)[1]
+    assert ("note", "no gateway of coder was ever started here") == (
+        found["gateway"]["level"],
+        found["gateway"]["what"],
+    )
+    assert f"nanobot gateway -c {coder.config}" == found["gateway"]["hint"]
+    assert "nanobot's own matter" in found["model"]["what"] and "nanobot status" == found["model"]["hint"]
+    coder.start()
+    code, found = doctor(python, tmp_path, *where)
+    assert (0, "ok") == (code, found["gateway"]["level"])
+    assert found["gateway"]["what"].startswith("a gateway of coder is up: idle, last sign of life ")
+    assert found["gateway"]["what"].endswith(" s ago (program nanobot)")
+    coder.kill()
+    code, found = doctor(python, tmp_path, *where)
+    assert (0, "note") == (code, found["gateway"]["level"])
+    assert found["gateway"]["what"].startswith("no gateway of coder is up: last sign of life ")
 
 
 @pytest.mark.nanobot
@@ -157,6 +182,38 @@ def test_a_room_that_is_not_there_yet_is_not_made_by_looking(tmp_path: Path, sto
     assert ["config.json"] == [file.name for file in tmp_path.iterdir()]
     postroom.open(store.format(tmp_path)).close()
     assert of_room(tmp_path, store=store.format(tmp_path)).what.endswith(store.format(tmp_path))
+
+
+def test_how_many_gateways_are_up_and_that_the_last_one_left(tmp_path: Path) -> None:
+    said = config.parse({"enabled": True, "agentId": "coder", "mailboxesRoot": str(tmp_path / "mailboxes")})
+    file = tmp_path / "config.json"
+
+    async def scene() -> None:
+        async with desk(tmp_path, "coder", home="here"), desk(tmp_path, "coder", home="there"):
+            assert signs.of_gateway(said, file).what.startswith("2 gateways of coder are up: idle, ")
+        assert signs.of_gateway(said, file).what.startswith("no gateway of coder is up: it said goodbye ")
+
+    run(scene)
+
+
+def test_another_program_under_the_same_name_is_told(tmp_path: Path) -> None:
+    said = config.parse({"enabled": True, "agentId": "coder", "store": f"sqlite:{tmp_path}/room.db"})
+    with postroom.open(said.store) as room:
+        room.mailbox("coder").register(program="claude")
+    found = signs.of_gateway(said, tmp_path / "config.json")
+    assert Level.WARNING is found.level and "another program, claude, is up under the name coder" in found.what
+
+
+def test_a_folder_of_others_that_was_never_opened_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "mailboxes").mkdir()
+    said = config.parse({"enabled": True, "agentId": "coder", "mailboxesRoot": str(tmp_path / "mailboxes")})
+    assert "was ever started here" in signs.of_gateway(said, tmp_path / "config.json").what
+    assert [] == list((tmp_path / "mailboxes").iterdir())
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(5, "5 s"), (119, "119 s"), (120, "2 minutes"), (7200, "2 hours")])
+def test_how_long_ago_a_sign_was(seconds: int, told: str) -> None:
+    assert told == signs._ago(seconds)
 
 
 @pytest.mark.parametrize(

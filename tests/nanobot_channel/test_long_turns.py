@@ -79,7 +79,7 @@ def test_a_turn_that_never_ends_is_given_up_and_its_sender_told(
             await until(lambda: state_of(coder, sent.id) is State.DEAD)
             [told] = await until(lambda: boss.seen)
             monkeypatch.setattr(reception, "LONGEST_TURN", 3600.0)
-            assert "is failed" in told.content and "its turn took longer than" in told.content
+            assert "has failed" in told.content and "its turn took longer than" in told.content
             bounce = await anna.wait(PATIENCE)
             assert bounce is not None and "its turn took longer than" in bounce.text
             session = coder.seen[0].session

@@ -151,13 +151,19 @@ def test_declining_later_is_a_failure_and_asking_waits(tmp_path: Path, monkeypat
             await coder.answer(seen, "I asked")
             [question] = await until(lambda: boss.seen)
             assert "waits for your answer" in question.content and "which?" in question.content
+            assert "coder asks back: the question below is about the task" in question.content
+            assert "input_required" not in question.content
+            listed = await use(boss, "mail_tasks")
+            assert "given to coder: waiting for an answer" in listed and "; it asks 'which?'" in listed
+            refused = await use(boss, "mail_cancel", id=id)
+            assert "coder asks back" in refused and "mail_reply" in refused
             assert "the task goes on" in await use(boss, "mail_reply", question, id=id, text="this one")
             again = (await until(lambda: coder.seen[1:]))[0]
             assert again.session == seen.session and "this one" in again.content
             assert "do not do it" in await use(coder, "mail_decline", again, reason="I cannot")
             await coder.answer(again, "no")
             told = (await until(lambda: boss.seen[1:]))[0]
-            assert "is failed" in told.content and "I cannot" in told.content
+            assert "has failed" in told.content and "I cannot" in told.content
 
     run(scene)
 

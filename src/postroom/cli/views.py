@@ -272,13 +272,13 @@ def agents(screen: Screen, data: Data) -> str:
             ago(a["presence"]["last_heartbeat"], screen.now),
             ", ".join(a["card"]["scopes"]),
             ", ".join(a["card"]["capabilities"]),
-            _works_on(a) or a["card"]["description"],
+            _works_on(a),
+            a["card"]["description"],
         )
         for a in data["agents"]
     ]
-    return table(
-        screen, ("NAME", "STATUS", "SEEN", "SCOPES", "CAN", "DOES"), rows, {"busy": "yellow", "idle": "green"}
-    )
+    titles = ("NAME", "STATUS", "SEEN", "SCOPES", "CAN", "WORKS ON", "ABOUT")
+    return table(screen, titles, rows, {"busy": "yellow", "idle": "green"})
 
 
 def agent(screen: Screen, data: Data) -> str:

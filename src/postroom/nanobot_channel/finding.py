@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 from ..errors import PostroomError
 from ..model.card import EVERYONE
-from ..model.health import Diagnosis, error, note, ok, warning
+from ..model.health import Diagnosis, Level, error, note, ok, warning
 from ..store.opening import check_usable, is_there
 from . import config as settings
+from . import signs
 
 if TYPE_CHECKING:
     from ..model.health import Finding
@@ -31,6 +32,7 @@ SHIM = Path(__file__).parent / "shim"
 DEFAULT_CONFIG = "~/.nanobot/config.json"
 PATIENCE = 60.0  # seconds
 MAY_INSTALL = 'pip install "postroom[nanobot]"'
+MODEL = note("model", "provider and model are nanobot's own matter, and are not looked at here", "nanobot status")
 
 _ASK = """
 import json, sys
@@ -178,7 +180,9 @@ def _of_config(path: Path) -> list[Finding]:
         return [error("config", f"{path}: {wrong}")]
     if not said.enabled:
         return [warning("config", f"{settings.SECTION}.enabled is false in {path}", "set it to true")]
-    return [_of_room(said), *_strangers(said)]
+    of_room = _of_room(said)
+    running = [signs.of_gateway(said, path)] if of_room.level is Level.OK else []
+    return [of_room, *_strangers(said), *running, MODEL]
 
 
 def _of_room(said: settings.Config) -> Finding:

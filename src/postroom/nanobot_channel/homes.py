@@ -98,6 +98,12 @@ def forget_old(office: Office, agent: str) -> None:
     office.store.commit(plan)
 
 
+def gateways_there(office: Office, agent: str) -> int:
+    """How many of this agent are there."""
+    now = office.now().wall
+    return sum(gateway.is_there(now) for gateway in _gateways(office, agent).values())
+
+
 def is_alone(office: Office, agent: str, home: str, signed: str) -> bool:
     """Is no other gateway of this agent there?"""
     now, own = office.now().wall, _key(agent, home, signed)

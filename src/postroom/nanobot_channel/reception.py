@@ -38,7 +38,8 @@ LONGEST_TURN = 6 * 3600.0  # seconds; then it is given up
 LONGEST_TELLING = 600.0  # seconds until a result counts as told, where nanobot does not say so
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)  # seconds between tries to mail an answer
 BETWEEN_LOOKS = 30.0  # seconds between looks at questions that nobody answered
-BEFORE_WORKING = 20.0  # seconds in which the model may still decline what was accepted
+BEFORE_WORKING = 5.0  # seconds in which the model may still decline what was accepted
+BETWEEN_STARTS = 0.5  # seconds between looks at whose time for that is over
 
 
 class Reception:
@@ -64,6 +65,7 @@ class Reception:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._claiming())
             group.create_task(self._keeping())
+            group.create_task(self._starting())
 
     async def leave(self) -> None:
         """Give back what is in hand, and say goodbye."""
@@ -161,8 +163,14 @@ class Reception:
             await self._break_off(turn)
         else:
             await self._renew(turn)
-            if turn.task is not None and age > BEFORE_WORKING and turn.task.state is TaskState.ACCEPTED:
-                await turn.task.start()
+
+    async def _starting(self) -> None:
+        """Whoever gave a task sees that it is worked on, while it is."""
+        while True:
+            for turn in self.post.turns.all():
+                if turn.age(time.monotonic()) >= BEFORE_WORKING:
+                    await self._try("say what is worked on", settling.say_working(turn))
+            await asyncio.sleep(BETWEEN_STARTS)
 
     async def _renew(self, turn: Turn) -> None:
         work = turn.work

@@ -48,12 +48,22 @@ async def open_task(post: Post, letter: str | None) -> AsyncTask | None:
     return None if task.is_final or task.receiver != post.name else task
 
 
+async def say_working(turn: Turn) -> None:
+    """Tell whoever gave the task, if it stands as accepted."""
+    if turn.task is None or turn.task.state is not TaskState.ACCEPTED:
+        return
+    async with turn.moving:
+        if await turn.task.refresh() is TaskState.ACCEPTED:
+            await turn.task.start()
+
+
 async def settle(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
     """The turn is over, with these last words."""
     if turn.errand.what == "tell" or turn.is_answered or turn.errand.answers is None:
         await turn.work.ack()
     elif turn.task is not None:
-        await _settle_task(post, turn, turn.task, mailable(text), media)
+        async with turn.moving:
+            await _settle_task(post, turn, turn.task, mailable(text), media)
     elif turn.failed:
         await turn.work.fail(_reason(text))
     else:
@@ -63,10 +73,11 @@ async def settle(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> N
 async def give_up(turn: Turn, why: str) -> None:
     """Nothing can be mailed as its answer: a task fails with the reason, any other letter is dead with it."""
     if turn.task is not None and not turn.task.is_final and turn.errand.what != "tell":
-        await turn.task.refresh()
-        if not turn.task.is_final:
-            await turn.task.fail(_reason(why), key=_key("given-up", turn.id))
-        await _ack_if_held(turn)
+        async with turn.moving:
+            await turn.task.refresh()
+            if not turn.task.is_final:
+                await turn.task.fail(_reason(why), key=_key("given-up", turn.id))
+            await _ack_if_held(turn)
     elif not turn.work.is_settled:
         await turn.work.fail(why, retry=False)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..errors import UnknownMessage
 from ..model.task import TaskState
 from ..service.present import markdown, one_line
-from .wording import minute
+from .wording import in_words, minute
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,8 @@ def _letters(post: Post, tasks: Sequence[Standing]) -> dict[str, Message]:
 
 def _line(post: Post, task: Standing, letters: dict[str, Message]) -> str:
     whom = f"given to {task.receiver}" if task.giver == post.name else f"given by {task.giver}"
-    return f"- {task.letter} {_subject(task, letters)!r} {whom}: {task.state}{_why(task)}{_due(post, task)}"
+    stands = f"{in_words(task.state)}{_why(task)}{_due(post, task)}"
+    return f"- {task.letter} {_subject(task, letters)!r} {whom}: {stands}"
 
 
 def _subject(task: Standing, letters: dict[str, Message]) -> str:

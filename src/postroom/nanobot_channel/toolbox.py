@@ -177,25 +177,33 @@ async def status(post: Post, _caller: Caller | None, id: str = "") -> str:
 
 async def cancel(post: Post, _caller: Caller | None, id: str, reason: str = "") -> str:
     task = await post.box.task(id)
+    if task.state is TaskState.INPUT_REQUIRED and task.giver == post.name:
+        raise NotAllowed(
+            f"{task.receiver} asks back and waits",
+            field="id",
+            hint="answer by mail_reply; then take it back",
+        )
     await task.cancel(reason or None)
     return f"The task {task.id} is taken back; {task.receiver} is told."
 
 
 async def decline(post: Post, caller: Caller | None, reason: str) -> str:
     turn, task = _task_in_turn(post, caller)
-    if await task.refresh() is TaskState.ACCEPTED:
-        await task.reject(reason, key=key_of(turn))
-    else:  # work was begun: the table has no way back
-        await task.fail(reason, key=key_of(turn))
+    async with turn.moving:
+        if await task.refresh() is TaskState.ACCEPTED:
+            await task.reject(reason, key=key_of(turn))
+        else:  # work was begun: the table has no way back
+            await task.fail(reason, key=key_of(turn))
     turn.is_answered = True
     return f"{task.giver} is told that you do not do it. Say nothing more about it."
 
 
 async def ask(post: Post, caller: Caller | None, question: str) -> str:
     turn, task = _task_in_turn(post, caller)
-    await task.refresh()
-    check_time_to_answer(task.standing, post.office.now().wall)
-    await post.ask(task, question)
+    async with turn.moving:
+        await task.refresh()
+        check_time_to_answer(task.standing, post.office.now().wall)
+        await post.ask(task, question)
     turn.is_answered = True
     due = minute(answer_due(task.standing))
     return f"{task.giver} is asked, and has until {due}. End this turn now; the answer comes by itself."

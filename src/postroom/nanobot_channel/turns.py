@@ -6,6 +6,7 @@ for both; so the second waits here, under its lease.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ class Turn:
     work: AsyncWork
     errand: Errand
     task: AsyncTask | None = None  # the task that its last word finishes
+    moving: asyncio.Lock = field(default_factory=asyncio.Lock)  # held by who looks at the task and then moves it
     began: float | None = None  # seconds of a steady clock; None until it is handed over
     queued_at: float = 0.0  # likewise; nanobot queues once more what a running turn did not take up
     is_answered: bool = False  # by a tool; then the last word is not mailed
