@@ -168,6 +168,26 @@ def test_declining_later_is_a_failure_and_asking_waits(tmp_path: Path, monkeypat
     run(scene)
 
 
+def test_an_answer_in_the_moment_in_which_work_is_told_of_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reception, "BEFORE_WORKING", 0.0)
+    monkeypatch.setattr(reception, "BETWEEN_STARTS", 0.001)
+
+    async def scene() -> None:
+        async with desk(tmp_path, "coder", lambda _: "done", maxConcurrentTasks=100) as coder:
+            anna = coder.post.room.mailbox("anna")
+            given = [await anna.give_task("coder", f"work {number}") for number in range(20)]
+            async with asyncio.timeout(PATIENCE):
+                for receipt in given:
+                    while not (task := await anna.task(receipt.id)).is_final:
+                        await asyncio.sleep(0.01)
+                    letters = [letter.task.state for letter in await task.letters() if letter.task]
+                    assert ["pending", "accepted", "working", "completed"] == letters
+
+    run(scene)
+
+
 def test_a_task_that_failed_says_why_and_a_mail_is_tried_again(tmp_path: Path) -> None:
     async def scene() -> None:
         async with desk(tmp_path, "coder") as coder:
