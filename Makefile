@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 run: $(READY)  ## set everything up and open the post room: a socket, HTTP, WebSocket; it says what to type next
 	@$(BIN)/postroom serve
 
-demo: $(READY)  ## watch agents exchange letters, a worker killed in the middle, and a letter nobody can handle
+demo: $(READY)  ## watch agents exchange letters, a worker killed in the middle, a letter nobody can handle, and three worlds linked
 	@$(BIN)/python -m postroom.demo --slow
 
 test: $(READY) shells fault-tools  ## lint, types, house rules, tests with coverage; prints where the time went

@@ -31,10 +31,14 @@ OF_DAEMON = ("daemon", "web", "mcp", "map_server")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of rooms in folders of files, and of what runs as a server, are steps of their own: `-m files`."""
+    """Tests of rooms in folders of files, of what runs as a server and of several of those are steps of their own:
+    `-m files`.
+    """
     for item in items:
         about = {*item.path.relative_to(item.config.rootpath).parts, *_stores_of(item)}
-        if about & {*OF_FILES}:
+        if "federation" in about:
+            item.add_marker("federation")
+        elif about & {*OF_FILES}:
             item.add_marker("files")
         elif about & {*OF_DAEMON}:
             item.add_marker("daemon")

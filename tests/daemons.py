@@ -19,14 +19,16 @@ PATIENCE = 30.0  # seconds; far more than any of it takes
 
 
 class Daemon:
-    """`postroom serve`, on a room in a folder."""
+    """`postroom serve`, on a room in a folder; or another program that is like it."""
 
-    def __init__(self, folder: Path, *options: str, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, *options: str, program: tuple[str, ...] = ("postroom",), **environment: str
+    ) -> None:
         self.folder = folder
         self.room = folder / "room.db"
         self.socket = folder / "s"  # short: a socket's path may not be long
         options = options or ("--http", "off")
-        words = [sys.executable, "-m", "postroom", "serve", "--socket", str(self.socket)]
+        words = [sys.executable, "-m", *program, "serve", "--socket", str(self.socket)]
         words += [] if "--room" in options else ["--room", str(self.room)]
         with (folder / "log").open("ab") as log:
             self.process = subprocess.Popen(

@@ -21,7 +21,7 @@ def run_demo(home: Path, *arguments: str, around: Mapping[str, str] = os.environ
     return done.stdout
 
 
-def test_the_demo_shows_letters_a_handoff_a_crash_and_a_dead_letter(tmp_path: Path) -> None:
+def test_the_demo_shows_letters_a_handoff_a_crash_a_dead_letter_and_three_worlds(tmp_path: Path) -> None:
     shown = run_demo(tmp_path, "--slow")
     for line in (
         "acknowledges and answers the planner, in one commit",
@@ -30,6 +30,8 @@ def test_the_demo_shows_letters_a_handoff_a_crash_and_a_dead_letter(tmp_path: Pa
         "(to everyone)",
         "a new one gets “index the archive” (try 2) and finishes it",
         "Your letter to worker is dead",
+        "← polecat@chipset: “Which sort is stable? Tell planner@moon.”",
+        "(another Postroom, “moon”) ← researcher@nanobot: “Merge sort is stable.”",
         "Type next:",
     ):
         assert line in shown

@@ -26,7 +26,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
             *("--durations=8", "--ignore=tests/faults", "--ignore=tests/test_faults_ran.py"),
-            *("-m", "not files and not daemon and not nanobot"),
+            *("-m", "not files and not daemon and not federation and not nanobot"),
         ),
     ),
     (
@@ -42,6 +42,13 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
             *("--durations=8", "--ignore=tests/faults", "-m", "daemon"),
+        ),
+    ),
+    (
+        "tests of several systems",
+        (
+            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
+            *("--durations=8", "-m", "federation", "tests/federation"),
         ),
     ),
     # Without coverage: what runs is installed in another environment.

@@ -1,4 +1,7 @@
-"""Writes docs/service.md from the tables of the wire. With --check it only says whether the page is true."""
+"""Writes docs/service.md and docs/federation-wire.md from the tables of the wire.
+
+With --check it only says whether the pages are true.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,16 @@ from pathlib import Path
 from postroom import errors
 from postroom.service.authorize import NEEDS, RULES
 from postroom.wire.events import TYPES
+from postroom.wire.federation_problems import NUMBERS, Refusal
+from postroom.wire.federation_table import ROWS as FEDERATION
 from postroom.wire.map_table import MAP
 from postroom.wire.methods import ACTIONS, ALIASES, MAIL, SESSION, VERBS
 from postroom.wire.problems import BAD_TOKEN, CODES, INTERNAL_ERROR
 from postroom.wire.table import Method
 
-PAGE = Path(__file__).parent.parent / "docs" / "service.md"
+DOCS = Path(__file__).parent.parent / "docs"
 HEAD = Path(__file__).parent / "service_head.md"
+BETWEEN = Path(__file__).parent / "federation_wire_head.md"
 _TOKENS = f"A token that is worth nothing is `NotAllowed` with the JSON-RPC code {BAD_TOKEN}, on every wire.\n"
 _WHO = {"own": "the mailbox's own agent", "anyone": "anyone who got in", "operator": "an operator"}
 
@@ -34,15 +40,37 @@ def page() -> str:
         *(described(method, f"`{method.name}`") for method in MAIL.values()),
         "## MAP\n\nAt `/map`, one JSON object in each text frame, and `mail/*` beside it. Names are written so"
         " or with a dot, such as `map/agents.list`; parameters also as `agentId`. See [MAP](map.md).\n",
-        *(described(method, f"`{method.name}`") for method in MAP.values()),
+        *(described(method, f"`{method.name}`") for method in MAP.values() if method not in FEDERATION),
+        "What systems say to each other, `map/federation/*`, has [a page of its own](federation-wire.md).\n",
         "## Events\n\n" + ", ".join(f"`{name}`" for name in TYPES) + ", `resync`, and what `emit` was told.\n",
         "## Errors\n\n" + "\n".join(error_rows()) + "\n\n" + _TOKENS,
     ]
     return "\n".join(pieces)
 
 
-def described(method: Method, title: str) -> str:
-    lines = [f"### {title}", "", f"{sentence(method.about)} {who(method)}"]
+def federation_page() -> str:
+    pieces = [
+        "<!-- Written by `make docs` from tools/federation_wire_head.md and tables of src/postroom/wire. -->\n",
+        BETWEEN.read_text(encoding="utf-8"),
+        "## Methods\n",
+        *(described(method, f"`{method.name}`", "For a peer that has proven who it is.") for method in FEDERATION),
+        "## Refusals\n\n" + "\n".join(refusal_rows()) + "\n",
+    ]
+    return "\n".join(pieces)
+
+
+def refusal_rows() -> Iterator[str]:
+    yield "| error | field | number | the letter |"
+    yield "|---|---|---|---|"
+    for kind, field, number in NUMBERS:
+        becomes = (
+            "waits, and is sent again" if Refusal(number, "", kind.temporary).waits else "is dead, with a bounce"
+        )
+        yield f"| `{kind.__name__}` | {field or 'any'} | {number} | {becomes} |"
+
+
+def described(method: Method, title: str, whose: str = "") -> str:
+    lines = [f"### {title}", "", f"{sentence(method.about)} {whose or who(method)}"]
     other = [alias for alias, name in ALIASES.items() if name == method.name]
     if other:
         lines[-1] += f" Also `{'`, `'.join(other)}`."
@@ -78,14 +106,19 @@ def error_rows() -> Iterator[str]:
 
 
 def main() -> None:
-    told = page()
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == told:
-        print("the page of the service is as the tables say")
-    elif "--check" in sys.argv:
-        raise SystemExit("docs/service.md is not as the tables say; make docs")
-    else:
-        PAGE.write_text(told, encoding="utf-8")
-        print("written anew: service.md")
+    for name, told in pages().items():
+        place = DOCS / name
+        if place.exists() and place.read_text(encoding="utf-8") == told:
+            print(f"{name} is as the tables say")
+        elif "--check" in sys.argv:
+            raise SystemExit(f"docs/{name} is not as the tables say; make docs")
+        else:
+            place.write_text(told, encoding="utf-8")
+            print(f"written anew: {name}")
+
+
+def pages() -> dict[str, str]:
+    return {"service.md": page(), "federation-wire.md": federation_page()}
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from .wire.session import Step
 from .wire.table import taken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from .desk import Desk
     from .hub import Hub
@@ -175,6 +175,21 @@ class Caller:
         self._is_fresh = True
         return self._hub.subscribe(self, self._push, said)
 
+    def links(self) -> dict[str, Any]:
+        authorize(service.tokens.standing(self.room._office, self.room.principal), "peers")
+        return {"links": [] if self._desk.links is None else self._desk.links.told()}
+
+    def ping_peer(self, system: str) -> Awaitable[dict[str, Any]]:
+        authorize(service.tokens.standing(self.room._office, self.room.principal), "peers")
+        if self._desk.links is None:
+            raise Invalid("there are no links to other systems here", hint='pip install "postroom[serve]"')
+        return self._desk.links.ping(system)
+
+    @property
+    def subscriptions(self) -> int:
+        """How many it has."""
+        return self._hub.count(self)
+
     def has(self, subscription: str) -> bool:
         """Is it this caller's?"""
         return self._hub.has(self, subscription)
@@ -220,10 +235,13 @@ class Door:
 
 
 def _done(run: Callable[[], Any]) -> Outcome:
-    """Something that is done already."""
+    """Something that is done already, or will be without the desk."""
     done = Outcome()
     try:
-        done.set_result(run())
+        result = run()
+        if asyncio.iscoroutine(result):
+            return Outcome.of(asyncio.ensure_future(result))
+        done.set_result(result)
     except PostroomError as refused:
         done.set_exception(refused)
     return done

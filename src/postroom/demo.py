@@ -1,29 +1,35 @@
 """Agents in separate processes mail each other before your eyes: `make demo`.
 
-Every agent below is a process of its own. They share nothing but the room's file; no server runs.
+Every agent below is a process of its own. They share nothing but the room's file; no server runs. In the last
+scene two do: they carry letters between systems.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import postroom
 from postroom.settings import default_room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from postroom.mailbox import Mailbox
 
 TEAM = "demo"
 PATIENCE = 30.0  # seconds an agent of the demo waits for mail
-_COLOURS = {"planner": 35, "coder": 36, "researcher": 33, "reviewer": 32, "worker": 34, "house": 37}
+_COLOURS = {"planner": 35, "coder": 36, "researcher": 33, "reviewer": 32, "worker": 34, "house": 37, "polecat": 31}
 
 
 def say(who: str, what: str) -> None:
@@ -123,6 +129,26 @@ def successor(me: Mailbox) -> None:
             say("worker", f"a new one gets “{work.text}” (try {work.delivery.attempts + 1}) and finishes it")
 
 
+def polecat(me: Mailbox) -> None:
+    say("polecat", "(a chipset's mail folder) → researcher@nanobot: “Which sort is stable? Tell planner@moon.”")
+    me.send("researcher@nanobot", "Which sort is stable? Tell planner@moon.", subject="A question")
+
+
+def bot(me: Mailbox) -> None:
+    letter = me.wait(PATIENCE)
+    if letter is not None:
+        say("researcher", f"(nanobot's mail folder) ← {letter.sender}: “{letter.text}”")
+        me.send("planner@moon", "Merge sort is stable.", subject="The answer")
+        letter.ack()
+
+
+def on_the_moon(me: Mailbox) -> None:
+    letter = me.wait(PATIENCE)
+    if letter is not None:
+        say("planner", f"(another Postroom, “moon”) ← {letter.sender}: “{letter.text}”")
+        letter.ack()
+
+
 AGENTS: dict[str, Callable[[Mailbox], None]] = {
     "planner": planner,
     "coder": coder,
@@ -130,6 +156,9 @@ AGENTS: dict[str, Callable[[Mailbox], None]] = {
     "reviewer": reviewer,
     "worker": worker,
     "successor": successor,
+    "polecat": polecat,
+    "bot": bot,
+    "on_the_moon": on_the_moon,
 }
 
 
@@ -172,6 +201,83 @@ def dead_letter_scene(room: postroom.Room) -> None:
         say("planner", f"← {notice.sender}: “{notice.text}”")
 
 
+def worlds_scene(room: postroom.Room) -> None:
+    """Two mail folders of other designs, mounted; and a second Postroom, linked."""
+    if find_spec("websockets") is None or find_spec("uvicorn") is None:
+        return  # a link needs the extra
+    print("\nThree worlds: folders of two other designs, and a second Postroom, each a system:\n", flush=True)
+    folder = Path(room.settings.store.removeprefix("sqlite:")).with_name("demo-worlds")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    places = {name: f"sqlite:{folder / name}.db" for name in ("home", "moon")}
+    places |= {name: f"files:{folder / name}?layout={name}" for name in ("chipset", "nanobot")}
+    with ExitStack() as stack:
+        worlds = {name: stack.enter_context(postroom.open(place)) for name, place in places.items()}
+        worlds["nanobot"].mailbox("researcher").register()
+        worlds["moon"].mailbox("planner").register()
+        _link(stack, places, _free_port())
+        finish(
+            [
+                start(worlds["chipset"], "polecat"),
+                start(worlds["nanobot"], "bot", "researcher"),
+                start(worlds["moon"], "on_the_moon", "planner"),
+            ]
+        )
+
+
+def _link(stack: ExitStack, places: Mapping[str, str], port: int) -> None:
+    """The folders are mounted at home. The moon calls home, and lets it speak for them."""
+    for name in ("chipset", "nanobot"):
+        say("house", f"postroom mount 'files:…/{name}?layout={name}' --as {name}")
+        _typed(places, "home", "mount", places[name], "--as", name)
+    say("house", "postroom peers add moon; and there: postroom peers add home --url ws://127.0.0.1:…")
+    token = _typed(places, "home", "peers", "add", "moon")["token"]
+    more = ["--url", f"ws://127.0.0.1:{port}/map", "--relays-for", "chipset", "--relays-for", "nanobot"]
+    _typed(places, "moon", "peers", "add", "home", *more, "--token-file", "-", said=token)
+    for name, http in (("home", f"127.0.0.1:{port}"), ("moon", "off")):
+        stack.callback(_stop, _served(places, name, http))
+    while any(not _typed(places, name, "peers", "list")["peers"] for name in ("chipset", "nanobot")):
+        time.sleep(0.05)
+
+
+def _typed(places: Mapping[str, str], name: str, *words: str, said: str = "") -> dict[str, Any]:
+    """What a command answers in one of the rooms."""
+    command = [
+        sys.executable,
+        "-m",
+        "postroom",
+        *words,
+        "--room",
+        places[name],
+        "--set",
+        f"system={name}",
+        "--json",
+    ]
+    done = subprocess.run(command, input=said.encode(), capture_output=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr.decode())
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def _served(places: Mapping[str, str], name: str, http: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "postroom", "serve", "--room", places[name], "--http", http]
+    command += ["--socket", f"{places['home'].removeprefix('sqlite:')}.{name}.sock", "--set", f"system={name}"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _free_port() -> int:
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        port: int = place.getsockname()[1]
+        return port
+
+
+def _stop(daemon: subprocess.Popen[bytes]) -> None:
+    daemon.terminate()
+    daemon.wait()
+
+
 def start(room: postroom.Room, agent: str, mailbox: str | None = None) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "postroom.demo", "--agent", agent, "--mailbox", mailbox or agent]
     return subprocess.Popen([*command, "--room", room.settings.store])
@@ -199,7 +305,7 @@ def farewell(room: postroom.Room, *, more: bool) -> None:
     print(f"  postroom search after:1d --everyone --room {path}")
     print("  postroom send you --as me --body hello")
     print("  postroom check --as you\n")
-    also = " `make demo` shows a crash and a dead letter too." if more else ""
+    also = " `make demo` shows a crash, a dead letter and three worlds too." if more else ""
     print(f"and read docs/ten-minutes.md.{also}")
 
 
@@ -222,7 +328,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with postroom.open(chosen.room) as room:
             AGENTS[chosen.agent](room.mailbox(chosen.mailbox))
         return
-    show([team_scene, crash_scene, dead_letter_scene] if chosen.slow else [team_scene])
+    show([team_scene, crash_scene, dead_letter_scene, worlds_scene] if chosen.slow else [team_scene])
 
 
 if __name__ == "__main__":

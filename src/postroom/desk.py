@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .aio_ears import SharedEars
 from .counters import Counters
@@ -50,11 +50,19 @@ PROMPT = 0.005  # seconds that they may have taken last time
 _LATER: Any = object()  # in place of an answer
 
 
+class Links(Protocol):
+    """The links to other systems, as callers may ask for them."""
+
+    def told(self) -> list[dict[str, Any]]: ...
+    async def ping(self, system: str) -> dict[str, Any]: ...
+
+
 class Desk:
     """Made inside an event loop."""
 
     def __init__(self, room: Room) -> None:
         self.room = room
+        self.links: Links | None = None  # to other systems; None: there are none
         self.counters = Counters()
         self._store = room._office.store
         self._loop = asyncio.get_running_loop()
@@ -115,9 +123,9 @@ class Desk:
             else:
                 self._call_if_needed()
 
-    def submit(self, run: Callable[[], Any]) -> Outcome:
-        """Something quick, in its turn."""
-        return self._submit(run, None)
+    def submit(self, run: Callable[[], Any], caller: object = None, *, looks: bool = False) -> Outcome:
+        """Something quick, in its turn; what one caller submits, in that order. `looks`: it changes nothing."""
+        return self._submit(run, caller, looks=looks)
 
     def _submit(self, run: Callable[[], Any], caller: object, *, looks: bool = False, **more: bool) -> Outcome:
         ticket = Ticket(run, Outcome(), caller, looks, **more)

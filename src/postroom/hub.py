@@ -21,6 +21,7 @@ from .service.directory import is_member
 from .service.reading import check_cursor
 from .service.tokens import live, standing_or_nobody
 from .store.bells import ROOM
+from .stretch import Stretch, heard
 from .subscription import SLICE, Subscription
 from .wire import events
 from .wire.event_filter import check_filter
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
     from .desk import Desk
     from .model.change import Change, Cursor
-    from .room import Room
     from .service.authorize import Principal
+    from .service.office import Office
     from .store.base import Watch
     from .wire.events import Event
 
@@ -71,6 +72,7 @@ class Hub:
         self._poll: asyncio.TimerHandle | None = None
         self._cursor = self._store.cursor()
         self._slice = FIRST_SLICE
+        self._stretches: dict[tuple[Cursor, int], Stretch] = {}  # of the past, in this moment
 
     # -- subscribers
 
@@ -97,6 +99,9 @@ class Hub:
         if number is None:
             return check_cursor(given), set()
         return replace(self._store.cursor(), number=max(0, number - 1)), {given}
+
+    def count(self, caller: Any) -> int:
+        return len(self._of.get(caller, {}))
 
     def has(self, caller: Any, id: str) -> bool:
         return id in self._of.get(caller, {})
@@ -165,9 +170,10 @@ class Hub:
         """Something that leaves no trace in the past, for those it concerns who listen now; where it names no
         parties, for everybody.
         """
+        stands = cache(partial(_stands, self._desk.room._office))
         for one in self._everyone():
             who = one.room.principal
-            if not event.parties or who.operator or who.agent in event.parties:
+            if (not event.parties or who.operator or who.agent in event.parties) and stands(who):
                 one.tell_once(event)
 
     def _publish(self, said: dict[str, Any], source: str) -> None:
@@ -189,6 +195,7 @@ class Hub:
 
     def look(self) -> None:
         """Tell what happened since the last look; a slice of it, then others have their turn."""
+        self._stretches.clear()
         if not self._of and not self._guests:
             return
         began = self._loop.time()
@@ -236,17 +243,13 @@ class Hub:
         listening = [one for one in self._everyone() if not one.is_behind]
         if not listening:  # some only stay with a token
             return
-        heard: dict[Principal, list[Event] | None] = {}
-        past = events.Past(self._desk.room, changes)
+        stretch = Stretch(self._desk.room, changes, after)
         for one in listening:
-            if past.takes_long(one.room):
+            if stretch.past.takes_long(one.room):
                 one.kept = deque(maxlen=MOST_KEPT)
                 self._go_on_with(one)
                 continue
-            who = one.room.principal
-            if who not in heard:
-                heard[who] = _heard(one.room, past)
-            found = heard[who]
+            found = stretch.heard_by(one.room)
             if found is None:
                 self._go_on_with(one, AGAIN)
             else:
@@ -264,21 +267,33 @@ class Hub:
         if one.is_over:
             return
         try:
-            changes, after = self._store.changes(one.cursor, min(one.slice, SHORT_SLICE))
+            stretch = self._stretch(one.cursor, min(one.slice, SHORT_SLICE))
         except Resync:
             if one.tell_resync(self._store.cursor()):
                 self._go_on_with(one)
             return
-        if not changes:
+        if not stretch.changes:
             one.is_behind = False
-            one.tell_kept()
+            if _stands(one.room._office, one.room.principal):
+                one.tell_kept()
+            one.kept = None
             return
-        past = events.Past(one.room, changes)
-        if past.takes_long(one.room):  # beside the loop: it serves the others
-            one.catching_up = asyncio.ensure_future(self._desk.run_slow(partial(_heard, one.room, past)))
-            one.catching_up.add_done_callback(partial(self._caught_up, one, after))
+        if stretch.past.takes_long(one.room):  # beside the loop: it serves the others
+            one.catching_up = asyncio.ensure_future(self._desk.run_slow(partial(heard, one.room, stretch.past)))
+            one.catching_up.add_done_callback(partial(self._caught_up, one, stretch.after))
         else:
-            self._tell_one(one, _heard(one.room, past), after)
+            self._tell_one(one, stretch.heard_by(one.room), stretch.after)
+
+    def _stretch(self, cursor: Cursor, most: int) -> Stretch:
+        """From there on. Many may stand at the same place: it is looked for once for all who ask in this moment,
+        and anew once somebody was told of more, for then nothing may be missed.
+        """
+        if not self._stretches:
+            self._loop.call_soon(self._stretches.clear)
+        if (cursor, most) not in self._stretches:
+            changes, after = self._store.changes(cursor, most)
+            self._stretches[cursor, most] = Stretch(self._desk.room, changes, after)
+        return self._stretches[cursor, most]
 
     def _caught_up(self, one: Subscription, after: Cursor, done: asyncio.Future[list[Event] | None]) -> None:
         one.catching_up = None
@@ -338,12 +353,6 @@ class Hub:
         self._poll = self._loop.call_later(POLL, self._look_again)
 
 
-def _heard(room: Room, past: events.Past) -> list[Event] | None:
-    """What this caller may hear of it; None: a fault of ours, and it hears of it later."""
-    try:
-        return events.events(room, past)
-    except BaseException as fault:
-        if not isinstance(fault, Exception):
-            raise
-        log.exception("%s could not be told of %d changes", room.principal.name, len(past.changes))
-        return None
+def _stands(office: Office, who: Principal) -> bool:
+    """May it still hear what it might when it subscribed? Somebody may have been sealed since."""
+    return standing_or_nobody(office, who) is who

@@ -19,7 +19,7 @@ from .clock import RandomIds, SystemClock
 from .errors import Invalid
 from .letter import Letter
 from .mailbox import Mailbox
-from .model.names import check_agent
+from .model.names import check_agent, check_party
 from .service.authorize import OWNER, authorize
 from .service.given import check_count, listed
 from .service.office import Office
@@ -93,7 +93,12 @@ class Room:
         self.settings = settings
         self._principal = principal
         self._office = Office(
-            store, settings, clock or SystemClock(), ids or RandomIds(), file_root=settings.file_root
+            store,
+            settings,
+            clock or SystemClock(),
+            ids or RandomIds(),
+            file_root=settings.file_root,
+            system=settings.system,
         )
 
     @property
@@ -154,7 +159,7 @@ class Room:
         )
 
     def agent(self, name: str) -> Agent:
-        return service.directory.agent(self._office, self._principal, check_agent(name, "id"))
+        return service.directory.agent(self._office, self._principal, check_party(name, "id"))
 
     def rename(self, old: str, new: str) -> None:
         """Give an agent another name: all that is its own follows, and mail to the old name still arrives."""

@@ -30,7 +30,56 @@ class Settings(Limits, frozen=True, kw_only=True):
     busy_timeout: Seconds = 30.0  # seconds to wait for another process before StoreBusy
 
 
-_WORDS = {"durability": "power or process", "unknown": "accept or refuse", "ladder": "names, with commas"}
+_WORDS = {
+    "durability": "power or process",
+    "unknown": "accept or refuse",
+    "ladder": "names, with commas",
+    "federation_strategy": "table, broadcast or hierarchical",
+    "federation_upstream": "systems, with commas",
+    "outbox_retry": "exponential or fixed",
+}
+
+NO_SUCH_SETTING = "there is no such setting"
+
+# Settings of the inbox design that have one meaning here. Whoever wants that may say so; anything else would be a
+# promise that nobody keeps: what holds, what is told, what to do.
+_ONE_MEANING: dict[str, tuple[frozenset[str], str, str]] = {
+    "outbox_overflow": (
+        frozenset({"refuse", "reject-new"}),
+        "mail that was accepted is never dropped; a full outbox refuses what is new",
+        "reject-new, or leave it out; outbox_max_letters says how many may wait",
+    ),
+    "outbox_persistence": (
+        frozenset({"room", "sqlite"}),
+        "mail for other systems waits in the room itself, and survives restarts",
+        "leave it out; a room at memory: forgets all of its mail alike",
+    ),
+    "outbox_flush_on_reconnect": (
+        frozenset({"true"}),
+        "what waits goes out as soon as the other system is there again",
+        "leave it out; postroom peers trust SYSTEM --withdraw stops all mail to one",
+    ),
+    "federation_require_auth": (
+        frozenset({"true"}),
+        "every peer proves itself",
+        "leave it out; postroom peers add --auth none is for one on this machine",
+    ),
+    "federation_auth_method": (
+        frozenset(),
+        "each peer proves itself in its own way, and did:wba is none of them",
+        "postroom peers add SYSTEM --auth bearer, api-key or mtls",
+    ),
+    "federation_allowed_servers": (
+        frozenset(),
+        "the peers themselves are the allow-list; without any, it is nobody",
+        "postroom peers add SYSTEM, or a table in peers.toml",
+    ),
+    "federation_scope_permissions": (
+        frozenset(),
+        "each peer has its own",
+        "postroom peers add SYSTEM --scope OURS=THEIRS, or scopes in peers.toml",
+    ),
+}
 
 
 def load_settings(
@@ -66,7 +115,7 @@ def _from_file(path: str) -> dict[str, Any]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    names = {PREFIX + name.upper(): name for name in Settings.__struct_fields__}
+    names = {PREFIX + name.upper(): name for name in (*Settings.__struct_fields__, *_ONE_MEANING)}
     return {names[variable]: value for variable, value in environment.items() if variable in names}
 
 
@@ -85,12 +134,47 @@ def misspelt(environment: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def _checked(given: dict[str, Any]) -> Settings:
-    for name in given:
-        if name not in Settings.__struct_fields__:
-            raise Invalid("there is no such setting", field=name, hint=", ".join(Settings.__struct_fields__))
+    for name, value in given.items():
+        if name not in Settings.__struct_fields__ and name not in _ONE_MEANING:
+            raise _unknown(name, value)
     try:
-        return msgspec.convert(given, Settings, strict=False)
+        return _enforced(msgspec.convert(_without_one_meaning(given), Settings, strict=False))
     except msgspec.ValidationError as broken:
         what, _, name = str(broken).partition(" - at `$.")
         field = name.strip("`") or "settings"
         raise Invalid(what, field=field, hint=_WORDS.get(field, "postroom room --settings shows all")) from None
+
+
+def _unknown(name: str, value: Any) -> Invalid:
+    flat = [known for known in Settings.__struct_fields__ if known.startswith(f"{name}_")]
+    if flat and isinstance(value, dict):
+        hint = f"one line each, without a table: {', '.join(flat)}"
+        return Invalid("there are no tables of settings", field=name, hint=hint)
+    return Invalid(NO_SUCH_SETTING, field=name, hint=", ".join(Settings.__struct_fields__))
+
+
+def _without_one_meaning(given: dict[str, Any]) -> dict[str, Any]:
+    """What is left when everything is taken away that says what holds anyway."""
+    for name, (holds, told, hint) in _ONE_MEANING.items():
+        if name in given and str(given[name]).lower() not in holds:
+            raise Invalid(f"{given[name]!a} would not be kept: {told}", field=name, hint=hint)
+    return {name: value for name, value in given.items() if name not in _ONE_MEANING}
+
+
+def _enforced(settings: Settings) -> Settings:
+    """What is said beside a strategy that does not ask for it would do nothing."""
+    is_upward = settings.federation_strategy == "hierarchical"
+    if is_upward and not settings.federation_upstream:
+        hint = "federation_upstream = a hub that is a peer, or another strategy"
+        raise Invalid("hierarchical needs somebody above", field="federation_strategy", hint=hint)
+    if settings.federation_upstream and not is_upward:
+        told = f"nothing is left to hubs with the strategy {settings.federation_strategy}"
+        raise Invalid(
+            told, field="federation_upstream", hint="federation_strategy = hierarchical, or leave it out"
+        )
+    if settings.federation_refresh_on_miss and settings.federation_strategy != "table":
+        told = f"there is no table to refresh with the strategy {settings.federation_strategy}"
+        raise Invalid(
+            told, field="federation_refresh_on_miss", hint="federation_strategy = table, or leave it out"
+        )
+    return settings

@@ -52,6 +52,8 @@ BAD: list[tuple[str, Any]] = [
     ("lease", "soon"), ("lease", -1), ("lease", float("nan")), ("lease", float("inf")), ("max_parts", 0),
     ("max_parts", 2**60), ("unknown", "maybe"), ("durability", "none"), ("store", 5),
     ("remember_for", 60), ("retain_count", -1), ("hops", 1.5), ("colour", "red"), ("", 1),
+    ("federation_strategy", "gossip"), ("federation_upstream", "a b"), ("outbox_retry", "never"),
+    ("federation_strategy", "hierarchical"), ("federation_upstream", "hub"),
 ]  # fmt: skip
 
 
@@ -185,3 +187,55 @@ def test_a_working_folder_that_is_gone_is_in_no_project(home: Path, monkeypatch:
     gone.rmdir()
     assert project_room() is None
     assert load_settings().store == ""
+
+
+NOT_KEPT: list[tuple[str, Any]] = [
+    ("outbox_overflow", "drop-oldest"), ("outbox_overflow", "drop-newest"), ("outbox_persistence", "memory"),
+    ("outbox_flush_on_reconnect", False), ("federation_require_auth", False),
+    ("federation_auth_method", "did:wba"), ("federation_auth_method", "mtls"),
+    ("federation_allowed_servers", ["berlin"]), ("federation_scope_permissions", {"dev": ["*"]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), NOT_KEPT, ids=str)
+def test_a_setting_that_nobody_would_keep_is_refused_wherever_it_is_said(
+    home: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
+) -> None:
+    with pytest.raises(Invalid, match="would not be kept") as refused:
+        load_settings({name: value})
+    assert name == refused.value.field and refused.value.hint
+    monkeypatch.setenv(f"POSTROOM_{name.upper()}", str(value))
+    with pytest.raises(Invalid, match="would not be kept"):
+        postroom.open(home / "room.db")
+    monkeypatch.delenv(f"POSTROOM_{name.upper()}")
+    if isinstance(value, str):
+        write(home, f'{name} = "{value}"')
+        with pytest.raises(Invalid, match="would not be kept"):
+            load_settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("outbox_overflow", "reject-new"),
+        ("outbox_persistence", "sqlite"),
+        ("outbox_flush_on_reconnect", True),
+        ("federation_require_auth", "true"),
+    ],
+)
+def test_a_setting_that_says_what_holds_anyway_is_taken(home: Path, name: str, value: Any) -> None:
+    assert Settings() == load_settings({name: value})
+
+
+def test_a_strategy_takes_only_what_it_asks_for(home: Path) -> None:
+    upward = {"federation_strategy": "hierarchical", "federation_upstream": "hub, top"}
+    assert load_settings(upward).federation_upstream == "hub, top"
+    with pytest.raises(Invalid, match="no table"):
+        load_settings({**upward, "federation_refresh_on_miss": True})
+
+
+def test_a_table_of_settings_is_told_how_they_are_said(home: Path) -> None:
+    write(home, '[outbox]\nretry = "fixed"')
+    with pytest.raises(Invalid, match="no tables") as refused:
+        load_settings()
+    assert "outbox" == refused.value.field and "outbox_retry" in str(refused.value.hint)

@@ -199,6 +199,8 @@ def test_errors_say_what_to_do(desk: Desk) -> None:
     assert said(desk, "templates", "nosuch")[0] == "postroom: command: there is no 'templates nosuch'"
     assert said(desk, "handoff", "bob", "--as", "ann")[0] == "postroom: --done: is missing"
     assert said(desk, "check", "--as", "bob", "--all", "--set", "leese=3")[1] == "  did you mean 'lease'?"
+    kept = said(desk, "check", "--as", "bob", "--all", "--set", "outbox_persistence=memory")
+    assert kept[1] == "  leave it out; a room at memory: forgets all of its mail alike"
     wrong = said(desk, "check", "--as", "bob", "--all", "--set", "lease=abc")
     assert wrong == ["postroom: lease: is not a number of seconds", "  digits without a unit, such as 90"]
     wrong = said(desk, "check", "--as", "bob", "--all", "--set", "lease=-1")

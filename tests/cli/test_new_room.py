@@ -13,7 +13,7 @@ from tests.cli.shell import Desk
 # All that may make a room: they put the first thing into it, or wait for mail. No other command does.
 MAKERS = {
     "send", "broadcast", "handoff", "escalate", "tasks give", "register", "templates save", "block",
-    "wait", "claim", "work", "mcp", "serve", "token create", "hook session-start",
+    "wait", "claim", "work", "mcp", "serve", "token create", "peers add", "mount", "hook session-start",
     "init", "import", "restore", "copy",
 }  # fmt: skip
 ABOUT_THE_PROGRAM = {"help", "completion", "version"}

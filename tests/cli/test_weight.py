@@ -48,9 +48,9 @@ NEVER = {
     "postroom.store.ears", "postroom.store.house_bells",
 }  # fmt: skip
 _SERVICE = {
-    "addressing", "bouncing", "climbing", "compose", "conversing", "copying", "counting", "dead", "directory",
-    "doctor", "escalating", "files", "guarding", "holders", "holding", "identity", "janitor", "moving", "naming",
-    "notices", "overdue", "portable", "present", "pulse", "reading", "renaming", "retelling", "scopes", "search",
+    "addressing", "admitting", "arriving", "bouncing", "climbing", "compose", "conversing", "copying", "counting", "dead", "directory",
+    "doctor", "elsewhere", "escalating", "files", "guarding", "holders", "holding", "identity", "janitor", "moving", "naming",
+    "mounting", "notices", "outbox", "overdue", "peer_rules", "peers", "portable", "present", "pulse", "reading", "renaming", "retelling", "scopes", "search",
     "sending", "standing_down", "talks", "task_moves", "taskbook", "tasks", "templates", "threads", "tokens", "tracing",
     "transfer", "transfer_fence", "transfer_records", "turning", "unsending", "waiting",
 }  # fmt: skip

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from postroom.errors import IdTaken, IllegalMove, PostroomError, StaleRevision
 from postroom.model import delivery as moves
+from postroom.model.address import is_remote
 from postroom.model.change import Change, Cursor
 from postroom.model.delivery import MOVES, OPEN, UNSENT, Delivery, State, open_delivery
 from postroom.model.message import Message, Priority
@@ -29,6 +30,8 @@ from tests.letters import BOOT, NOW, after, attempt, forget, lease, letter, note
 
 NAMES = ("ann", "bob", "cleo")
 names = some.sampled_from(NAMES)
+PLACES = (*NAMES, "dora@far")  # where a letter may go
+places = some.sampled_from(PLACES)
 numbers = some.integers(0, 1000)
 ids = some.sampled_from([f"m{number}" for number in range(12)])
 orders = some.sampled_from(["inbox", "priority", "age", "newest"])
@@ -48,7 +51,13 @@ ACTIONS: dict[str, Callable[[Delivery], Delivery]] = {
     "archive": lambda d: moves.archive(d, NOW),
     "revive": moves.revive,
     "unsend": lambda d: moves.unsend(d, NOW),
+    "due": lambda d: moves.come_due(d, NOW),
+    "depart": lambda d: moves.depart(d, NOW, "far"),
+    "requeue": lambda d: moves.requeue(d, NOW),
 }
+# Steps that only mail for another system takes, and those that it never takes.
+AWAY = {(State.QUEUED, action) for action in ("due", "retry", "depart", "bury")} | {(State.DEAD, "requeue")}
+HERE = {(State.QUEUED, "deliver"), (State.DEAD, "revive")}
 
 
 def test_every_action_of_the_table_is_tried() -> None:
@@ -144,7 +153,7 @@ class Room(RuleBasedStateMachine):
     @rule(
         id=ids,
         sender=names,
-        to=some.sets(names, min_size=1).map(sorted),
+        to=some.sets(places, min_size=1).map(sorted),
         key=some.sampled_from([None, None, "k1", "k2", "m1", "m2"]),
         subject=some.sampled_from(["tea", "tea", "coffee"]),
         priority=some.sampled_from([Priority.NORMAL, Priority.HIGH]),
@@ -176,7 +185,8 @@ class Room(RuleBasedStateMachine):
         """Along the table; from a stale revision, or together with a write that fails, nothing happens."""
         at = list(self.model.deliveries)[pick % len(self.model.deliveries)]
         before = self.model.deliveries[at]
-        legal = [action for state, action in MOVES if state is before.state]
+        others = HERE if is_remote(before.mailbox) else AWAY
+        legal = [action for state, action in MOVES if state is before.state and (state, action) not in others]
         if before.reason == UNSENT:  # what its sender took back stays so
             with pytest.raises(IllegalMove):
                 moves.revive(before)
@@ -238,7 +248,7 @@ class Room(RuleBasedStateMachine):
     # -- asking
 
     @rule(
-        mailbox=some.none() | names,
+        mailbox=some.none() | places,
         states=some.lists(some.sampled_from(State), unique=True, max_size=2).map(tuple),
         order=orders,
         limit=some.none() | some.integers(0, 4),
@@ -251,11 +261,19 @@ class Room(RuleBasedStateMachine):
         found = [replace(f.delivery, number=0, arrived=0) for f in self.store.find(query)]
         assert _grouped(found) == _grouped(wanted[:limit])
 
-    @rule(mailbox=some.none() | names, states=some.lists(some.sampled_from(State), unique=True).map(tuple))
+    @rule(mailbox=some.none() | places, states=some.lists(some.sampled_from(State), unique=True).map(tuple))
     def count(self, mailbox: str | None, states: tuple[State, ...]) -> None:
         found = [d.priority for d in self.model.find(mailbox, states, "age")]
         counts = self.store.count(Query(mailbox=mailbox, states=states))
         assert counts == {priority: found.count(priority) for priority in Priority}
+
+    @rule()
+    def outgoing(self) -> None:
+        """What waits for another system: all of it, and that which could go now."""
+        waits = self.model.find("dora@far", (State.QUEUED,), "age")
+        due = [d for d in waits if d.due_at is None or d.due_at <= NOW]
+        assert self.store.outgoing(None) == ({"dora@far": len(waits)} if waits else {})
+        assert self.store.outgoing(NOW) == ({"dora@far": len(due)} if due else {})
 
     @rule()
     def remember_now(self) -> None:

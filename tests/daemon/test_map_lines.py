@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import postroom
 from postroom import Room
+from postroom.map_server.talk import MOST_JUNK
 from postroom.service import tokens
 from postroom.service.authorize import OWNER
 from tests.daemons import PATIENCE, Daemon, Line
@@ -109,3 +111,16 @@ def test_lines_that_come_all_at_once_are_carried_out_in_their_order(shared: Daem
         line.say(call(3, "map/send", to="hal", payload="to myself"))
         assert [1, 2, 3] == [told["id"] for told in (line.hear(), line.hear(), line.hear()) if "result" in told]
         assert "hal" == line.hear()["params"]["message"]["from"]
+
+
+def test_lines_that_are_too_long_are_refused_and_count_as_junk(shared: Daemon) -> None:
+    with shared.line() as line:
+        connect(line, "lon")
+        assert -32700 == line.ask("x" * 3_000_000)["error"]["code"]
+        assert line.ask(call(3, "map/agents.list"))["result"]["agents"]
+        for _ in range(MOST_JUNK - 2):
+            assert -32700 == line.ask(b"junk\n")["error"]["code"]
+        with suppress(ConnectionError):  # it is ended, maybe in the middle of what it says
+            line.say("x" * 3_000_000)
+            while line.hear() is not None:
+                pass

@@ -136,3 +136,25 @@ def test_systemd_takes_it(desk: Desk) -> None:
     )
     complaints = [line for line in checked.stderr.splitlines() if "postroom.service" in line]
     assert [] == complaints
+
+
+def test_a_unit_starts_it_with_every_option_of_serve(desk: Desk) -> None:
+    said = (
+        "--map",
+        "off",
+        "--map-server",
+        "ws://127.0.0.1:9",
+        "--map-expose",
+        "none",
+        "--peers",
+        "some/peers.toml",
+    )
+    unit = desk.json("service", "install", "--dry-run", *said)["unit"]
+    for words in (
+        "--map off",
+        "--map-server ws://127.0.0.1:9",
+        "--map-expose none",
+        f"{desk.home}/some/peers.toml",
+    ):
+        assert words in unit.replace('"', ""), unit
+    assert "--peers off" in desk.json("service", "install", "--dry-run", "--peers", "off")["unit"].replace('"', "")

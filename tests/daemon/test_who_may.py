@@ -28,6 +28,7 @@ from postroom.model.record import CONVERSATION
 from postroom.service import conversing, scopes, tokens
 from postroom.service.authorize import NEEDS, OWNER, RULES, SCOPES, SOCKET, Principal
 from postroom.service.conversing import Guest, Opening
+from postroom.wire.map_names import FEDERATION
 from postroom.wire.map_table import MAP
 from postroom.wire.methods import ACTIONS, MAIL, VERBS
 from postroom.wire.session import Action, Asked, Step
@@ -36,7 +37,8 @@ from postroom.wire.table import Method
 METHODS: dict[str, Method] = {f"action {name}": row for name, row in ACTIONS.items()} | {
     **{f"mail/{name}": row for name, row in VERBS.items()},
     **MAIL,
-    **{name: row for name, row in MAP.items() if not row.of_session},  # what a session does itself: test_map_gate
+    # What a session does itself: test_map_gate; what systems say to each other: federation/test_strangers.
+    **{name: row for name, row in MAP.items() if not row.of_session and name not in FEDERATION},
 }
 TOOLS = {row.name: row for row in ROWS}
 # What these say of alice, for whom no parameter of the table stands.

@@ -39,15 +39,19 @@ def free_port() -> int:
 class Program:
     """A process that talks in lines."""
 
-    def __init__(self, program: Path, *words: str) -> None:
+    def __init__(
+        self, program: Path, *words: str, node: str | Path = "node", env: dict[str, str] | None = None
+    ) -> None:
         self.process = subprocess.Popen(
-            ["node", str(program), *words],
+            [str(node), str(program), *words],
+            env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
         self._lines: Queue[bytes] = Queue()
-        Thread(target=self._read, daemon=True).start()
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -71,6 +75,11 @@ class Program:
         except Empty:
             return True
         return False
+
+    def rest(self) -> list[Any]:
+        """All that it said before it ended."""
+        self._reader.join(PATIENCE)
+        return [json.loads(self._lines.get()) for _ in range(self._lines.qsize())]
 
     def __enter__(self) -> Self:
         return self

@@ -45,8 +45,8 @@ const opened = {
     people.set(name, client);
     return { sessionId: client.sessionId, capabilities: client.serverCapabilities };
   },
-  async gateway({ url, name, auth }) {
-    const gateway = new sdk.GatewayConnection(await stream(url), { name });
+  async gateway({ url, name, auth, options }) {
+    const gateway = new sdk.GatewayConnection(await stream(url), { name, ...options });
     people.set(name, gateway);
     return gateway.connect({ auth });
   },

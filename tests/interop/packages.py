@@ -22,14 +22,14 @@ PATIENCE = 30.0  # seconds; a bound, not a pace
 PROTOCOL = "2025-06-18"  # of MCP, as agent-inbox's SDK speaks it
 
 
-def require(*names: str) -> Path:
+def require(*names: str, scripts: bool = False) -> Path:
     """The folder in which these are installed; or the test is skipped."""
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
     folder: Path = NPM["place_of"](*names)
     if os.environ.get("POSTROOM_INTEROP"):
         try:
-            NPM["packages"](*names, scripts=False)
+            NPM["packages"](*names, scripts=scripts)
         except NPM["NoNpm"] as missing:
             pytest.skip(str(missing))
     elif not (folder / ".ready").exists():
@@ -39,6 +39,11 @@ def require(*names: str) -> Path:
 
 def require_package() -> None:
     require(NAME)
+
+
+def require_node_22() -> Path:
+    """Node with a WebSocket of its own: agent-inbox federates with nothing else."""
+    return require("node@22", scripts=True) / "node_modules" / ".bin" / "node"
 
 
 def surroundings(home: Path, **variables: str) -> dict[str, str]:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import postroom
+from postroom import service
+from postroom.service.authorize import OWNER
 from postroom.web.map_frames import MUTE_AFTER
 from tests.interop.map_connections import Failed, Program
 from tests.map_server.people import until
@@ -120,13 +122,29 @@ def test_a_client_asks_and_is_answered(running: Daemon, program: Program) -> Non
     assert ("oracle", "42") == (got["from"], got["payload"])
 
 
-def test_a_gateway_connects_and_hears_that_there_is_no_federation_yet(running: Daemon, program: Program) -> None:
+def test_a_gateway_that_is_no_peer_connects_no_system(running: Daemon, program: Program) -> None:
     welcome = program.do("gateway", name="gate", url=running.where["map"], auth=key(running))
     assert (False, []) == (welcome["reconnected"], welcome["ownedAgents"])
     with pytest.raises(Failed) as refused:
         program.do("connectToSystem", "gate", "elsewhere", "ws://elsewhere")
-    assert -32601 == refused.value.code
+    assert 5002 == refused.value.code
     program.do("disconnect", "gate")
+
+
+def test_a_gateway_of_a_peer_routes_letters(running: Daemon, program: Program) -> None:
+    with postroom.open(f"sqlite:{running.room}") as room:
+        room.mailbox("gwen").register()
+        token, _ = service.peers.add(room._office, OWNER, "sdk", {"exposure": "all"}, ours="here")
+        auth = {"method": "api-key", "credential": token}
+        program.do("gateway", name="sdk", url=running.where["map"], auth=auth)
+        told = program.do("connectToSystem", "sdk", "sdk", "")
+        assert told["connected"] and "gwen" in {row["agentId"] for row in told["exposure"]["agents"]}
+        message = {"id": "sdk-1", "from": "zed", "to": {"agent": "gwen"}, "timestamp": 1, "payload": "hello"}
+        routed = program.do("routeToSystem", "sdk", running.where["system"], message)
+        assert {"routed": True, "messageId": "sdk-1"} == routed
+        (letter,) = room.mailbox("gwen").check()
+        assert ("zed@sdk", "hello") == (letter.sender, letter.text)
+        program.do("disconnect", "sdk")
 
 
 def test_numbers_of_errors_reach_the_sdk(running: Daemon, program: Program) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from postroom import Room
+from postroom.lines.dialling import pause
 from postroom.map_link import visit
-from postroom.map_link.link import pause
+from postroom.wire.map_messages import map_letter
 from tests.map_link.host import Host, Refused, Silent, hosted, linked, run, until
 
 
@@ -18,7 +19,7 @@ from tests.map_link.host import Host, Refused, Silent, hosted, linked, run, unti
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visit, "LOOK", 0.3)
     monkeypatch.setattr(visit, "SOON", 0.1)
-    monkeypatch.setattr("postroom.map_link.link.FIRST", 0.02)
+    monkeypatch.setattr("postroom.lines.dialling.FIRST", 0.02)
 
 
 def inbox(room: Room, name: str) -> list[str]:
@@ -48,6 +49,22 @@ def test_what_comes_again_is_told_once(tmp_path: Path) -> None:
             await host.message("ann", "three", id="m-3")
             await until(lambda: "three" in inbox(room, "ann"))
             assert ["one", "two", "resent", "three"] == inbox(room, "ann")
+
+    run(story())
+
+
+def test_what_was_said_to_one_without_meta_comes_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with hosted(Host("bob")) as host, linked(host, tmp_path) as room:
+            room.mailbox("ann").register()
+            await host.shows("ann")
+            await host.message("ann", "one", id="m-1")
+            second = {"id": "m-2", "from": "id-bob", "to": [{"agent": "guest-ann"}], "payload": "two"}
+            await host.say("map/message", message=second | {"meta": {"k": 1}})
+            await until(lambda: len(inbox(room, "ann")) == 2)
+            one, two = (map_letter(letter.message) for letter in room.mailbox("ann").check(peek=True))
+            assert ({"agent": "ann"}, False) == (one["to"], "meta" in one)
+            assert ([{"agent": "ann"}], {"k": 1}) == (two["to"], two["meta"])
 
     run(story())
 
@@ -415,7 +432,7 @@ def test_a_server_that_falls_silent_is_left_and_dialled_again(
 
 @pytest.mark.parametrize("tries", [1, 2, 5, 50, 10_000])
 def test_guests_wait_longer_and_longer_and_not_all_the_same(tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroom.map_link.link.FIRST", 0.5)
+    monkeypatch.setattr("postroom.lines.dialling.FIRST", 0.5)
     waits = {pause(tries) for _ in range(50)}
     longest = min(0.5 * 2 ** min(tries - 1, 30), 60)
     assert len(waits) > 40 and longest / 2 <= min(waits) and max(waits) <= longest

@@ -18,6 +18,7 @@ from postroom.service.authorize import OWNER
 from postroom.wire.map_records import role_of
 from postroom.wire.map_send import send
 from tests.daemons import PATIENCE, Daemon
+from tests.map_server.people import agent
 from tests.wire.map_asking import ask
 
 pytestmark = pytest.mark.daemon
@@ -184,6 +185,35 @@ def test_who_is_away_there_is_away_here_and_is_sent_to(rooms: Rooms) -> None:
         host.mailbox("bob").heartbeat()
         guest.mailbox("ann").send("hive/nobody", "so the link looks around soon")
         until(lambda: Warmth.ACTIVE is guest.agent("hive/bob").presence.warmth)
+
+
+@pytest.mark.parametrize("is_seen_first", [False, True])
+def test_whose_name_is_taken_there_goes_on_writing_by_the_link(rooms: Rooms, is_seen_first: bool) -> None:
+    """The other room's own agent proves that the name is its own."""
+    with postroom.open(rooms.guest.room) as guest, postroom.open(rooms.host.room) as host:
+        gil, bob = guest.mailbox("gil"), host.mailbox("bob")
+        gil.register()
+        bob.register()
+        gil.send("hive/bob", "before")
+        first = bob.wait(timeout=PATIENCE)
+        assert first is not None and "gil" == first.sender
+        first.ack()
+        token = tokens.create(host._office, OWNER, "gil")[0]
+        with agent(int(rooms.place.rpartition(":")[2]), token, "gil"):
+            if is_seen_first:
+                gil.send("hive/nobody", "so the link looks around soon")
+                until(lambda: "hive/gil" in {one.card.id for one in guest.agents()})
+            for number in range(2):
+                gil.send("hive/bob", f"after {number}")
+                letter = bob.wait(timeout=PATIENCE)
+                assert letter is not None and f"after {number}" == letter.text
+                letter.ack()
+                assert (rooms.guest.where["system"], "gil") == (letter.sender, letter.message.metadata["senderId"])
+            gil.send("hive/gil", "to my namesake")
+            gil.send("hive/nobody", "so the link looks around soon")
+            until(lambda: "hive/gil" in {one.card.id for one in guest.agents()})
+        assert "to my namesake" == until(lambda: host.mailbox("gil").check(peek=True))[0].text
+        assert 1 == rooms.guest.log().count("gil is not shown")
 
 
 def test_rooms_that_are_linked_to_each_other_keep_their_own_agents(tmp_path: Path) -> None:

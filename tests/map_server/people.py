@@ -48,7 +48,7 @@ class Person:
         number = self.say(method, **params)
         while True:
             told = self.hear()
-            if told.get("id") == number:
+            if told.get("id") == number and "method" not in told:  # what it asks has numbers of its own
                 if "error" in told:
                     raise Refused(told["error"])
                 return told["result"]

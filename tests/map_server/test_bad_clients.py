@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -14,11 +14,12 @@ from websockets.asyncio.client import connect as async_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from postroom.errors import QuotaFull
-from postroom.map_server.reception import MOST_COMPLAINTS
+from postroom.map_server.proving import MOST_TRIES
+from postroom.map_server.reception import MOST_SUBSCRIPTIONS as MOST_OF_ONE
 from postroom.map_server.talk import MOST_JUNK, MOST_SUBSCRIPTIONS
 from postroom.wire.map_problems import number_of
 from postroom.wire.map_session import MOST_AGENTS, Session, request
-from tests.map_server.people import Person, agent, closed, refused, visitor
+from tests.map_server.people import Person, Refused, agent, closed, refused, until, visitor
 from tests.web.running import Daemon, daemon, make_token, memory_of, open_house, port_of
 
 MOST_MEMORY = 30_000_000  # bytes that a bad client may cost
@@ -95,7 +96,7 @@ def test_a_first_word_without_its_fields_is_refused(port: int, method: str, said
         ("map/nothing", {}, -32601),
         ("mail/send", {}, -32601),
         ("map/inject", {"agentId": "bad"}, -32601),
-        ("map/federation/route", {}, -32601),
+        ("map/federation/route", {}, 5002),
         ("mail/get", {"conversationId": "none"}, 10000),
         ("map/agents/get", {"agentId": "nobody"}, 2001),
         ("map/scopes/get", {"scopeId": "nowhere"}, 2002),
@@ -167,6 +168,28 @@ def test_a_thousand_subscriptions_are_too_many(port: int, operator: str) -> None
         assert greedy.ask("map/subscribe")["subscriptionId"]
 
 
+def test_many_connections_of_one_have_no_more_subscriptions_than_a_few(running: Daemon, port: int) -> None:
+    greedy, modest = running.token(), running.token()
+    with ExitStack() as stack:
+        people = [stack.enter_context(visitor(port)) for _ in range(4)]
+        for person in people[:3]:
+            person.join(greedy, kind="client")
+        for number in range(MOST_OF_ONE):
+            people[number % 2].ask("map/subscribe", filter={"eventTypes": ["scope.created"]})
+        assert 4002 == refused(people[2], "map/subscribe")
+        people[3].join(modest, kind="client")
+        assert people[3].ask("map/subscribe")["subscriptionId"]
+        people[0].line.close()
+        until(lambda: is_taken(people[2]))
+
+
+def is_taken(person: Person) -> bool:
+    try:
+        return bool(person.ask("map/subscribe"))
+    except Refused:
+        return False
+
+
 def test_agents_without_end_are_too_many() -> None:
     session = Session("s")
     session.step("admit")
@@ -200,7 +223,9 @@ def test_slow_ones_who_do_not_say_who_they_are_are_bounded_and_ended(
     monkeypatch.setattr("postroom.map_server.talk.ADMITTED_WITHIN", 4.0)
     caplog.set_level("INFO", "postroom")
     asyncio.run(many_silent_ones(tmp_path))
-    assert 100 == caplog.text.count("it did not say who it is")
+    assert ["a MAP connection is ended: it did not say who it is"] == [
+        line for line in caplog.messages if "it did not say" in line
+    ]
 
 
 async def many_silent_ones(folder: Any) -> None:
@@ -247,16 +272,38 @@ def test_what_is_refused_is_logged_once_however_many_do_it(tmp_path: Any) -> Non
     assert dict.fromkeys(said, 1) == {words: log.count(words) for words in said}
 
 
-def test_complaints_are_bounded(caplog: pytest.LogCaptureFixture, tmp_path: Any) -> None:
+def test_what_a_caller_says_makes_no_complaint_another_one(
+    caplog: pytest.LogCaptureFixture, tmp_path: Any
+) -> None:
     caplog.set_level("INFO", "postroom")
 
     async def story() -> None:
         async with open_house(tmp_path, with_map=True) as (server, room, _, _):
             header = {"authorization": f"Bearer {make_token(room)}"}
             async with async_connect(f"ws://127.0.0.1:{port_of(server)}/map", additional_headers=header) as bad:
-                for number in range(3 * MOST_COMPLAINTS):
-                    await bad.send(json.dumps(request(number, f"map/none-{number}")))
+                await bad.send(json.dumps(request(0, "map/connect", protocolVersion=1, participantType="client")))
+                await bad.recv()
+                for number in range(50):
+                    await bad.send(json.dumps(request(number, f"map/none-{number}\nforged")))
                     await bad.recv()
+                    await bad.send(json.dumps(request(number, "map/subscribe", filter={f"f{number}": 1})))
+                    await bad.recv()
+            for number in range(5):
+                async with async_connect(f"ws://127.0.0.1:{port_of(server)}/map") as bad:
+                    for guess in range(MOST_TRIES):
+                        auth = {"method": f"none-{number}-{guess}"}
+                        said = {"protocolVersion": 1, "participantType": "agent", "auth": auth}
+                        await bad.send(json.dumps(request(1, "map/connect", **said)))
+                        await bad.send(json.dumps(request(2, "map/agents/list")))
+                    await bad.wait_closed()
 
     asyncio.run(story())
-    assert MOST_COMPLAINTS == caplog.text.count("does what is refused")
+    told = [line for line in caplog.messages if line.startswith("a MAP connection")]
+    kinds = (
+        "Method not found: map/none-0",
+        "filter.f0",
+        "'none-0-0' is not spoken here",
+        "credentials that are none",
+    )
+    assert [1] * len(kinds) == [sum(kind in line for line in told) for kind in kinds]
+    assert len(kinds) == len(told) and not any("\n" in line for line in told)

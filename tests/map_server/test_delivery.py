@@ -12,7 +12,7 @@ import pytest
 
 import postroom
 from postroom.model.query import Query
-from tests.map_server.people import agent, until, visitor
+from tests.map_server.people import agent, refused, until, visitor
 from tests.web.running import Daemon, aside, daemon, make_token, open_house, port_of
 
 META = {"priority": "high", "correlationId": "c-7", "ttlMs": 600_000, "expectsResponse": True, "_meta": {"x": [1]}}
@@ -199,3 +199,26 @@ def test_calls_that_do_not_wait_for_each_other_are_carried_out_in_their_order(po
             told[said.get("id")] = said
         assert [True, True, True, False] == ["result" in told[number] for number in range(first, last + 1)]
         assert ("hasty", 1) == (one.message()["from"], len(told[first + 2]["result"]["delivered"]))
+
+
+def test_two_agents_of_one_connection_are_told_for_whom_each_message_is(port: int, operator: str) -> None:
+    with agent(port, operator, "pam", scopes=["both"]) as two, agent(port, operator, "rex") as rex:
+        rex.send("pam", "alone")
+        assert "_meta" not in two.message()
+        two.register(name="pat", scopes=["both"])
+        sent = rex.send({"scope": "both"}, "to you two")["messageId"]
+        got = [two.message(), two.message()]
+        assert [sent, sent] == [one["id"] for one in got]
+        assert ["pam", "pat"] == sorted(one["_meta"]["postroom"]["for"] for one in got)
+
+
+def test_stop_suspend_and_resume_say_what_they_did(port: int, operator: str) -> None:
+    with agent(port, operator, "sid") as sid:
+        for verb, word in (("suspend", "suspended"), ("resume", "resumed"), ("stop", "stopping")):
+            assert True is sid.ask(f"map/agents/{verb}", agentId="sid")[word]
+
+
+def test_a_scope_that_is_there_is_not_made_again(port: int, operator: str) -> None:
+    with agent(port, operator, "ted") as ted:
+        ted.ask("map/scopes/create", scopeId="once")
+        assert 3000 == refused(ted, "map/scopes/create", scopeId="once")

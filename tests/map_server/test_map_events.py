@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
+from websockets.asyncio.client import connect
 
 import postroom
+from postroom.wire.map_session import request
 from tests.map_server.people import agent, refused, visitor
-from tests.web.running import Daemon
+from tests.web.running import Daemon, make_token, open_house, port_of
 
 
 def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
@@ -46,9 +53,47 @@ def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
             )
             bob.ask("map/agents/unregister", agentId="bob")
             assert "bob" == desk.event("agent.unregistered")["event"]["data"]["agentId"]
-        assert "orphaned" == desk.event("agent.state.changed")["event"]["data"]["newState"]
+        cut = desk.event("agent.state.changed")["event"]["data"]
+        assert ("ann", "busy", "orphaned", "orphaned", "worker", None) == (
+            cut["agentId"], cut["previousState"], cut["newState"], cut["agent"]["state"], cut["role"],
+            cut["ownerId"],
+        )  # fmt: skip
         closed = desk.ask("map/unsubscribe", subscriptionId=told["subscriptionId"])
         assert told["subscriptionId"] == closed["subscription"]["id"]
+
+
+def test_who_falls_silent_is_told_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Away with its connection, then stopped."""
+    monkeypatch.setattr("postroom.map_server.watching.LOOK", 0.05)
+
+    async def story() -> list[tuple[str, str, str]]:
+        house = open_house(tmp_path, with_map=True, settings={"away_grace": 1})
+        async with house as (server, room, _, _), asyncio.timeout(20):
+            url, header = f"ws://127.0.0.1:{port_of(server)}/map", {"authorization": f"Bearer {make_token(room)}"}
+
+            async def opened(kind: str, method: str, **said: Any) -> Any:
+                line = await connect(url, additional_headers=header)
+                who = {"protocolVersion": 1, "participantType": kind}
+                for number, call in enumerate((("map/connect", who), (method, said))):
+                    await line.send(json.dumps(request(number, call[0], **call[1])))
+                    await line.recv()
+                return line
+
+            wanted = {"eventTypes": ["agent.state.changed"]}
+            desk = await opened("client", "map/subscribe", filter=wanted)
+            ann = await opened("agent", "map/agents/register", name="ann")
+            await ann.close()
+            told: list[tuple[str, str, str]] = []
+            while not told or told[-1][2] != "stopped":
+                data = json.loads(await desk.recv())["params"]["event"]["data"]
+                told.append((data["agent"]["id"], data["previousState"], data["newState"]))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await desk.recv()
+            await desk.close()
+            return told
+
+    assert [("ann", "idle", "orphaned"), ("ann", "orphaned", "stopped")] == asyncio.run(story())
 
 
 def test_types_are_told_as_they_were_asked_for(port: int, operator: str) -> None:

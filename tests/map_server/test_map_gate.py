@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.web.running import Daemon, daemon
 FILLED = {
     "participant_type": "agent", "method": "api-key", "subscription_id": "sub-1", "up_to_sequence": 1,
     "message_ids": ["x"], "to": "bob", "parent": "ann", "agent_id": "ann", "scope_id": "s",
+    "system_id": "far", "exposure": {}, "agent": "ann",
 }  # fmt: skip
 
 
@@ -185,6 +187,15 @@ def test_a_connection_that_is_cut_is_resumed_while_the_old_one_lingers(running: 
         assert 1008 == closed(old)
 
 
+def test_who_is_connected_when_the_house_stops_has_not_left(tmp_path: Path) -> None:
+    with daemon(tmp_path, "--http", "127.0.0.1:0") as house:
+        with agent(house.port, house.token(), "ola"), agent(house.port, house.token(), "pat") as pat:
+            pat.ask("map/disconnect")
+            house.stop()
+        with postroom.open(house.room) as room:
+            assert [room.agent(name).presence.left for name in ("ola", "pat")] == [False, True]
+
+
 def test_who_goes_is_away_and_comes_back_idle(running: Daemon, port: int, operator: str) -> None:
     with agent(port, operator, "ola", role="r", scopes=["s"], metadata={"k": 1}) as ola:
         ola.ask("map/agents/update", agentId="ola", state="busy")
@@ -229,6 +240,26 @@ def test_an_open_post_room_is_not_open_for_those_who_have_a_token(tmp_path: Any)
                 assert "verified" == quin.message()["payload"]
             one.token("quin")  # from now on quin is sealed, too
             assert 1003 == refused(quin, "map/send", to="pat", payload=1)
+
+
+def test_who_subscribed_before_anybody_had_a_token_hears_of_nothing_from_then_on(tmp_path: Any) -> None:
+    """In an open post room without tokens anybody hears everything; that ends with the first token."""
+    with daemon(tmp_path, "--http", "127.0.0.1:0", "--map", "open") as one, visitor(one.port) as spy:
+        spy.join(kind="client", name="spy")
+        spy.ask("map/subscribe", filter={})
+        with agent(one.port, None, "ann") as ann:
+            ann.send("ann", "open")
+            assert "open" == ann.message()["payload"] and ann.hear()
+            assert "open" == spy.event("message.delivered")["event"]["data"]["message"]["payload"]
+        assert spy.event("agent.state.changed")  # she is gone
+        spy.events.clear()
+        with agent(one.port, one.token("pat"), "pat") as pat:
+            pat.ask("map/subscribe", filter={"eventTypes": ["message.delivered"]})
+            pat.send("pat", "private")
+            assert "private" == pat.message()["payload"] and pat.hear()
+            assert pat.event("message.delivered")
+            assert spy.hears_nothing() and [] == spy.events
+            assert 1003 == refused(spy, "map/replay")
 
 
 def test_maps_port_is_shut_where_it_is_said_so(tmp_path: Any) -> None:

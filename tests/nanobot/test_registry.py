@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -84,6 +85,18 @@ def test_a_strangers_old_heartbeat_is_silence_and_a_new_one_is_life(manager: Mai
     alien.beat()
 
     assert {"alien", "coder"} == names(manager)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o660, 0o600])
+def test_who_may_read_a_strangers_registry_stays_as_it_was(root: Path, mode: int) -> None:
+    path = root / "_registry.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("{}", encoding="utf-8")
+    path.chmod(mode)
+    with MailboxManager(root) as manager:
+        manager.register("coder", {})
+    assert {"coder"} == set(registry(root))
+    assert mode == stat.S_IMODE(path.stat().st_mode)
 
 
 @pytest.mark.parametrize("torn", [b'{"a": {', b"\xff\xfe", b"[]", b"", b'{"a": {}}{"b": {}}'], ids=repr)

@@ -10,8 +10,9 @@ import pytest
 
 import postroom
 from postroom import Handoff, Mailbox, NotAllowed, PostroomError, Room, TaskState
+from postroom.model.peer import Peer
 from postroom.service import authorize as rules
-from postroom.service import conversing, talks, tokens
+from postroom.service import conversing, peers, talks, tokens
 from postroom.service.authorize import NEEDS, OWNER, RULES, Principal, agent_principal, authorize
 from postroom.service.task_moves import admit, move
 from postroom.service.tasks import session
@@ -91,6 +92,13 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
         lambda room: tokens.create(room._office, room.principal, "bob"),
         lambda room: tokens.revoke(room._office, room.principal, "0"),
         lambda room: tokens.unseal(room._office, room.principal, "bob"),
+    ],
+    "peers": [
+        lambda room: peers.everyone(room._office, room.principal),
+        lambda room: peers.add(room._office, room.principal, "berlin", {}),
+        lambda room: peers.put(room._office, room.principal, Peer(system="berlin")),
+        lambda room: peers.rotate(room._office, room.principal, "berlin"),
+        lambda room: peers.remove(room._office, room.principal, "berlin"),
     ],
     "room": [
         lambda room: room.mailboxes(),

@@ -172,10 +172,15 @@ def until_end(stream: socket.socket) -> bytes:
 
 @asynccontextmanager
 async def open_house(
-    folder: Path, mcp: Mounted | None = None, *, with_map: bool = False, **place: Any
+    folder: Path,
+    mcp: Mounted | None = None,
+    *,
+    with_map: bool = False,
+    settings: Mapping[str, Any] | None = None,
+    **place: Any,
 ) -> AsyncIterator[tuple[Server, Room, Desk, Hub]]:
     """The same, inside this process."""
-    with postroom.open(folder / "room.db", durability="process") as room:
+    with postroom.open(folder / "room.db", durability="process", **settings or {}) as room:
         desk = Desk(room)
         hub = Hub(desk)
         reception = Reception(desk, hub) if with_map else None
@@ -185,6 +190,8 @@ async def open_house(
             yield server, room, desk, hub
         finally:
             await server.stop()
+            if reception is not None:
+                reception.close()
             hub.close()
             await desk.close()
 

@@ -29,6 +29,8 @@ FORMS: list[tuple[Any, Address]] = [
     ("agent:bob", Address(agents=("bob",))),
     ("scope:team", Address(scopes=("team",))),
     ("bob@away", Address(remote=(Remote("away", "bob"),))),
+    ("bob@away/team", Address(remote=(Remote("away", "bob", "team"),))),
+    ("@away", Address(remote=(Remote("away"),))),
     ({"agent": "bob"}, Address(agents=("bob",))),
     ({"agentId": "bob"}, Address(agents=("bob",))),
     ({"agentId": "bob", "scope": "x"}, Address(agents=("bob",))),
@@ -42,11 +44,15 @@ FORMS: list[tuple[Any, Address]] = [
     ({"broadcast": True}, Address(everyone=True)),
     ({"participants": "all"}, Address(everyone=True)),
     ({"system": "away", "agent": "bob"}, Address(remote=(Remote("away", "bob"),))),
+    ({"system": "away", "agent": "bob", "scope": "x"}, Address(remote=(Remote("away", "bob", "x"),))),
+    ({"system": "away", "agents": ["bob", "cy"]}, Address(remote=(Remote("away", "bob"), Remote("away", "cy")))),
+    ({"system": "away"}, Address(remote=(Remote("away"),))),
     (["bob", {"scope": "team"}], Address(agents=("bob",), scopes=("team",))),
 ]
 NOBODY: list[Any] = [
     None, 7, "", "agent:", [], {}, {"agent": 7}, {"agent": ""}, {"agents": []}, {"agents": [1]}, {"scope": []},
     {"role": {}}, {"parent": "yes"}, {"broadcast": 1}, {"participants": "clients"}, {"system": True},
+    {"system": "away", "agents": []}, {"system": "away", "agent": 7},
     {"children": True, "depth": 0}, [None], [["bob"]],
 ]  # fmt: skip
 

@@ -10,9 +10,12 @@ import postroom
 from postroom import Room
 from postroom.errors import IdTaken, IllegalMove, Invalid, Missing, NameTaken, NotAllowed, TooLarge, UnknownAgent
 from postroom.model.card import Warmth
+from postroom.model.peer import Peer
+from postroom.service import outbox
 from postroom.service.authorize import agent_principal
 from postroom.wire.map_agents import BEAT_EVERY
 from tests.rooms import FakeClock, House
+from tests.service.peering import know_peer
 from tests.wire.map_asking import ask, crew
 
 
@@ -80,6 +83,25 @@ def test_an_address_behind_which_nobody_is_is_told(team: Room, to: Any, error: A
 def test_a_system_of_ones_own_is_here(team: Room) -> None:
     told = ask(team, "send", **{"from": "ann"}, to={"system": team.system, "agent": "bob"}, payload=1)
     assert ["bob"] == told["delivered"]
+
+
+@pytest.mark.parametrize(
+    ("to", "mailbox"),
+    [
+        ({"agent": "bob", "system": "far"}, "bob@far"),
+        ({"system": "far", "agent": "bob", "scope": "dev"}, "bob@far/dev"),
+        ({"system": "far"}, "@far"),
+        ("bob@far", "bob@far"),
+        ({"agent": "bob@far/dev"}, "bob@far/dev"),
+        ("@far", "@far"),
+        ({"agent": "bob", "system": "moon"}, "bob@moon"),
+    ],
+)
+def test_a_system_that_a_peer_leads_to_is_written_to(team: Room, to: Any, mailbox: str) -> None:
+    know_peer(team, Peer(system="far", relays_for=("moon",)))
+    told = ask(team, "send", to=to, payload="hello", **{"from": "ann"})
+    assert [mailbox] == told["delivered"]
+    assert [mailbox] == outbox.waiting(team._office)
 
 
 def test_a_result_answers_the_message_it_names(team: Room) -> None:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from ..errors import Invalid, Missing, Unreadable
 from ..model import delivery as deliveries
 from ..model.delivery import OPEN, State
-from ..model.names import check_agent
+from ..model.names import check_agent, check_party
 from ..model.query import Query
 from ..service.given import check_seconds
 from ..service.moving import SLICE, move_found
@@ -85,7 +85,7 @@ class Mailboxes:
         said = _checked(message)
         more: dict[str, Any] = {} if key is None else {"key": key}
         receipt = self._room.mailbox(said["from"]).send(
-            check_agent(said["to"], "to"),
+            check_party(said["to"], "to"),
             said["body"],
             subject=said["subject"],
             kind=said["type"],

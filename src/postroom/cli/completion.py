@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from .. import service
 from ..errors import PostroomError
 from ..whereabouts import environment, own_room, project_room, variable
 from .table import FILE_OF, HIDDEN, below, everywhere, row
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..mailbox import Mailbox
     from ..model.card import Agent
+    from ..room import Room
     from .table.shape import Option
 
 FILES = "\t"  # alone on a line: the shell completes files itself
@@ -157,13 +159,19 @@ def _from_room(what: str, words: Sequence[str]) -> list[str]:
         with open_room(address) as room:
             if what == "agents":
                 return [*room.mailboxes(), *(_addresses(room.agents()) if ":" in words[-1] else ())]
-            if what == "scopes":
-                return sorted({scope for agent in room.agents() for scope in agent.card.scopes})
-            if what == "templates":
-                return [template.name for template in room.templates()]
+            if what in _NAMES:
+                return _NAMES[what](room)
             return _from_mailbox(what, room.mailbox(me)) if me else []
     except PostroomError:
         return []
+
+
+# What is the room's, by its name.
+_NAMES: dict[str, Callable[[Room], list[str]]] = {
+    "scopes": lambda room: sorted({scope for agent in room.agents() for scope in agent.card.scopes}),
+    "templates": lambda room: [template.name for template in room.templates()],
+    "peers": lambda room: list(service.peers.all_peers(room._office)),  # noqa: SLF001 - no verb of the library
+}
 
 
 def _addresses(agents: Sequence[Agent]) -> list[str]:

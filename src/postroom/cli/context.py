@@ -220,10 +220,10 @@ def _columns() -> int:
 
 def _wrong_setting(wrong: Invalid) -> Misconfigured:
     """In the words of whoever typed it."""
-    from ..settings import Settings  # noqa: PLC0415 - loaded already, by whoever was wrong
+    from ..settings import NO_SUCH_SETTING, Settings  # noqa: PLC0415 - loaded already, by whoever was wrong
 
     what, name, hint = wrong.message, wrong.field or "", wrong.hint
-    if name and name not in Settings.__struct_fields__:
+    if what == NO_SUCH_SETTING and name:
         hint = meant(name, Settings.__struct_fields__) or hint
     for kind, words, rule in _NUMBERS:
         if what == f"Expected `{kind}`, got `str`":

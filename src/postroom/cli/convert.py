@@ -94,6 +94,11 @@ def pair(word: str, option: Option) -> tuple[str, str]:
     return name, value
 
 
+def rule(word: str, option: Option) -> tuple[str, str] | None:
+    """One of several; nothing means that there are none."""
+    return pair(word, option) if word else None
+
+
 _MEANINGS: dict[str, Any] = {
     "seconds": seconds,
     "when": later,
@@ -103,6 +108,7 @@ _MEANINGS: dict[str, Any] = {
     "word": choice,
     "setting": setting,
     "pair": pair,
+    "rule": rule,
 }
 
 

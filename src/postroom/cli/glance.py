@@ -21,7 +21,9 @@ NO_DIGEST = "You have no unread letters.\n"
 _NO_COUNTS = '"urgent":0,"high":0,"normal":0,"low":0,"total":0'
 _SAID = frozenset({"as", "room", "json", "peek"})  # with any other option the library must check its value
 # Variables that change no rule.
-_NO_SETTINGS = frozenset({"AGENT", "STORE", "TOKEN", "ID", "LETTER", "SOCKET", "HTTP", "INBOXES", "HOOK_SECONDS"})
+_NO_SETTINGS = frozenset(
+    {"AGENT", "STORE", "TOKEN", "ID", "LETTER", "SOCKET", "HTTP", "INBOXES", "PEERS", "HOOK_SECONDS"}
+)
 _NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
 # command -> (text, fields of the JSON answer), for a mailbox {0} without unread mail

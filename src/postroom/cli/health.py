@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..care import doctor
 from ..errors import BadStore, Invalid
+from ..model.delivery import State
 from ..model.health import Level
+from ..model.names import AT
 from ..room import chosen_settings
 from ..whereabouts import variable
 from ..wire.plain import plain_stats, plain_tally, plain_trace
@@ -117,5 +119,10 @@ def _is_operator(context: Context) -> bool:
 
 def run_trace(context: Context) -> Answer:
     whose = context.room if _is_operator(context) else context.mailbox
-    life = whose.trace(context.get("id"))
-    return Answer(context.name, plain_trace(life), views.trace)
+    life = plain_trace(whose.trace(context.get("id")))
+    for stop in life["stops"]:
+        if stop["state"] == State.QUEUED and AT in stop["mailbox"] and not (stop["reason"] or stop["due_at"]):
+            from .peers import why_it_waits  # noqa: PLC0415 - few letters go to other systems
+
+            stop["reason"] = why_it_waits(context, stop["mailbox"])
+    return Answer(context.name, life, views.trace)

@@ -89,7 +89,9 @@ def manual(command: Command, width: int) -> str:
         lines += ["ARGUMENTS", *_options(places, width), ""]
     if options:
         lines += ["OPTIONS", *_options(options, width), ""]
-    lines += ["OPTIONS OF EVERY COMMAND", *_options(everywhere(), width), ""]
+    own = {name for option in options for name in option.names}
+    rest = [option for option in everywhere() if own.isdisjoint(option.names)]
+    lines += ["OPTIONS OF EVERY COMMAND", *_options(rest, width), ""]
     if command.json:
         lines += ["JSON", *(_entry(field, what, width) for field, what in command.json), ""]
     if command.exits:

@@ -45,6 +45,7 @@ def run_serve(context: Context) -> Iterator[Answer]:
             name: said for name in ("server", "scope", "name", "expose") if (said := context.get(f"map_{name}"))
         },
         map=context.get("map", ""),
+        peers=context.get("peers", ""),
         log_level=context.get("log_level", "info"),
     )
     logs.start(chosen.log_level)

@@ -7,11 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..daemon import unit
+from ..daemon.options import OFF
 from ..errors import NameTaken, Refused
 from ..room import chosen_settings
 from .answers import Answer, sayable
 from .escape import one_line
 from .exits import CannotCreate
+from .table.serving import COMMANDS
 from .tables import facts
 
 if TYPE_CHECKING:
@@ -20,8 +22,14 @@ if TYPE_CHECKING:
     from .answers import Screen
     from .context import Context
 
-_PATHS = ("socket", "tls_cert", "tls_key", "inboxes")  # as typed they are from here; a unit runs elsewhere
-_OPTIONS = ("socket", "http", "http_name", "tls_cert", "tls_key", "inboxes", "log_level")
+_PATHS = (
+    "socket",
+    "tls_cert",
+    "tls_key",
+    "inboxes",
+    "peers",
+)  # as typed they are from here; a unit runs elsewhere
+_OPTIONS = tuple(option.name for option in COMMANDS["serve"].options)
 
 
 def run_service_install(context: Context) -> Answer:
@@ -85,7 +93,8 @@ def _words(context: Context) -> list[str]:
         given = context.get(option)
         for value in given if isinstance(given, list | tuple) else [] if given is None else [given]:
             flag = f"--{option.replace('_', '-')}"
-            words += [flag, os.path.abspath(os.path.expanduser(value)) if option in _PATHS else value]
+            is_path = option in _PATHS and value != OFF
+            words += [flag, os.path.abspath(os.path.expanduser(value)) if is_path else value]
     return words
 
 

@@ -19,8 +19,9 @@ from ..ipc.server import Server
 from ..map_server.reception import Reception
 from ..room import open as open_room
 from ..service.authorize import OWNER
+from . import peers_file
 from .chores import keep_house
-from .extras import has_mcp, map_link, web_server
+from .extras import exchange, has_mcp, map_link, web_server
 from .holding import Held
 from .inbox_carrier import Carrier
 from .options import OFF, OPEN
@@ -94,6 +95,8 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     stack.callback(held.leave)
     is_linked = options.map_link is not None
     system = service.identity.system_id(room._office, OWNER, settings.system, gives_way=is_linked)
+    if changed := peers_file.apply(room._office, options.peers, system):
+        log.info("peers are as their file says", extra={"file": options.peers or None, "changed": changed})
     desk = Desk(room)
     stack.callback(_leave_if_busy, desk)
     stack.push_async_callback(desk.close)
@@ -102,8 +105,12 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     reception = None if options.map == OFF else Reception(desk, hub, is_open=options.map == OPEN)
     if reception is not None:
         stack.callback(reception.close)
+    links = exchange(desk, options)
+    if reception is not None:
+        reception.exchange = links
+    desk.links = links
     rims: list[Rim] = []
-    stack.push_async_callback(_stop, rims)
+    stack.push_async_callback(_stop, rims, reception)
     for path in options.sockets:
         rims.append(Server(desk, hub, path, reception))
         await rims[-1].start()
@@ -111,6 +118,8 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     if web is not None:
         rims.append(web)
         await web.start()
+        if links is not None:
+            links.admit = web.admit
     desk.counters.connections["socket"] = lambda: sum(len(r.connections) for r in rims if isinstance(r, Server))
     chores = asyncio.ensure_future(keep_house(desk))
     stack.push_async_callback(_end, chores)
@@ -122,7 +131,9 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
         desk.counters.connections["map_link"] = lambda: int(link.is_up)
         hub.listeners.append(link.emitted)
         stack.push_async_callback(_end, asyncio.ensure_future(link.run()))
-    held.sign(f"process {os.getpid()} at {options.sockets[0]}")
+    if links is not None:
+        stack.push_async_callback(_end, asyncio.ensure_future(links.run()))
+    held.sign(f"process {os.getpid()} at {options.sockets[0]}")  # as `served_at` reads it
     return {
         "pid": os.getpid(),
         "room": settings.store,
@@ -161,8 +172,10 @@ def _said(options: Options) -> dict[str, Any]:
     return {name: getattr(options.settings, name) for name in names if name != "store"}
 
 
-async def _stop(rims: Sequence[Rim]) -> None:
+async def _stop(rims: Sequence[Rim], reception: Reception | None) -> None:
     """All at once: each gives what is under way a moment."""
+    if reception is not None:
+        reception.is_ending = True
     ended = await asyncio.gather(*(rim.stop() for rim in rims), return_exceptions=True)
     for wrong in (end for end in ended if isinstance(end, BaseException)):
         raise wrong

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from ..desk import Desk
+    from ..federation.exchange import Exchange
     from ..hub import Hub
     from ..map_link.link import Link
     from ..map_server.reception import Reception
@@ -76,6 +77,17 @@ def map_link(desk: Desk, options: Options) -> Link | None:
     return Link(desk, options.map_link)
 
 
+def exchange(desk: Desk, options: Options) -> Exchange | None:
+    """The exchange with other systems, not begun. None: what it needs is not installed, and nobody needs it."""
+    if not is_there("websockets"):
+        if service.peers.all_peers(desk.room._office):
+            log.warning("mail for other systems waits, for there are no links: %s", SERVE)
+        return None
+    from ..federation.exchange import Exchange  # noqa: PLC0415 - only where it can be
+
+    return Exchange(desk, options.certificate, options.key)
+
+
 def load_mcp(door: Door, server: Server) -> Any:
     """The app behind `/mcp`."""
     from ..web.mounted import NotHere  # noqa: PLC0415 - loaded by now
@@ -103,6 +115,8 @@ def _check_tokens(desk: Desk, options: Options) -> None:
     """What can be reached from outside is not opened before somebody may come in."""
     if options.is_loopback:
         return
-    if not any(token.is_live for token in service.tokens.everyone(desk.room._office, OWNER)):
+    office = desk.room._office
+    has_tokens = any(token.is_live for token in service.tokens.everyone(office, OWNER))
+    if not has_tokens and not service.peers.all_peers(office):
         told = f"{options.host} can be reached from outside, and nobody has a token"
-        raise Invalid(told, field="http", hint="postroom token create, then start again")
+        raise Invalid(told, field="http", hint="postroom token create, or peers add, then start again")

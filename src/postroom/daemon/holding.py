@@ -8,6 +8,26 @@ import os
 from ..errors import NameTaken
 from ..store.opening import place_of
 
+_AT = " at "  # before the socket, in what is signed
+
+
+def served_at(store: str) -> str | None:
+    """The socket of the daemon that serves a room now, if one does."""
+    place = place_of(store)
+    if place is None:
+        return None
+    try:
+        lock = os.open(f"{os.path.realpath(place)}.serving", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.pread(lock, 4096, 0).decode("utf-8", "replace").partition(_AT)[2] or None
+    finally:
+        os.close(lock)
+    return None
+
 
 class Held:
     """The right to serve a room, while the daemon lives."""

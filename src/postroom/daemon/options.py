@@ -12,8 +12,9 @@ from ..errors import BadStore, Invalid
 from ..map_link.wants import Wants, checked
 from ..room import chosen_settings
 from ..settings import Settings
-from ..store.opening import place_of
-from ..whereabouts import first_variable, variable
+from ..store.opening import file_of, place_of
+from ..whereabouts import config_path, environment, first_variable, own_room, variable
+from .peers_file import NAME as PEERS_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,6 +38,7 @@ class Options(Struct, frozen=True, kw_only=True):
     map: Literal["token", "open", "off"] = "token"  # who may connect to the MAP server
     inboxes: str = ""  # the folder of inbox.jsonl files; empty: none are written
     map_link: Wants | None = None  # to a MAP server
+    peers: str = ""  # the file of peers; empty: there is none
     log_level: str = "info"
 
     @property
@@ -56,6 +58,7 @@ def options(
     inboxes: str = "",
     map_link: Mapping[str, str] | None = None,
     map: str = "",
+    peers: str = "",
     log_level: str = "info",
 ) -> Options:
     """Checked options."""
@@ -76,6 +79,7 @@ def options(
         inboxes=_folder(inboxes or variable("POSTROOM_INBOXES") or variable("INBOX_DIR")),
         map_link=_map_link(map_link or {}),
         map=_map(map or variable("POSTROOM_MAP") or "token"),
+        peers=_peers(peers or variable("POSTROOM_PEERS"), settings),
         log_level=log_level,
     )
     if host and chosen.map == "open" and not chosen.is_loopback:
@@ -90,6 +94,18 @@ def _map(word: str) -> Literal["token", "open", "off"]:
     if word not in {"token", "open", OFF}:
         raise Invalid(f"{word!a} says nothing about MAP", field="map", hint=f"token, open or {OFF}")
     return cast('Literal["token", "open", "off"]', word)
+
+
+def _peers(named: str, settings: Settings) -> str:
+    """The file that was named; for the user's own room, the one beside the config file. Another room does not take
+    its peers from there: whom one room trusts is no peer of the next.
+    """
+    if named:
+        return "" if named == OFF else os.path.abspath(named)
+    file = file_of(settings.store)
+    is_own = file is not None and os.path.abspath(file) == os.path.abspath(own_room(environment()))
+    beside = os.path.join(os.path.dirname(config_path(environment())), PEERS_FILE)
+    return beside if is_own and os.path.lexists(beside) else ""
 
 
 def _name(text: str) -> str:

@@ -1,5 +1,5 @@
-"""MAP in lines of JSON, on the same socket: a connection whose first line is `map/connect` speaks MAP from then
-on.
+"""MAP in lines of JSON, on the same socket: a connection whose first line is `map/connect`, or another system's
+`map/federation/connect`, speaks MAP from then on.
 
 So agentic-mesh frames it, with its dotted names. Behind each message that is handed over goes a question,
 `map/ping`: its answer is the receipt, for a program answers it after it has read the lines before it. An error is
@@ -17,7 +17,7 @@ import msgspec
 
 from ..map_server.talk import Talk
 from ..service.authorize import SOCKET
-from ..wire.map_names import CONNECT
+from ..wire.map_names import CONNECT, MEET, spellings
 from ..wire.map_session import unreadable
 
 if TYPE_CHECKING:
@@ -26,16 +26,19 @@ if TYPE_CHECKING:
     from ..wire.session import Asked
     from .connection import Connection
 
+_FIRST = frozenset({CONNECT, *spellings(MEET)})
+_WORDS = tuple(word.encode() for word in _FIRST)
+
 
 def first_word(line: bytes | None) -> dict[str, Any] | None:
-    """What is said with `map/connect`, if that is what this line says."""
-    if line is None or b"map/connect" not in line:
+    """What is said with it, if this line says one of those."""
+    if line is None or not any(word in line for word in _WORDS):
         return None
     try:
         said = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if not isinstance(said, dict) or said.get("method") != CONNECT:
+    if not isinstance(said, dict) or said.get("method") not in _FIRST:
         return None
     params = said.get("params")
     return params if isinstance(params, dict) else {}
@@ -46,10 +49,12 @@ class MapLines:
 
     def __init__(self, connection: Connection, reception: Reception, said: dict[str, Any]) -> None:
         self._connection = connection
-        self._talk = Talk(reception, self, None if said.get("auth") else SOCKET)
+        self._talk = Talk(reception, self, None if said.get("auth") else SOCKET, is_near=True)
 
     def read(self, line: bytes | None) -> Asked | dict[str, Any] | None:
-        return unreadable("this line is too long") if line is None else self._talk.read(line)
+        if line is None:
+            return self._talk.refuse(unreadable("this line is too long"))
+        return self._talk.read(line)
 
     # -- as the caller of a connection
 

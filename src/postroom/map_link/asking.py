@@ -9,13 +9,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ..lines.line import MapRefusal
 from ..wire.map_names import REPLAY, SEND
 from ..wire.map_problems import NO_AGENT
-from .line import MapRefusal
 from .neighbours import is_here
 
 if TYPE_CHECKING:
-    from .line import Line
+    from ..lines.line import Line
 
 LIST = "map/agents/list"
 GET = "map/agents/get"
@@ -62,6 +62,14 @@ async def _is_listed(line: Line, id: str) -> bool:
     """A server that cannot tell of one agent tells of all."""
     rows = await everybody(line)
     return any(isinstance(row, dict) and row.get("id") == id and is_here(row) for row in rows)
+
+
+async def one(line: Line, id: str) -> dict[str, Any]:
+    """An agent's row; empty where there is none."""
+    with suppress(MapRefusal):
+        row = (await line.ask(GET, agentId=id)).get("agent")
+        return row if isinstance(row, dict) else {}
+    return {}
 
 
 async def missed(line: Line, since: int) -> list[dict[str, Any]]:

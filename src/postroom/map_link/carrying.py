@@ -13,13 +13,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..errors import LeaseLost, Resync
+from ..lines.line import LineLost, MapRefusal
 from ..model.delivery import State
 from ..model.message import Message
 from ..model.query import Query
 from ..model.record import CARD
 from ..wire.map_problems import NO_ADDRESS, NO_AGENT, TERMINATED
 from .directory import LINK
-from .line import LineLost, MapRefusal
 from .neighbours import Neighbour
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ..lines.line import LineLost, MapRefusal
 from ..wire.map_names import CONNECT, SOFTWARE, VERSION
-from .line import LineLost, MapRefusal
 from .wants import METHODS
 
 if TYPE_CHECKING:
-    from .line import Line
+    from ..lines.line import Line
     from .wants import Wants
 
 

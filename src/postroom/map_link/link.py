@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
-
 from .. import service
 from ..errors import PostroomError
+from ..lines.dialling import CUT, dial, pause, read, sender
+from ..lines.line import Line, MapRefusal
 from ..store.bells import ROOM
 from . import directory
 from .carrying import Carrier
-from .line import Line, LineLost, MapRefusal
 from .memory import Memory
 from .visit import Visit
-from .wants import is_near
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -31,21 +27,13 @@ if TYPE_CHECKING:
     from .wants import Wants
 
 log = logging.getLogger("postroom")
-FIRST, MOST = 0.5, 60.0  # seconds before dialling again
 A_MOMENT = 0.5  # seconds for the end of a visit
 STEADY = 10.0  # seconds of a visit after which the next waiting is a short one again
 LARGEST = 8 * 1024 * 1024  # bytes of one frame
 ANSWER = 30.0  # seconds for one answer; the SDK's server may never give it
-PATIENCE = 10.0  # seconds for the handshake, and for a sign of life
 POLL = 1.0  # seconds between two looks where no bell can be heard
 _ENDED = "the server closed the connection"
-_CUT = (OSError, ConnectionClosed, InvalidHandshake, InvalidURI, TimeoutError, LineLost, MapRefusal, PostroomError)
-
-
-def pause(tries: int) -> float:
-    """Seconds to wait after this many tries in vain: doubling, and a part of it by chance."""
-    longest: float = min(FIRST * 2 ** min(tries - 1, 30), MOST)
-    return longest * random.uniform(0.5, 1.0)
+_CUT = (*CUT, MapRefusal, PostroomError)
 
 
 def _looked_at(task: asyncio.Future[None]) -> None:
@@ -106,10 +94,7 @@ class Link:
         visit = Visit(self._desk, self._wants, self._memory, self._carrier, self._rang, self._welcomed)
         self._visiting = visit
         try:
-            async with connect(
-                self._wants.server, open_timeout=PATIENCE, ping_interval=PATIENCE, ping_timeout=PATIENCE,
-                close_timeout=0.3, proxy=None if is_near(self._wants.server) else True, max_size=LARGEST,
-            ) as socket:  # fmt: skip
+            async with dial(self._wants.server, LARGEST) as socket:
                 return await self._talk(visit, socket)
         except _CUT as cut:
             return str(cut) or type(cut).__name__
@@ -120,14 +105,8 @@ class Link:
                 await self._desk.run_slow(self._memory.keep)
 
     async def _talk(self, visit: Visit, socket: ClientConnection) -> str:
-        async def send(text: str) -> None:
-            try:
-                await socket.send(text)
-            except ConnectionClosed as closed:
-                raise LineLost(str(closed)) from None
-
-        line = Line(send, visit.hear, ANSWER)
-        reading = asyncio.ensure_future(self._read(line, socket))
+        line = Line(sender(socket), visit.hear, ANSWER)
+        reading = asyncio.ensure_future(read(line, socket))
         visiting = asyncio.ensure_future(visit.run(line))
         for one in (reading, visiting):
             one.add_done_callback(_looked_at)  # also where we are stopped just then
@@ -147,11 +126,6 @@ class Link:
             if isinstance(wrong, BaseException) and not isinstance(wrong, asyncio.CancelledError):
                 raise wrong
         return _ENDED
-
-    async def _read(self, line: Line, socket: ClientConnection) -> None:
-        async for frame in socket:
-            await line.came(frame)
-        raise LineLost(_ENDED)
 
     def _welcomed(self, agents: int) -> None:
         self.is_up = True

@@ -76,7 +76,7 @@ def neighbours(
     held = {one.id: one.mailbox for one in before.values()}
     by_id: dict[str, Any] = {}
     for row in rows:
-        if _is_sound(row) and row["id"] not in ours and not (guests_of and _brought_by(row) == guests_of):
+        if _is_sound(row) and row["id"] not in ours and not (guests_of and brought_by(row) == guests_of):
             by_id.setdefault(row["id"], row)
     sound = list(by_id.values())[:MOST]
     sound.sort(key=lambda row: _turn(row, system, held.get(row["id"])))
@@ -99,7 +99,7 @@ def _is_elsewhere(row: Mapping[str, Any]) -> bool:
     return isinstance(metadata, dict) and LINKED in metadata
 
 
-def _brought_by(row: Mapping[str, Any]) -> Any:
+def brought_by(row: Mapping[str, Any]) -> Any:
     """The link that it came by, if by one."""
     metadata = row.get("metadata")
     guest = metadata.get(GUEST) if isinstance(metadata, dict) else None

@@ -8,12 +8,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from .line import MapRefusal
+from ..lines.line import MapRefusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .line import Line
+    from ..lines.line import Line
 
 LIST, CREATE, JOIN = "map/scopes/list", "map/scopes/create", "map/scopes/join"
 

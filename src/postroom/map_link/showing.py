@@ -6,17 +6,18 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ..lines.line import MapRefusal
 from ..wire.map_names import GUEST, REGISTER, UNREGISTER
-from . import directory
-from .line import MapRefusal
+from . import asking, directory
+from .neighbours import brought_by
 from .scoping import Scoping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ..desk import Desk
+    from ..lines.line import Line
     from ..wire.map_addresses import Role
-    from .line import Line
     from .memory import Memory
     from .wants import Wants
 
@@ -92,6 +93,28 @@ class Showing:
     def _is_called(self, id: str, name: str) -> None:
         self.names[id] = name
         self._memory.is_called(id, name)
+
+    async def has_lost(self, line: Line, name: str) -> bool:
+        """The server does not let it speak. Has somebody there its name by now? Then it is not shown any more."""
+        id = self.ids.get(name)
+        if id is None or name == self.own or brought_by(await asking.one(line, id)) == self.own:
+            return False
+        self._lose(id)
+        return True
+
+    def compare(self, rows: Iterable[Any]) -> None:
+        """Whom of ours the server lists as its own, it has taken from us."""
+        for row in rows:
+            id = row.get("id") if isinstance(row, dict) else None
+            is_ours = isinstance(id, str) and self.names.get(id, self.own) != self.own
+            if self._takes_again and is_ours and brought_by(row) != self.own:
+                self._lose(row["id"])
+
+    def _lose(self, id: str) -> None:
+        name = self.names.pop(id)
+        self._unwanted.add(name)
+        told = "%s is not shown at the MAP server any more, where somebody has its name: answers go to %s"
+        log.warning(told, name, self.own)
 
     async def be_answerable(self, line: Line, sender: str) -> None:
         """Who writes there is shown there from then on, also if it never registered here."""

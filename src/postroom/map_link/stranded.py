@@ -14,14 +14,14 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from ..lines.line import MapRefusal
 from ..wire.map_names import REPLAY
 from .asking import MANY, MOST_PAGES
-from .line import MapRefusal
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from .line import Line
+    from ..lines.line import Line
 
 SUBSCRIBE = "map/subscribe"
 QUEUED, SENT = "message.queued", "message.sent"

@@ -65,7 +65,7 @@ def _address(message: Incoming) -> Address:
 
 
 def _named(address: Address, members: Members) -> list[str]:
-    named = [*address.agents, *(one.agent for one in address.remote)]
+    named = [*address.agents, *(one.agent for one in address.remote if one.agent)]
     groups: list[str | Role] = [*address.scopes, *address.roles, *named]
     meant = [name for group in groups for name in members(group)]
     return [*named, *meant]  # the SDK's server says only the name of a scope, as if it were an agent's
@@ -84,7 +84,9 @@ def only_asker(room: Room, mailbox: str) -> tuple[str | None, str | None]:
 
 def take(room: Room, message: Incoming, sender: str, to: list[str]) -> bool:
     """False: it was refused, for good. A temporary error is raised: it is to be tried again."""
-    noted = {"to": [{"agent": name} for name in to], ORIGIN: message.origin}
+    agents = [{"agent": name} for name in to]
+    is_one = len(agents) == 1 and not isinstance(message.to, list)
+    noted = {"to": agents[0] if is_one else agents, ORIGIN: message.origin}
     key = once_key(message.key, to)  # one letter to several comes as several messages of one id
     fields = message.fields | {"extra": {NOTE: message.fields["extra"][NOTE] | noted}, "key": key}
     try:

@@ -134,7 +134,7 @@ def incoming(message: Mapping[str, Any]) -> Incoming | None:
     to = message.get("to")
     if to is None and payload is None:
         return None
-    said = {"to": to, "payload": payload, "meta": meta}
+    said = {"to": to, "payload": payload} | ({"meta": meta} if meta else {})
     try:
         fields = letter_fields(said)
     except Invalid:  # a word of its meta means nothing here: it is carried, not followed

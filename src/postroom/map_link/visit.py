@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from .. import service
 from ..errors import PostroomError
+from ..lines.line import LineLost, MapRefusal
 from ..wire.map_names import MESSAGE, REFRESH, SEND
+from ..wire.map_problems import DENIED
 from . import asking, directory, taking
 from .greeting import credentials, greet
-from .line import LineLost, MapRefusal
 from .neighbours import by_any_name, clean, neighbours, of_session
 from .showing import Showing
 from .stranded import Stranded
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..desk import Desk
+    from ..lines.line import Line
     from ..model.message import Message
     from ..wire.events import Event
     from .carrying import Carrier
     from .greeting import Welcome
-    from .line import Line
     from .memory import Memory
     from .neighbours import Neighbour
     from .translating import Incoming
@@ -153,6 +154,7 @@ class Visit:
         self._sessions.clear()
         rows = await asking.everybody(line)
         self._everyone = {row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)}
+        self._ours.compare(rows)
         there = neighbours(rows, self._memory.system, self._ours.names, self.there, self._own)
         self.there = await self._desk.run_slow(lambda: directory.show_here(self._room, there, LOOK))
         shown = {one.id for one in self.there.values()}
@@ -174,14 +176,22 @@ class Visit:
 
     async def _send(self, line: Line, welcome: Welcome, letter: Message, to: Neighbour) -> None:
         await self._ours.be_answerable(line, letter.sender)
-        said = await self._desk.run_slow(lambda: self._said(letter, to, beside=not welcome.keeps_meta))
-        keeps = welcome.is_postroom  # mail for who is away
-        told = await (line.ask(SEND, **said) if keeps else asking.hand_over(line, said, to.id))
+        try:
+            told = await self._hand_over(line, welcome, letter, to)
+        except MapRefusal as refused:
+            if refused.code != DENIED or not await self._ours.has_lost(line, letter.sender):
+                raise
+            told = await self._hand_over(line, welcome, letter, to)  # the link says it
         self._sent += 1
         self._memory.sent(told.get("messageId"), letter.id)
         word = correlation_of(letter.metadata)
         if word is not None:
             self._memory.asked(letter.sender, to.mailbox, word, letter.id)
+
+    async def _hand_over(self, line: Line, welcome: Welcome, letter: Message, to: Neighbour) -> dict[str, Any]:
+        said = await self._desk.run_slow(lambda: self._said(letter, to, beside=not welcome.keeps_meta))
+        keeps = welcome.is_postroom  # mail for who is away
+        return await (line.ask(SEND, **said) if keeps else asking.hand_over(line, said, to.id))
 
     async def _tell_scope(self, line: Line) -> None:
         while self._emitted:

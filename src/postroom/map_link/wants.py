@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from ..errors import Invalid
+from ..lines.near import is_near
 from ..model.names import check_agent, check_scope
 from .directory import ALL, NONE
 
@@ -47,12 +47,3 @@ def checked(wants: Wants) -> Wants:
         for name in wants.expose.split(","):
             check_agent(name.strip(), "map-expose")
     return wants
-
-
-def is_near(server: str) -> bool:
-    """Is it on this machine?"""
-    host = urlsplit(server).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

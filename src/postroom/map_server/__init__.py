@@ -6,6 +6,8 @@ drives a `Talk` for each connection. Above it stand the rims, below it `callers`
     reception  all connections of a running post room: which agent is on which, who may come back as whom
     talk       one connection: what is said on it is carried out, as the agent that says it
     proving    who it is, and how it is let in
+    gateway    another system's connection: it proves that it is a peer, and letters go both ways
+    neighbour  the same of a system that comes as an agent and shows nothing, as agent-inbox does
     crew       its agents: they come, go, and are handed their mail
     admission  who somebody is, by its token; and which agents it may register
     handing    one agent's mail, to its connection; acknowledged by receipt

@@ -154,8 +154,7 @@ class Crew(Proving):
         """All of them are away."""
         for agent in list(self.session.agents):
             if self._reception.on(agent) is self:  # and not only on its way here from another
-                self._reception.quietly(self.room_of(agent).mailbox(agent).leave)
-                self._reception.went(agent)
+                self._reception.went(agent, self.room_of(agent))
             self._forget(agent)
 
     # -- their mail
@@ -163,7 +162,7 @@ class Crew(Proving):
     def _hand_over(self, agent: str, state: str) -> None:
         if agent not in self._handing:
             room, told = partial(self.room_of, agent), partial(self._received, agent)
-            self._handing[agent] = Handing(self._reception.desk, room, agent, self._hand, told)
+            self._handing[agent] = Handing(self._reception.desk, room, agent, partial(self._hand, agent), told)
         self.pause(agent, state)
 
     def pause(self, agent: str, state: str) -> None:
@@ -171,8 +170,12 @@ class Crew(Proving):
         if agent in self._handing:
             self._handing[agent].pause(is_paused=state in PAUSED)
 
-    def _hand(self, notice: dict[str, Any]) -> int:
-        """Behind each goes a question of its own: who is cut in the middle of many has received the first."""
+    def _hand(self, agent: str, notice: dict[str, Any]) -> int:
+        """Behind each goes a question of its own: who is cut in the middle of many has received the first. Where
+        there are several agents, what is for all of a scope comes for each: so it says for whom.
+        """
+        if len(self.session.agents) > 1:
+            notice["params"]["message"]["_meta"] = {"postroom": {"for": agent}}
         if not self._rim.push(notice):
             return 0
         self.said += 1

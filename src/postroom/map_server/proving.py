@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..callers import Caller
 from ..errors import IllegalMove, Invalid, NotAllowed
-from ..wire.map_names import PARTICIPANTS, SOFTWARE, VERSION
+from ..wire.map_names import GATEWAY, PARTICIPANTS, SOFTWARE, VERSION
 from ..wire.map_problems import number_of
 from .admission import METHODS, NONE, acting_as, cleaned, known, shown
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from ..wire.map_session import Session
     from .reception import Reception
 
-log = logging.getLogger("postroom")
 MOST_TRIES = 5  # proofs that were none
 POLICY = 1008
 _AUTH_CODES = {1005: "method_not_supported", 1006: "invalid_credentials"}
@@ -47,6 +45,7 @@ class Proving(ABC):
         self._participant = session.id
         self._acks = False  # will it say itself what it has received?
         self._resume_token = ""
+        self._is_gateway = False  # does it say that it is another system?
         self._is_anonymous = False  # was it let in without any proof?
         self._tries = 0
         self._ending = 0  # with which code it is ended, once its last answer is said
@@ -64,7 +63,10 @@ class Proving(ABC):
         delivery = said.get("capabilities", {}).get("delivery")
         self._acks = isinstance(delivery, dict) and delivery.get("acks") is True
         method = "bearer"  # in the header, where it was known before
-        if self._principal is not None:
+        self._is_gateway = said["participant_type"] == GATEWAY
+        if self._principal is None and self._is_peer(said.get("name"), said.get("auth") or {}):
+            method = str((said.get("auth") or {}).get("method", NONE))
+        elif self._principal is not None:
             self._check_agrees(said.get("auth") or {})
         else:
             auth = said.get("auth") or ({"method": NONE} if self._reception.is_open else None)
@@ -143,7 +145,7 @@ class Proving(ABC):
     def _fail_once(self) -> None:
         self._tries += 1
         if self._tries >= MOST_TRIES:
-            log.info("a MAP connection is ended: it showed %d credentials that are none", self._tries)
+            self._reception.complaints.of_end(f"it showed {MOST_TRIES} credentials that are none")
             self._ending = POLICY
 
     def _admit(self, name: Any) -> None:
@@ -162,7 +164,8 @@ class Proving(ABC):
         return Caller(self._reception.desk, self._reception.hub, push=self._rim.push, principal=principal)
 
     def expel(self, why: str = "token revoked") -> None:
-        log.info("a MAP connection of %s is ended: %s", self._participant, why)
+        proven = self._principal if self._principal is not None and self._principal.token is not None else None
+        self._reception.complaints.of_end(why, None if proven is None else proven.agent)
         self._rim.end(POLICY, why, at_once=True)
 
     # -- what it is told
@@ -196,6 +199,10 @@ class Proving(ABC):
         self._resume_token = self._resume_token or self._office.ids.token() + self._office.ids.token()
         self._reception.remember(self._resume_token, self.principal, self.session.agents)
         return self._resume_token
+
+    @abstractmethod
+    def _is_peer(self, name: Any, auth: dict[str, Any]) -> bool:
+        """Is it a system that we trust? Then it is known from now on."""
 
     @abstractmethod
     async def _come_back(self, token: Any) -> list[dict[str, Any]]:

@@ -5,29 +5,34 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__, service
-from ..errors import NameTaken
+from ..errors import NameTaken, QuotaFull
 from ..service.authorize import OWNER
-from ..wire.map_agents import BEAT_EVERY
+from ..wire.map_agents import BEAT_EVERY, away
+from .complaints import Complaints
 from .telling import Telling
+from .watching import Watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ..desk import Desk
+    from ..federation.exchange import Exchange
     from ..hub import Hub
     from ..outcome import Outcome
+    from ..room import Room
     from ..service.authorize import Principal
     from .crew import Crew
+    from .talk import Talk
 
 log = logging.getLogger("postroom")
 MOST_WAITING = 100  # connections that have not said who they are
+MOST_SUBSCRIPTIONS = 200  # of one principal, on all its connections
 MOST_REMEMBERED = 10_000  # who may come back
 REMEMBERED = 3600.0  # seconds
-MOST_COMPLAINTS = 100  # different ones in the log
-COMPLAIN_AGAIN = 3600.0  # seconds after which the same is worth a line once more
 
 
 class Left(NamedTuple):
@@ -48,15 +53,17 @@ class Reception:
         self.hub = hub
         self.is_open = is_open
         self.telling = Telling(desk, hub)
+        self._watching = Watching(desk, hub, self.telling)
+        self.exchange: Exchange | None = None  # with other systems; None: with none
         self.version = __version__
-        self.talks: set[Crew] = set()
+        self.talks: set[Talk] = set()
         self._on: dict[str, Crew] = {}  # agents that are connected
         self._left: dict[str, Left] = {}
         self._away: dict[str, float] = {}  # agents whose connection has ended: until when they may come back
         self._loop = asyncio.get_running_loop()
         self._beat: asyncio.TimerHandle | None = None
-        self._complaints: set[str] = set()
-        self._complain_again = 0.0
+        self.complaints = Complaints(self._loop.time)
+        self.is_ending = False  # do we stop? Then agents lose their connections, and have not left
         desk.counters.connections["map"] = lambda: len(self.talks)
 
     @property
@@ -71,21 +78,17 @@ class Reception:
         """Are there too many who have not said who they are?"""
         return sum(not talk.session.is_in for talk in self.talks) >= MOST_WAITING
 
-    def enter(self, talk: Crew) -> None:
+    def enter(self, talk: Talk) -> None:
         self.talks.add(talk)
 
-    def go(self, talk: Crew) -> None:
+    def go(self, talk: Talk) -> None:
         self.talks.discard(talk)
 
-    def complain(self, why: str) -> None:
-        """Somebody does what is refused: one line in the log, however many do it, and how often."""
-        now = self._loop.time()
-        if now >= self._complain_again:
-            self._complaints.clear()
-            self._complain_again = now + COMPLAIN_AGAIN
-        if why not in self._complaints and len(self._complaints) < MOST_COMPLAINTS:
-            self._complaints.add(why)
-            log.info("a MAP connection does what is refused: %s", why)
+    def check_subscriptions(self, who: Principal) -> None:
+        """Each costs something with every letter; and one may have many connections."""
+        if sum(talk.subscriptions_of(who) for talk in self.talks) >= MOST_SUBSCRIPTIONS:
+            told = f"{MOST_SUBSCRIPTIONS} subscriptions on all connections of {who.agent or who.name} are enough"
+            raise QuotaFull(told, hint="map/unsubscribe from some")
 
     # -- agents
 
@@ -110,14 +113,20 @@ class Reception:
         if self._beat is None:
             self._beat = self._loop.call_later(BEAT_EVERY, self._beat_all)
 
-    def went(self, agent: str) -> None:
+    def went(self, agent: str, room: Room) -> None:
         """Its connection has ended."""
         now = self._loop.time()
         while self._away and next(iter(self._away.values())) < now:
             del self._away[next(iter(self._away))]
         self._away.pop(agent, None)
         self._away[agent] = now + self.desk.room.settings.away_grace
-        self.telling.gone(agent)
+        if not self.is_ending:
+            self.desk.submit(partial(away, room, agent)).add_done_callback(self._tell_away)
+
+    def _tell_away(self, done: Outcome) -> None:
+        _tell_log(done)
+        if not done.cancelled() and done.exception() is None:
+            self.telling.gone(done.result())
 
     def check_given_up(self, agent: str) -> None:
         """One that is away for a moment keeps its name before others that prove nothing: it may resume."""
@@ -158,6 +167,7 @@ class Reception:
         return left.agents
 
     def close(self) -> None:
+        self._watching.close()
         if self._beat is not None:
             self._beat.cancel()
             self._beat = None

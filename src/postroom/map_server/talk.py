@@ -25,13 +25,14 @@ from ..errors import Invalid, NotAllowed, PostroomError, QuotaFull
 from ..hub import MAILBOX
 from ..outcome import Outcome
 from ..wire.inbox_records import milliseconds
-from ..wire.map_names import REGISTER, SEND, SPAWN, UNREGISTER
+from ..wire.map_names import PING, REGISTER, SEND, SPAWN, UNREGISTER
+from ..wire.map_problems import map_error
 from ..wire.map_session import Answer, Later, Session, Step, is_answer, read_text, unsound
 from ..wire.map_table import MAP
 from ..wire.methods import PREFIX
 from ..wire.session import Asked
 from .admission import acting_as
-from .crew import Crew
+from .neighbour import Neighbour
 
 if TYPE_CHECKING:
     from ..callers import Caller
@@ -42,15 +43,22 @@ if TYPE_CHECKING:
 ADMITTED_WITHIN = 10.0  # seconds from the connection to a proof of who it is
 MOST_JUNK = 100  # frames that say nothing
 MOST_SUBSCRIPTIONS = 100
-LONGEST_COMPLAINT = 200  # characters
 GOODBYE = 1000
 
 
-class Talk(Crew):
-    def __init__(self, reception: Reception, rim: Rim, principal: Principal | None = None) -> None:
+class Talk(Neighbour):
+    def __init__(
+        self,
+        reception: Reception,
+        rim: Rim,
+        principal: Principal | None = None,
+        certificate: str = "",
+        *,
+        is_near: bool = False,
+    ) -> None:
         session = Session(f"session-{reception.desk.room._office.ids.token()}")
-        super().__init__(reception, rim, session, principal)
-        self._junk = self._subscriptions = 0
+        super().__init__(reception, rim, session, principal, certificate, is_near=is_near)
+        self._junk = 0
         self._unsettled = 0  # steps under way that change who speaks, or for whom
         self._listeners: dict[str, Caller] = {}  # by agent: what it subscribed to stays when that agent goes
         self._visitor: Caller | None = None  # one without agents, where it needs a name
@@ -68,7 +76,7 @@ class Talk(Crew):
         try:
             value = read_text(text, limits)
         except PostroomError as broken:
-            return self._refused(unsound(text, broken, limits))
+            return self.refuse(unsound(text, broken, limits))
         if self._unsettled and not is_answer(value):  # many calls may be said before the first is answered
             return Later([], value=value)
         return self._heard(value)
@@ -79,12 +87,13 @@ class Talk(Crew):
             return Asked([heard])
         if isinstance(heard, Answer):
             self._hear_answer(heard.id)
+            self._hear_peer(heard)
             return None
-        return heard if heard is None else self._refused(heard)
+        return heard if heard is None or _is_ping(value) else self.refuse(heard)
 
-    def _refused(self, reply: dict[str, Any]) -> dict[str, Any]:
+    def refuse(self, reply: dict[str, Any]) -> dict[str, Any]:
         """What is no message is counted: who goes on and on is ended."""
-        self._reception.complain(str(reply["error"]["message"])[:LONGEST_COMPLAINT])
+        self._reception.complaints.of_refusal(reply["error"])
         if reply["id"] is None:
             self._junk += 1
             if self._junk == MOST_JUNK:
@@ -99,9 +108,12 @@ class Talk(Crew):
             return self.carry_out(heard) if isinstance(heard, Asked) else _over(heard)
         step = asked.steps[0]
         assert isinstance(step, Step)  # noqa: S101 - from `read`
-        if step.method.of_session or step.method.name in {REGISTER, SPAWN}:
-            return Outcome.of(self._settling(step))
         try:
+            self._check_peer(step)
+            if step.method.of_session or step.method.name in {REGISTER, SPAWN}:
+                return Outcome.of(self._settling(step))
+            if self._is_between_systems(step):
+                return self._federated(step)
             self._check_stranger(step)
         except PostroomError as refused:
             return _over(step.refuse(refused) or None)
@@ -182,17 +194,20 @@ class Talk(Crew):
             return step.answer(result) or None
         except PostroomError as refused:
             if isinstance(refused, Invalid | QuotaFull):
-                self._reception.complain(str(refused)[:LONGEST_COMPLAINT])
+                self._reception.complaints.of_refusal(map_error(refused))
             return step.refuse(refused) or None
 
     # -- what it hears
 
     def subscribe(self, said: dict[str, Any]) -> dict[str, Any]:
-        if self._subscriptions >= MOST_SUBSCRIPTIONS:
+        if sum(caller.subscriptions for caller in self._everyone()) >= MOST_SUBSCRIPTIONS:
             raise QuotaFull(f"{MOST_SUBSCRIPTIONS} subscriptions are enough", hint="map/unsubscribe from some")
-        told = self._listener().subscribe(said | self._mailbox_of_client())
-        self._subscriptions += 1
-        return told
+        listener = self._listener()
+        self._reception.check_subscriptions(listener.room.principal)
+        return listener.subscribe(said | self._mailbox_of_client())
+
+    def subscriptions_of(self, who: Principal) -> int:
+        return sum(caller.subscriptions for caller in self._everyone() if caller.room.principal == who)
 
     def _mailbox_of_client(self) -> dict[str, str]:
         """One without agents is handed no mail; of letters for its name it is told, if it listens."""
@@ -203,7 +218,6 @@ class Talk(Crew):
         id = said["subscription_id"]
         for caller in self._everyone():
             if caller.has(id):
-                self._subscriptions -= 1
                 return caller.unsubscribe(id)
         raise Invalid(f"there is no subscription {id[:128]!a}", field="subscription_id", hint="from map/subscribe")
 
@@ -231,6 +245,7 @@ class Talk(Crew):
 
     def resume(self) -> None:
         """There is room for more."""
+        self._has_room.set()
         for caller in self._everyone():
             caller.resume()
         for handing in self._handing.values():
@@ -247,6 +262,7 @@ class Talk(Crew):
 
     def disconnect(self, said: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - why, is its own affair
         token = self._remembered() if self.session.is_in else None
+        self._part()
         self._leave()
         self.session.step("close")
         self._ending = GOODBYE
@@ -258,11 +274,17 @@ class Talk(Crew):
         self._late.cancel()
         if self.session.is_in:
             self._remembered()
+        self._part()
         self._leave()
         self.session.step("close")
         for caller in self._everyone():
             caller.close()
         self._reception.go(self)
+
+
+def _is_ping(value: Any) -> bool:
+    """Who only wants to know whether we are there is answered, and does nothing that is refused."""
+    return isinstance(value, dict) and value.get("method") == PING
 
 
 def _over(reply: dict[str, Any] | None) -> Outcome:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from ..model.card import WORDS, Warmth
 from ..model.message import DEFAULT_SCOPE
 from ..wire.events import Event
 from ..wire.inbox_records import present
@@ -25,6 +24,8 @@ from ..wire.map_names import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..desk import Desk
     from ..hub import Hub
     from ..model.message import Message
@@ -45,7 +46,6 @@ _OF_SCOPES = {
     "map/scopes/leave": SCOPE_LEFT,
 }
 UPDATE = "map/agents/update"
-AWAY = WORDS[Warmth.AWAY].map  # whose connection has ended
 
 
 class Telling:
@@ -53,6 +53,8 @@ class Telling:
         self._office = desk.room._office
         self._hub = hub
         self._numbers = itertools.count(1)
+        self._states: dict[str, str] = {}  # of agents, as they were told or seen last
+        self._fresh: set[str] = set()  # agents that were told of since the last look began
 
     def of_call(self, method: str, said: dict[str, Any], result: dict[str, Any]) -> None:
         """What a call that was carried out means for others."""
@@ -68,10 +70,26 @@ class Telling:
             data = present(scopeId=scope["id"], name=scope["name"], scope=scope, agentId=agent)
             self._tell(_OF_SCOPES[method], data, agent or said.get("agent_id", ""), scope=scope["id"])
 
-    def gone(self, agent: str) -> None:
-        """Its connection has ended."""
-        if self._hub.is_heard:
-            self._tell(AGENT_CHANGED, {"agentId": agent, "state": AWAY, "newState": AWAY}, agent)
+    def gone(self, result: dict[str, Any]) -> None:
+        """The connection of an agent has ended."""
+        if self._hub.is_heard and result["previousState"] != result["agent"]["state"]:
+            self._of_agent(AGENT_CHANGED, result)
+
+    def look_begins(self, *, is_heard: bool) -> None:
+        """Who is told of from now on is not told of by what the look finds: that may be older."""
+        self._fresh.clear()
+        if not is_heard:
+            self._states.clear()
+
+    def found(self, agents: Sequence[dict[str, Any]]) -> None:
+        """How everybody is. Who is otherwise than before is told of."""
+        before, fresh = self._states, frozenset(self._fresh)
+        self._states = {agent["id"]: agent["state"] for agent in agents}
+        self._states |= {id: before[id] for id in fresh & before.keys()}
+        for agent in agents:
+            was = before.get(agent["id"], agent["state"])
+            if was != agent["state"] and agent["id"] not in fresh:
+                self._of_agent(AGENT_CHANGED, {"agent": agent, "previousState": was})
 
     def delivered(self, message: Message, agent: str) -> None:
         """Heard by its sender, by who got it, and by operators."""
@@ -86,6 +104,8 @@ class Telling:
 
     def _of_agent(self, kind: str, result: dict[str, Any]) -> None:
         agent = result["agent"]
+        self._states[agent["id"]] = agent["state"]
+        self._fresh.add(agent["id"])
         data = {"agentId": agent["id"], "agent": agent, "state": agent["state"], "newState": agent["state"]}
         data |= present(name=agent["name"], role=agent.get("role"), previousState=result.get("previousState"))
         data["ownerId"] = agent["ownerId"]

@@ -5,8 +5,8 @@ above it in `policy`, where things are kept is decided beside it in `store`. Bel
 Values hold no cycles, so the frequent ones are kept from the garbage collector (`gc=False`).
 
 Reading order: `message` (what is written), `delivery` (what moves), `task`, `thread`, `talk`, `card`, `record`,
-`query`, `search` and `change` (how stores are asked), `words` (what text is made of), `names` and `values` (what
-may enter), `codec` and `content` (JSON).
+`address` and `peer` (other systems), `query`, `search` and `change` (how stores are asked), `words` (what text is
+made of), `names` and `values` (what may enter), `codec` and `content` (JSON).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ..loading import on_demand
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
     from . import (
+        address,
         book,
         card,
         change,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         message,
         names,
         parts,
+        peer,
         query,
         record,
         search,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "address",
     "book",
     "card",
     "change",
@@ -58,6 +61,7 @@ __all__ = [
     "message",
     "names",
     "parts",
+    "peer",
     "query",
     "record",
     "search",

@@ -16,13 +16,14 @@ from msgspec.structs import replace
 
 from ..errors import IllegalMove
 from .message import Priority, RecipientKind
+from .names import AT
 
 if TYPE_CHECKING:
     from .message import Message
 
 
 class State(StrEnum):
-    QUEUED = "queued"  # accepted, not yet at the recipient's door: due later
+    QUEUED = "queued"  # accepted, not yet at the recipient's door: due later, or at another system
     UNREAD = "unread"  # in the inbox; it may have been looked at (read_at)
     CLAIMED = "claimed"  # one holder works on it, under a lease
     DONE = "done"  # acknowledged; never handed out again
@@ -37,6 +38,10 @@ MOVES: dict[tuple[State, str], State] = {
     (State.QUEUED, "deliver"): State.UNREAD,
     (State.QUEUED, "expire"): State.DEAD,
     (State.QUEUED, "unsend"): State.DEAD,
+    (State.QUEUED, "due"): State.QUEUED,  # from here on, those of mail for another system
+    (State.QUEUED, "retry"): State.QUEUED,
+    (State.QUEUED, "depart"): State.DONE,
+    (State.QUEUED, "bury"): State.DEAD,
     (State.UNREAD, "read"): State.UNREAD,
     (State.UNREAD, "claim"): State.CLAIMED,
     (State.UNREAD, "ack"): State.DONE,
@@ -52,11 +57,13 @@ MOVES: dict[tuple[State, str], State] = {
     (State.CLAIMED, "bury"): State.DEAD,
     (State.DONE, "archive"): State.DONE,
     (State.DEAD, "revive"): State.UNREAD,
+    (State.DEAD, "requeue"): State.QUEUED,  # for another system
 }
 
 # Moves whose loss in a power cut would break a promise. The others are harmless to lose: after a power cut
 # no local holder lives, and the next synced commit carries them along.
-DURABLE = frozenset({"ack", "bury", "expire", "revive", "unsend"})
+# A departure that is lost is made again, and the other system knows the letter.
+DURABLE = frozenset({"ack", "bury", "expire", "requeue", "revive", "unsend"})
 SIGNS_OF_LIFE = frozenset({"read", "claim"})  # moves that only the owner of a mailbox makes: somebody is there
 UNSENT = "unsent"  # the reason of a letter that its sender took back
 COPIED = "copy"  # no step of the table: a delivery becomes what it is in another room. As durable as those above
@@ -91,7 +98,7 @@ class Delivery(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     priority: Priority = Priority.NORMAL
     revision: int = 1
     attempts: int = 0
-    delivered_at: datetime | None = None
+    delivered_at: datetime | None = None  # queued for another system: when it set out anew
     read_at: datetime | None = None
     acked_at: datetime | None = None
     dead_at: datetime | None = None
@@ -129,6 +136,8 @@ def open_delivery(
     message: Message, mailbox: str, kind: RecipientKind, now: datetime, due_at: datetime | None = None
 ) -> Delivery:
     """The delivery a letter starts with."""
+    if AT in mailbox:
+        return departing(message, mailbox, kind, due_at)
     return Delivery(
         message_id=message.id,
         mailbox=mailbox,
@@ -136,6 +145,21 @@ def open_delivery(
         priority=message.priority,
         state=State.UNREAD if due_at is None else State.QUEUED,
         delivered_at=now if due_at is None else None,
+        due_at=due_at,
+        expires_at=message.expires_at,
+    )
+
+
+def departing(
+    message: Message, mailbox: str, kind: RecipientKind = "to", due_at: datetime | None = None
+) -> Delivery:
+    """The delivery to another system: queued until that has the letter."""
+    return Delivery(
+        message_id=message.id,
+        mailbox=mailbox,
+        kind=kind,
+        priority=message.priority,
+        state=State.QUEUED,
         due_at=due_at,
         expires_at=message.expires_at,
     )
@@ -152,6 +176,27 @@ def advance(delivery: Delivery, action: str, **stamps: Any) -> Delivery:
 
 def deliver(delivery: Delivery, now: datetime) -> Delivery:
     return advance(delivery, "deliver", delivered_at=now, due_at=None)
+
+
+def come_due(delivery: Delivery, now: datetime) -> Delivery:
+    """Mail for another system that waited for its time, or for another try, may go. It has waited since its first
+    time.
+    """
+    since = delivery.delivered_at if delivery.attempts else now
+    return advance(delivery, "due", due_at=None, delivered_at=since)
+
+
+def depart(delivery: Delivery, now: datetime, system: str) -> Delivery:
+    """The other system has it, safe: what becomes of it is told there."""
+    return advance(
+        delivery,
+        "depart",
+        delivered_at=now,
+        acked_at=now,
+        archived_at=now,
+        due_at=None,
+        reason=f"{MOVED_AWAY}{system}",
+    )
 
 
 def read(delivery: Delivery, now: datetime) -> Delivery:
@@ -209,9 +254,18 @@ def archive(delivery: Delivery, now: datetime) -> Delivery:
 
 def revive(delivery: Delivery) -> Delivery:
     """Back into the inbox with all its attempts; an expiry that passed no longer counts."""
+    return _again(delivery, "revive")
+
+
+def requeue(delivery: Delivery, now: datetime) -> Delivery:
+    """The same for mail to another system: it sets out once more."""
+    return replace(_again(delivery, "requeue"), delivered_at=now)
+
+
+def _again(delivery: Delivery, action: str) -> Delivery:
     if delivery.state is State.DEAD and delivery.reason == UNSENT:
         raise IllegalMove("its sender took the letter back", hint="ask the sender for another")
-    return advance(delivery, "revive", dead_at=None, due_at=None, expires_at=None, attempts=0, reason=None)
+    return advance(delivery, action, dead_at=None, due_at=None, expires_at=None, attempts=0, reason=None)
 
 
 def move_away(delivery: Delivery, now: datetime, room: str) -> Delivery:

@@ -21,6 +21,7 @@ BOUNCE = "bounce"  # the kind of a notice about mail that could not be delivered
 ESCALATION_UPDATE = "escalation_update"  # of one about a question that climbs
 OVERDUE = "task_overdue"  # and of one about a task that is not over at its deadline
 AUTOMATIC = frozenset({BOUNCE, ESCALATION_UPDATE, OVERDUE})  # only the house writes these
+CAME = "federation"  # in `extra`: by which way a letter came from another system
 
 RecipientKind: TypeAlias = Literal["to", "cc", "bcc"]
 

@@ -14,11 +14,15 @@ from ..errors import Invalid
 AGENT_RULE = "1 to 128 of A-Z a-z 0-9 . _ - starting with a letter or digit, optionally swarm/agent"
 ID_RULE = "1 to 200 of A-Z a-z 0-9 . _ : -"
 KIND_RULE = "1 to 64 of A-Z a-z 0-9 . _ : - starting with a letter"
+PARTY_RULE = "an agent's name, or agent@system for one at another system"
 BROADCAST = "broadcast:"
+AT = "@"  # between an agent and the other system where it is; in no name of ours
 POSTMASTER = "postmaster"  # signs the notices of the house; nobody else may use the name
 ANY = "any:"  # and capabilities, with commas: whoever can do all of them
 
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,127})?")
+_WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+_PARTY = re.compile(rf"(?:{_AGENT.pattern})?@(?:\*|{_WORD})(?:/{_WORD})?")
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9._:-]{0,63}")
 
@@ -40,6 +44,18 @@ def check_agent(name: Any, field: str) -> str:
         _sound.clear()
     _sound[checked] = agent
     return agent
+
+
+def check_remote_agent(name: Any, field: str) -> str:
+    """The name of an agent at another system: spelt like ours, and never another name of our human."""
+    return _check(name, field, _AGENT, AGENT_RULE)
+
+
+def check_party(name: Any, field: str) -> str:
+    """Who wrote a letter, or got it: an agent here, or `agent@system`."""
+    if type(name) is str and AT in name:
+        return _check(name, field, _PARTY, PARTY_RULE)
+    return check_agent(name, field)
 
 
 def check_id(value: Any, field: str) -> str:

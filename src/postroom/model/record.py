@@ -30,6 +30,10 @@ SYSTEM = "system"  # under EVERYONE, what the room is called among others, where
 GATEWAY = "gateway"  # the last sign of one of several programs that are one agent, by its name and a mark
 MAP_LINK = "maplink"  # what is remembered of a MAP server, by its address
 SCOPE = "scope"  # what is said of one; who is in it stands on cards
+PEER = (
+    "peer"  # another system and what it may, by its name, folded; holds what is shown there, so it never travels
+)
+ROUTE = "route"  # at which system an agent is, by its name, folded
 MOVED_HERE = "moved"  # a delivery that came from another room to stay, by letter and mailbox
 
 

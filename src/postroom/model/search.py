@@ -23,7 +23,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..errors import Invalid, TooLarge
-from .names import BROADCAST, check_agent, check_id, check_kind, check_scope, fold
+from .names import BROADCAST, check_id, check_kind, check_party, check_scope, fold
 from .values import check_label, check_text
 from .words import stands_alone, words
 
@@ -154,7 +154,7 @@ def _mark(operator: str, value: str) -> str:
         return check_kind(value, "query").casefold()
     if operator == "to" and value.startswith(BROADCAST):
         return BROADCAST + fold(check_scope(value.removeprefix(BROADCAST), "query"))
-    return fold(check_agent(value, "query"))
+    return fold(check_party(value, "query"))
 
 
 def _time(operator: str, value: str, now: datetime) -> datetime:

@@ -18,7 +18,7 @@ from ..errors import Invalid, Unreadable
 from ..model.codec import encode
 from ..model.delivery import open_delivery
 from ..model.message import Recipient
-from ..model.names import POSTMASTER, check_agent, check_id, check_kind, fold
+from ..model.names import POSTMASTER, check_id, check_kind, check_party, fold
 from ..model.task import TASK_UPDATE
 from ..model.values import check_object
 from ..store.base import Post
@@ -67,7 +67,7 @@ def _filled(office: Office, sender: str, to: str, msg: Any, now: datetime) -> di
     said = check_object(msg, "msg", office.limits.max_depth)
     filled = {name: value for name, value in said.items() if value is not None and name != _FILENAME}
     for name, meant in (("from", sender), ("to", to)):
-        if check_agent(filled.get(name, meant), name) != meant:
+        if check_party(filled.get(name, meant), name) != meant:
             raise Invalid(f"is {filled[name]!a}, not {meant!a}", field=name)
         filled[name] = meant
     if "id" not in filled:

@@ -15,7 +15,7 @@ from .. import room, service
 from ..errors import IllegalMove, Invalid, LeaseLost, UnknownMessage
 from ..model.card import Status
 from ..model.delivery import State
-from ..model.names import check_agent
+from ..model.names import check_agent, check_party
 from ..model.query import Query
 from ..model.task import answer
 from ..service.authorize import OWNER
@@ -74,7 +74,7 @@ class MailboxManager:
 
     def get_agent(self, agent_id: str) -> dict[str, Any] | None:
         """One agent as the registry shows it; None if there is none."""
-        return agents.entry(self._office, check_agent(agent_id, "agent_id"))
+        return agents.entry(self._office, check_party(agent_id, "agent_id"))
 
     # -- mail
 
@@ -82,7 +82,7 @@ class MailboxManager:
         """Mail to an agent: on stable storage when this returns. What is missing of id, from, to and timestamp is
         filled in, in `msg` too.
         """
-        sender, to = check_agent(from_id, "from_id"), check_agent(to_id, "to_id")
+        sender, to = check_agent(from_id, "from_id"), check_party(to_id, "to_id")
         post = letters.post(self._office, sender, to, msg)
         service.sending.commit_posts(self._office, [post], [post], answer)
 

@@ -15,7 +15,7 @@ from .. import room
 from ..aio import AsyncRoom
 from ..errors import LoopDetected, NotAllowed, TooFast
 from ..model.message import same_name
-from ..model.names import check_agent
+from ..model.names import check_agent, check_party
 from ..model.task import TaskState
 from ..policy.admission import REQUIRED
 from . import asked, manners
@@ -94,7 +94,7 @@ class Post:
 
     async def send(self, outgoing: Outgoing, caller: Caller | None) -> Receipt:
         """Mail, or a task, from a conversation. Its answer comes back there."""
-        to = check_agent(outgoing.to, "to")
+        to = check_party(outgoing.to, "to")
         turn = self.turn_of(caller)
         self._check_manners(to, turn, outgoing)
         return await self.room.run(self._send, outgoing, to, self._where(caller, turn), _passed_on(caller, turn))

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
         hops,
         ladder,
         limits,
+        outgoing,
         presence,
         ranking,
         retention,
         retry,
         routing,
         timers,
+        trust,
     )
 
 __all__ = [
@@ -30,12 +32,14 @@ __all__ = [
     "hops",
     "ladder",
     "limits",
+    "outgoing",
     "presence",
     "ranking",
     "retention",
     "retry",
     "routing",
     "timers",
+    "trust",
 ]
 
 __getattr__ = on_demand(__name__, __all__)

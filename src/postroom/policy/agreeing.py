@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ..model.delivery import OPEN, SETTLED, UNSENT, State
+from ..model.names import AT
 
 if TYPE_CHECKING:
     from ..model.delivery import Delivery
@@ -29,9 +30,10 @@ def agreed(ours: Delivery, theirs: Delivery, *, stays: bool) -> Delivery | None:
 
 
 def _after(ours: Delivery, theirs: Delivery, *, stays: bool) -> Delivery | None:
-    if theirs.has_left:  # what became of it is told by the room where it is
+    is_here = AT not in ours.mailbox  # what left for another system is simply done, in both rooms
+    if theirs.has_left and is_here:  # what became of it is told by the room where it is
         return None
-    if ours.has_left:  # it comes back, or what became of it is reported
+    if ours.has_left and is_here:  # it comes back, or what became of it is reported
         unseen = replace(ours, read_at=None)  # it was put away, not read
         return _as(unseen, theirs) if stays or theirs.state in SETTLED else None
     if ours.state is State.DONE:

@@ -17,6 +17,7 @@ Depth: TypeAlias = Annotated[int, Meta(ge=1, le=200)]  # far below where Python'
 LONGEST_LEASE = 7 * DAY
 LeaseTime: TypeAlias = Annotated[float, Meta(gt=0, le=LONGEST_LEASE)]
 Names: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._/-]+( *, *[A-Za-z0-9._/-]+)*$")]
+NamesOrNone: TypeAlias = Annotated[str, Meta(pattern=r"^([A-Za-z0-9._-]+( *, *[A-Za-z0-9._-]+)*)?$")]
 Memory: TypeAlias = Annotated[float, Meta(ge=LEAST_MEMORY, le=1e9)]
 
 
@@ -48,3 +49,19 @@ class Limits(Struct, frozen=True, kw_only=True):
     away_grace: Seconds = 60.0  # seconds an agent counts as away before it is expired
     expired_kept: Seconds = HOUR  # seconds an expired agent is listed before it is gone
     requeue_on_return: bool = True  # does who left and registers again find in its inbox what it had claimed?
+    federation_strategy: Literal["table", "broadcast", "hierarchical"] = (
+        "table"  # where a name nobody has here is sought
+    )
+    federation_table_ttl: Seconds = 300.0  # seconds for which what a peer said of its agents is believed
+    federation_refresh_on_miss: bool = False  # ask peers for a name that the table does not know?
+    federation_broadcast_timeout: Seconds = 5.0  # seconds in which a peer says whether it has somebody
+    federation_upstream: NamesOrNone = (
+        ""  # hierarchical: the hubs that know more, the first one first, with commas
+    )
+    federation_hops: Count = 10  # systems that a letter passes at most
+    outbox_max_age: Seconds = DAY  # seconds after which a letter that another system did not take is dead
+    outbox_max_letters: Count = 10_000  # waiting for one system; more are refused when they are sent
+    outbox_retry: Literal["exponential", "fixed"] = "exponential"  # pauses between tries: doubling, or all alike
+    outbox_retry_base: Seconds = 1.0  # seconds before the second try
+    outbox_retry_cap: Seconds = 300.0  # seconds between tries, at most
+    outbox_max_attempts: CountOrNone = 0  # tries before a letter is dead; 0 = as many as its age allows

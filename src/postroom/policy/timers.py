@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..model import delivery as moves
 from ..model.delivery import Attempt, State
+from ..model.names import AT
 from .retry import after_lapse
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def catch_up(delivery: Delivery, moment: Moment, limits: Limits) -> tuple[Delive
     if delivery.state in {State.QUEUED, State.UNREAD} and expired:
         return moves.expire(delivery, moment.wall), "expire"
     if delivery.state is State.QUEUED and delivery.due_at is not None and delivery.due_at <= moment.wall:
+        if AT in delivery.mailbox:
+            return moves.come_due(delivery, moment.wall), "due"
         return moves.deliver(delivery, moment.wall), "deliver"
     if delivery.state is State.CLAIMED and delivery.lease and has_lapsed(delivery.lease, moment):
         attempt = Attempt(at=moment.wall, holder=delivery.lease.holder, reason="the lease ran out")

@@ -36,8 +36,13 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
     bouncing   notices to the sender of a letter that died
 
     identity   what the room is called among others
+    elsewhere  which names are at other systems, and whether a letter may go there
+    outbox     mail that waits for other systems, and what became of it
+    arriving   mail that comes from other systems; admitting: whether it is taken
     pulse      does a running room still take what is written?
     tokens     proof of who is calling, over a wire
+    peers      other systems: the allow-list, and proof of who they are; peer_rules: what may be said of one
+    mounting   foreign mail folders among them
     directory  cards, heartbeats, presence
     scopes     teams that agents are in
     guarding   allow lists, and names whose mail is refused
@@ -67,6 +72,8 @@ TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
     from . import (
         addressing,
+        admitting,
+        arriving,
         authorize,
         bouncing,
         climbing,
@@ -77,6 +84,7 @@ if TYPE_CHECKING:
         dead,
         directory,
         doctor,
+        elsewhere,
         escalating,
         files,
         given,
@@ -85,11 +93,15 @@ if TYPE_CHECKING:
         holding,
         identity,
         janitor,
+        mounting,
         moving,
         naming,
         notices,
         office,
+        outbox,
         overdue,
+        peer_rules,
+        peers,
         portable,
         portable_records,
         present,
@@ -120,6 +132,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "addressing",
+    "admitting",
+    "arriving",
     "authorize",
     "bouncing",
     "climbing",
@@ -130,6 +144,7 @@ __all__ = [
     "dead",
     "directory",
     "doctor",
+    "elsewhere",
     "escalating",
     "files",
     "given",
@@ -138,11 +153,15 @@ __all__ = [
     "holding",
     "identity",
     "janitor",
+    "mounting",
     "moving",
     "naming",
     "notices",
     "office",
+    "outbox",
     "overdue",
+    "peer_rules",
+    "peers",
     "portable",
     "portable_records",
     "present",

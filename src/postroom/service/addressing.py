@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from .. import policy, service
 from ..errors import NotAllowed, QuotaFull, UnknownAgent
+from ..model.address import at_system, system_of
 from ..model.card import EVERYONE, Card
 from ..model.codec import convert
 from ..model.delivery import State
 from ..model.guard import OPEN_DOOR, guard_from
 from ..model.message import Recipient, is_any, same_name
-from ..model.names import ANY, fold
+from ..model.names import ANY, AT, fold
 from ..model.query import Query
 from ..model.record import CARD, GUARD
 from ..policy.admission import check_guard
@@ -39,13 +40,15 @@ def addressed(office: Office, post: Post, *, ask: bool = True) -> Post:
     if gone:  # a note names the door of today: there is no second one to follow
         post = _sent_on(post, gone)
         _check_guards(office, post, ask=ask)
+    post = service.elsewhere.bound(office, post)
     return _routed(office, post) if post.routes else post
 
 
 def routed_by(given: Post, written: Post) -> tuple[str, ...]:
     """Who was chosen for the `any:` addresses of a letter."""
     named = {delivery.mailbox for delivery in given.deliveries}
-    return tuple(d.mailbox for d in written.deliveries if given.routes and d.mailbox not in named)
+    chosen = [d.mailbox for d in written.deliveries if d.mailbox not in named]
+    return tuple(name for name in chosen if given.routes or AT in name)
 
 
 def routed_to(office: Office, message: Message) -> Message:
@@ -86,8 +89,7 @@ def _check_guards(office: Office, post: Post, *, ask: bool) -> dict[str, str]:
         if guard.moved_to is not None:
             gone[mailbox] = guard.moved_to
         elif ask and guard is not OPEN_DOOR:
-            is_wanted = _is_asked_for(office, post.message, mailbox)
-            _ask(office, replace(guard, allow=(EVERYONE,)) if is_wanted else guard, sender, mailbox)
+            _check_guard(office, guard, post.message, mailbox)
     if sender in gone:
         raise moved(sender, gone[sender], "sender")
     return gone
@@ -104,6 +106,18 @@ def check_guard_at(office: Office, sender: str, name: str) -> None:
     _ask(office, guard_at(office, mailbox), sender, mailbox)
 
 
+def check_guard_for(office: Office, message: Message, mailbox: str) -> None:
+    """Pass, or NotAllowed, as the guard of this very mailbox says; who asked takes the answer."""
+    guard = guard_at(office, mailbox)
+    if guard is not OPEN_DOOR:
+        _check_guard(office, guard, message, mailbox)
+
+
+def _check_guard(office: Office, guard: Guard, message: Message, mailbox: str) -> None:
+    is_wanted = _is_asked_for(office, message, mailbox)
+    _ask(office, replace(guard, allow=(EVERYONE,)) if is_wanted else guard, message.sender, mailbox)
+
+
 def _is_asked_for(office: Office, message: Message, mailbox: str) -> bool:
     """Does it answer a letter that this very mailbox sent to its sender? Who asks takes the answer."""
     if message.in_reply_to is None:
@@ -111,13 +125,20 @@ def _is_asked_for(office: Office, message: Message, mailbox: str) -> bool:
     found = office.store.get([message.in_reply_to]).get(message.in_reply_to)
     if found is None or not is_sent_by(office, found.message, mailbox):
         return False
+    if AT in message.sender:
+        return service.elsewhere.was_sent_to(office, found.message.id, message.sender)
     return not without_it(office, found.message, [message.sender])
 
 
 def _ask(office: Office, guard: Guard, sender: str, mailbox: str) -> None:
     """The guard knows people by the names they had when it was told of them."""
     if not same_name(sender, mailbox):
-        check_guard(names_of(office, sender), mailbox, guard)
+        check_guard((*names_of(office, sender), *_system_of(sender)), mailbox, guard)
+
+
+def _system_of(sender: str) -> tuple[str, ...]:
+    """A guard may know all of a system by `@system`."""
+    return (at_system("", system_of(sender)),) if AT in sender else ()
 
 
 def _sent_on(post: Post, gone: Mapping[str, str]) -> Post:
@@ -174,7 +195,8 @@ def _nobody(office: Office, wanted: Collection[str], taken: Collection[str]) -> 
 
 
 def _can(card: Card, wanted: Collection[str]) -> bool:
-    return set(wanted) <= set(card.capabilities)
+    """Those of other systems, who may be shown here, are chosen there, and not from here."""
+    return AT not in card.id and set(wanted) <= set(card.capabilities)
 
 
 def _candidates(office: Office, wanted: Collection[str], taken: Collection[str]) -> list[policy.routing.Candidate]:

@@ -21,7 +21,7 @@ from ..model.message import (
     is_any,
     is_broadcast,
 )
-from ..model.names import ANY, BROADCAST, POSTMASTER, check_agent, check_id, check_kind, check_scope, fold
+from ..model.names import ANY, AT, BROADCAST, POSTMASTER, check_agent, check_id, check_kind, check_scope, fold
 from ..model.parts import Part, check_part, text
 from ..model.thread import general_scope
 from ..model.values import check_json, check_label, check_line, check_object, check_text, check_time
@@ -101,6 +101,15 @@ def compose(office: Office, draft: Draft, now: datetime) -> Message:
     return replace(message, **said) if said else message
 
 
+def draft_of(message: Message) -> Draft:
+    """What the sender of a letter said, so that one from outside is checked as if it were said here."""
+    same: dict[str, Any] = {name: getattr(message, name) for name in ("sender", *CHECKS)}
+    named: dict[str, Any] = {
+        kind: [r.address for r in message.recipients if r.kind == kind] for kind in ("to", "cc", "bcc")
+    }
+    return Draft(body=list(message.parts), expires=message.expires_at, **same, **named)
+
+
 def _said(office: Office, fields: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """What a caller said of a letter by name, checked."""
     said: dict[str, Any] = {}
@@ -132,7 +141,7 @@ def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
     named: tuple[tuple[RecipientKind, Any], ...] = (("to", draft.to), ("cc", cc), ("bcc", bcc))
     for kind, addresses in named:
         for address in listed(addresses, kind):
-            checked = _address(address, kind)
+            checked = check_address(address, kind)
             recipients.setdefault(checked, Recipient(checked, kind))
             if len(recipients) > limits.max_recipients:
                 raise TooLarge(f"more than {limits.max_recipients} recipients", field=kind)
@@ -143,7 +152,7 @@ def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
 
 @lru_cache(maxsize=1024)
 def _to_one(address: str) -> tuple[Recipient, ...]:
-    return (Recipient(_address(address, "to")),)
+    return (Recipient(check_address(address, "to")),)
 
 
 def check_priority(value: Any, field: str = "priority") -> Priority:
@@ -183,7 +192,8 @@ def check_task(value: Any, depth: int) -> TaskNote:
     return note
 
 
-def _address(address: Any, field: RecipientKind) -> str:
+def check_address(address: Any, field: RecipientKind) -> str:
+    """Whom a letter is for: somebody here, a broadcast, whoever can do it, or somebody at another system."""
     if type(address) is str and ":" in address and is_broadcast(address):
         if field == "bcc":
             raise Invalid("a broadcast cannot be hidden", field=field)
@@ -191,10 +201,20 @@ def _address(address: Any, field: RecipientKind) -> str:
     if isinstance(address, str) and is_any(address):
         wanted = [check_label(word.strip(), field) for word in address.removeprefix(ANY).split(",")]
         return ANY + ",".join(dict.fromkeys(wanted))
+    if type(address) is not str or AT in address:
+        return _elsewhere(address, field)
     name = check_agent(address, field)
     if fold(name) == POSTMASTER:
         raise Invalid(f"{POSTMASTER!r} takes no mail", field=field)
     return name
+
+
+def _elsewhere(address: Any, field: RecipientKind) -> str:
+    """Somebody at another system, in the normal form; or somebody here, by the pieces of an address."""
+    if isinstance(address, dict) and address.get("scope") and not (address.get("agent") or address.get("system")):
+        return check_address(f"{BROADCAST}{address['scope']}", field)
+    text = model.address.format_address(model.address.parse_address(address, field))
+    return text if AT in text else check_address(text, field)
 
 
 def _parts(office: Office, draft: Draft) -> tuple[Part, ...]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from .. import service
 from ..errors import Invalid, TooLarge, UnknownMessage
 from ..model import delivery as moves
 from ..model.codec import digest
-from ..model.delivery import SETTLED, State
-from ..model.names import check_id
+from ..model.delivery import SETTLED, UNSENT, State
+from ..model.message import CAME
+from ..model.names import AT, check_id
 from ..model.query import Found, Query
 from ..model.record import FORGOTTEN, SPENT, Record, spent_key
 from ..store.base import Forget, Move, Put
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from ..model.delivery import Delivery
     from ..model.message import Message
     from ..store.base import Write
     from .authorize import Principal
@@ -29,26 +33,39 @@ MOST = 10_000  # letters named in one call
 
 
 def list_dead(office: Office, caller: Principal, mailbox: str, limit: int | None = None) -> list[Found]:
-    """Dead letters of a mailbox, the oldest first; `delivery.reason` and `.history` say why."""
+    """Dead letters of a mailbox, the oldest first; `delivery.reason` and `.history` say why. With them, those that
+    it sent to other systems and that died here.
+    """
     authorize(caller, "dead", mailbox)
-    query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, order="age", limit=check_limit(limit))
+    most = check_limit(limit)
+    query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, order="age", limit=most)
     service.moving.let_time_pass(office, office.now(), (mailbox,))
     service.naming.check_not_moved(office, mailbox, "mailbox")
-    return office.store.find(query)
+    found = [*office.store.find(query), *_dead_on_the_way(office, mailbox)]
+    return sorted(found, key=lambda f: (f.delivery.number, f.delivery.mailbox))[:most]
 
 
 def revive(office: Office, caller: Principal, mailbox: str, ids: Sequence[str]) -> list[Found]:
     """Back into the inbox, with all tries ahead of them again. All or none."""
     authorize(caller, "revive", mailbox)
     revived: list[Found] = []
+    now = office.now().wall
 
     def plan() -> Sequence[Write]:
         found = _dead(office, mailbox, ids)
-        revived[:] = [Found(f.message, moves.revive(f.delivery)) for f in found]
-        return [Move(f.delivery, after.delivery, "revive") for f, after in zip(found, revived, strict=True)]
+        revived[:] = [Found(f.message, _revived(f.delivery, now)) for f in found]
+        return [Move(f.delivery, g.delivery, _back(g.delivery)) for f, g in zip(found, revived, strict=True)]
 
     office.store.commit(plan)
     return revived
+
+
+def _revived(delivery: Delivery, now: datetime) -> Delivery:
+    return moves.requeue(delivery, now) if AT in delivery.mailbox else moves.revive(delivery)
+
+
+def _back(revived: Delivery) -> str:
+    return "requeue" if revived.state is State.QUEUED else "revive"
 
 
 def purge_dead(office: Office, caller: Principal, mailbox: str, ids: Sequence[str]) -> int:
@@ -73,6 +90,8 @@ def forget(office: Office, letters: Sequence[Message], now: datetime) -> list[Wr
     memories: dict[tuple[str, str], dict[str, Any]] = {}
     for letter in letters:
         memory = {"id": letter.id, "digest": digest(letter), "at": now.isoformat(), "way": way_of(letter)}
+        if CAME in letter.extra:
+            memory[CAME] = letter.extra[CAME]
         memories[FORGOTTEN, letter.id] = memory
         # One letter's id may be another's key: what is remembered already stays.
         memories.setdefault((SPENT, spent_key(letter.sender, letter.key or letter.id)), memory)
@@ -98,6 +117,8 @@ def _dead(office: Office, mailbox: str, ids: Sequence[str]) -> list[Found]:
         raise TooLarge(f"{len(ids)} letters, the limit is {MOST}", field="id")
     query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, message_ids=tuple(ids), order="age")
     found = office.store.find(query)
+    if len(found) < len(set(ids)):
+        found += _dead_on_the_way(office, mailbox, tuple(ids))
     missing = set(ids) - {f.message.id for f in found}
     if not ids:
         raise Invalid("no letter is named", field="id", hint="give the ids of dead letters")
@@ -105,6 +126,14 @@ def _dead(office: Office, mailbox: str, ids: Sequence[str]) -> list[Found]:
         service.naming.check_not_moved(office, mailbox, "mailbox")
         raise UnknownMessage(f"no dead letter {min(missing)!r} in {mailbox!r}", field="id")
     return found
+
+
+def _dead_on_the_way(office: Office, mailbox: str, ids: tuple[str, ...] = ()) -> list[Found]:
+    """Letters to other systems that died here: nobody here has that mailbox, so they are their sender's."""
+    places = [name for name in office.store.mailboxes() if AT in name]
+    wanted = Query(states=(State.DEAD,), sender=mailbox, message_ids=ids, order="age")
+    found = (one for place in places for one in office.store.find(replace(wanted, mailbox=place)))
+    return [one for one in found if one.delivery.reason != UNSENT]
 
 
 def _is_settled(office: Office, id: str) -> bool:

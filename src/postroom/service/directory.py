@@ -12,7 +12,7 @@ from ..model import delivery as moves
 from ..model.card import EVERYONE, Agent, Beat, Card, Warmth
 from ..model.codec import convert, encode, to_plain
 from ..model.delivery import State
-from ..model.names import check_agent, check_scope
+from ..model.names import check_agent, check_party, check_scope
 from ..model.query import Query
 from ..model.record import BEAT, CARD, MEMBER
 from ..model.values import check_label, check_line, check_object, check_text
@@ -271,7 +271,7 @@ def is_member(office: Office, name: str, scope: str) -> bool:
 
 
 def _check_allowed_name(value: Any, field: str) -> str:
-    return EVERYONE if value == EVERYONE else check_agent(value, field)
+    return EVERYONE if value == EVERYONE else check_party(value, field)
 
 
 def memberships(office: Office, name: str, card: Card, held: Record | None) -> list[Write]:

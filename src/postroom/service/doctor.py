@@ -19,13 +19,16 @@ from ..model.delivery import State
 from ..model.health import Diagnosis, Finding, Level, error, note, ok, warning
 from ..model.query import LetterQuery, Query
 from ..model.record import Record
+from ..policy.trust import no_route
 from ..store.base import Put
 from .authorize import Principal, authorize
 from .directory import agents
+from .elsewhere import waiting_by_way
 from .given import told
 from .holders import is_gone
 from .moving import let_time_pass
 from .office import Office
+from .peers import all_peers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,6 +165,28 @@ def _backlog(office: Office, caller: Principal, _repair: bool) -> Iterator[Findi
         yield ok("backlog", f"{sum(tally.backlog for tally in tallies.values())} letters are open")
 
 
+def _peers(office: Office, _caller: Principal, _repair: bool) -> Iterator[Finding]:
+    """Only where there are any, or mail for any."""
+    known = all_peers(office)
+    for peer in known.values():
+        if peer.alert:
+            told = f"{peer.system} came with another certificate, {peer.alert}, and was refused"
+            hint = (
+                f"if its operator changed it: postroom peers trust {peer.system}; else somebody stands in between"
+            )
+            yield warning("peers", told, hint)
+    _, stranded = waiting_by_way(office)
+    for system, many in stranded.items():
+        hint = f"{no_route(known, system).hint}; what waits for longer than outbox_max_age is dead"
+        yield warning("peers", f"{_letters(many)} for {system}, to which there is no way", hint)
+    if known and not stranded and not any(peer.alert for peer in known.values()):
+        yield ok("peers", f"{len(known)} other systems are known: {_few(list(known))}")
+
+
+def _letters(many: int) -> str:
+    return "a letter waits" if many == 1 else f"{many} letters wait"
+
+
 def _dead_at(office: Office, mailbox: str) -> int:
     """As its owner sees them: not those that were taken back unseen."""
     query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True)
@@ -182,4 +207,5 @@ CHECKS: dict[str, Check] = {
     "leases": _leases,
     "clock": _clock,
     "backlog": _backlog,
+    "peers": _peers,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, cast
 
+from .. import model
 from ..errors import Invalid
 
 if TYPE_CHECKING:
@@ -42,12 +43,14 @@ def check_seconds(value: Any, field: str, *, above: float = -math.ulp(0), most: 
 
 def listed(value: Any, field: str) -> Sequence[Any]:
     """One name, or a list of them, always in the same order."""
-    if isinstance(value, str):
+    if isinstance(value, (str, dict)):  # an address may be told by its pieces
         return (value,)
     if isinstance(value, (list, tuple)):
         return value
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=str)  # or the same letter sent again would not be the same
+    if isinstance(value, model.address.Address):
+        return (value,)
     raise Invalid(f"must be a name or a list of names, not {type(value).__name__}", field=field)
 
 

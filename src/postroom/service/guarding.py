@@ -14,7 +14,7 @@ from ..errors import Invalid, TooLarge
 from ..model.card import EVERYONE
 from ..model.guard import OPEN_DOOR, guard_from, guard_value
 from ..model.message import same_name
-from ..model.names import POSTMASTER, check_agent, fold
+from ..model.names import POSTMASTER, check_party, fold
 from ..model.record import GUARD
 from .authorize import authorize
 from .records import find_record, put_record
@@ -35,7 +35,7 @@ MOST = 10_000  # names blocked by one mailbox
 def block(office: Office, caller: Principal, mailbox: str, name: str) -> list[str]:
     """Refuse mail from this name from now on. Gives all names that are refused."""
     authorize(caller, "block", mailbox)
-    blocked = check_agent(name, "name")
+    blocked = check_party(name, "name")
     if fold(blocked) == POSTMASTER:
         raise Invalid("the notices of the house cannot be refused", field="name")
     if same_name(blocked, mailbox):
@@ -54,7 +54,7 @@ def unblock(office: Office, caller: Principal, mailbox: str, name: str) -> list[
     all names that are still refused.
     """
     authorize(caller, "block", mailbox)
-    freed = check_agent(name, "name")
+    freed = check_party(name, "name")
 
     def remove(names: tuple[str, ...]) -> tuple[str, ...]:
         meant = {

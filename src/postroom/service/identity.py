@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..model.message import same_name
 from ..model.names import check_agent
 from ..model.record import EVERYONE, SYSTEM
 from .authorize import authorize
@@ -38,6 +39,12 @@ def system_id(office: Office, caller: Principal, configured: str = "", *, gives_
         office.store.commit(lambda: _first(office, gives_way=gives_way))
         (found,) = office.store.records(SYSTEM, EVERYONE)
     return _name(found)
+
+
+def is_ours(office: Office, system: str) -> bool:
+    """Is this room called so? One that has no name yet is called nothing."""
+    found = None if office.system else find_record(office, SYSTEM, EVERYONE)
+    return same_name(system, office.system or (_name(found) if found else ""))
 
 
 def announced(office: Office, caller: Principal, configured: str = "") -> str:

@@ -23,6 +23,7 @@ from .climbing import climb_overdue, forget_closed, letters_of_open
 from .dead import forget
 from .given import check_count, check_seconds, told
 from .moving import SLICE, let_time_pass, move_found
+from .outbox import give_up_old
 from .overdue import report_overdue
 from .taskbook import all_active
 
@@ -61,13 +62,14 @@ def sweep(office: Office, caller: Principal, progress: Progress | None = None) -
     moment = office.now()
     tell = told(progress)
     time_did = let_time_pass(office, moment, None)
+    given_up = give_up_old(office, moment.wall)
     climbed = climb_overdue(office, moment.wall)  # before its letters could be purged
     forget_closed(office, moment.wall)
     return Sweep(
         lapsed=time_did.get("lapse", 0),
         delivered=time_did.get("deliver", 0),
         expired=time_did.get("expire", 0),
-        buried=time_did.get("bury", 0),
+        buried=time_did.get("bury", 0) + given_up,
         archived=_archive(office, moment.wall, archive_cutoff(moment.wall, office.limits), tell),
         purged=_purge(office, moment.wall, *_retention(office, moment.wall), tell),
         forgotten=_forget_memories(office, moment.wall),

@@ -20,6 +20,7 @@ class Office(Struct, frozen=True):
     clock: Clock
     ids: Ids
     file_root: str = "."  # files enclosed in letters must lie below this folder
+    system: str = ""  # what the room is called among others, where a setting says it
 
     def now(self) -> Moment:
         return self.clock.now()

@@ -19,13 +19,13 @@ from ..errors import Conflict, Invalid
 from ..model.codec import convert, encode
 from ..model.delivery import Delivery, State
 from ..model.message import Message
-from ..model.names import ONE_MAILBOX, check_agent, check_id, fold
+from ..model.names import ONE_MAILBOX, check_id, check_party, fold
 from ..model.query import LetterQuery, Query
 from ..model.record import Record
 from ..model.values import check_time, read_json
 from ..store.base import Introduce, Post, Put, vouched
 from .authorize import authorize
-from .compose import CHECKS, Draft, compose, seal
+from .compose import compose, draft_of, seal
 from .given import check_count, told
 from .portable_records import alias_of, check_times, checked_record, record_kinds
 from .present import harmless_json
@@ -44,9 +44,6 @@ OLDER = (1,)  # formats that are still understood: 1 had no names and no end
 SLICE = 500
 LINE_RULE = "a line holds a letter and its deliveries, a record, or a name"
 IMPORT = "import"  # marks a room whose import is not finished
-
-
-_SAID = ("sender", *CHECKS)
 
 
 class Imported(Struct, frozen=True, kw_only=True):
@@ -197,7 +194,7 @@ def _write(office: Office, value: dict[str, Any], field: str) -> Post | Put | In
     try:
         if "name" in value:
             name = convert(value["name"], Name)
-            return Introduce(check_agent(name.mailbox, "mailbox"), name.known)
+            return Introduce(check_party(name.mailbox, "mailbox"), name.known)
         if "record" in value:
             return checked_record(office, convert(value["record"], Record))
         message = convert(value["letter"], Message)
@@ -214,11 +211,11 @@ def _post(office: Office, message: Message, deliveries: tuple[Delivery, ...]) ->
     now = check_time(message.created_at, "created_at")
     message = _of_today(message)
     on_its_way = {name: getattr(message, name) for name in ("thread_id", "hops", "trace", "proven")}
-    if replace(compose(office, _draft(message), now), **on_its_way) != message:
+    if replace(compose(office, draft_of(message), now), **on_its_way) != message:
         raise Invalid("is not written as a letter is written here", field="letter")
     message = vouched(office.store, message)
     for agent in message.trace:
-        check_agent(agent, "trace")
+        check_party(agent, "trace")
     check_count(message.hops, "hops", least=0)
     check_id(message.thread, "thread_id")
     boot = office.now().boot
@@ -230,20 +227,11 @@ def _post(office: Office, message: Message, deliveries: tuple[Delivery, ...]) ->
 
 def _of_today(message: Message) -> Message:
     """A letter from a room where the human still had several mailboxes."""
-    sender = check_agent(message.sender, "sender")
+    sender = check_party(message.sender, "sender")
     named = tuple(replace(r, address=ONE_MAILBOX.get(fold(r.address), r.address)) for r in message.recipients)
     if sender == message.sender and named == message.recipients:
         return message
     return replace(message, sender=sender, recipients=named)
-
-
-def _draft(message: Message) -> Draft:
-    """What its sender said."""
-    same: dict[str, Any] = {name: getattr(message, name) for name in _SAID}
-    named: dict[str, Any] = {
-        kind: [r.address for r in message.recipients if r.kind == kind] for kind in ("to", "cc", "bcc")
-    }
-    return Draft(body=list(message.parts), expires=message.expires_at, **same, **named)
 
 
 def _delivery(message: Message, delivery: Delivery, boot: str) -> Delivery:
@@ -253,7 +241,7 @@ def _delivery(message: Message, delivery: Delivery, boot: str) -> Delivery:
         raise Invalid("hold a claimed one without its lease", field="deliveries")
     check_count(delivery.revision, "deliveries")
     check_count(delivery.attempts, "deliveries", least=0)
-    mailbox = check_agent(delivery.mailbox, "deliveries")
+    mailbox = check_party(delivery.mailbox, "deliveries")
     for moved in (delivery, *delivery.history):
         check_times(moved)
     return _without_old_lease(replace(delivery, mailbox=mailbox, number=0, arrived=0), boot)

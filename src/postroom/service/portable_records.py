@@ -17,7 +17,7 @@ from ..model.card import EVERYONE, Beat, Card
 from ..model.codec import convert
 from ..model.escalation import Escalation
 from ..model.guard import OPEN_DOOR, Guard, guard_from
-from ..model.names import check_agent, check_id, check_scope
+from ..model.names import check_id, check_party, check_scope
 from ..model.record import (
     ACTIVE,
     BEAT,
@@ -136,14 +136,14 @@ def _check_key(kind: str, key: str) -> None:
         check_id(key, "key")
     elif kind == SESSION:
         giver, _, letter = key.partition(" ")
-        check_agent(giver, "key")
+        check_party(giver, "key")
         check_id(letter, "key")
     elif kind == MOVED_HERE:
         letter, _, mailbox = key.partition(" ")
         check_id(letter, "key")
-        check_agent(mailbox, "key")
+        check_party(mailbox, "key")
     elif kind not in {FORGOTTEN, SPENT}:
-        check_agent(key, "key")
+        check_party(key, "key")
 
 
 def _check_standing(task: Standing, record: Record) -> None:
@@ -151,7 +151,7 @@ def _check_standing(task: Standing, record: Record) -> None:
     if record.kind.removeprefix(TASKS) not in {task.giver, task.receiver} or record.key != task.letter:
         raise Invalid("is the task of others", field="value")
     for agent in (task.giver, task.receiver):
-        check_agent(agent, "value")
+        check_party(agent, "value")
     for id in (task.id, task.thread, task.last):
         check_id(id, "value")
 
@@ -190,7 +190,7 @@ def _check_scope_card(office: Office, key: str, value: ScopeCard) -> None:
 def _check_names(names: tuple[str, ...]) -> None:
     for name in names:
         if name != EVERYONE:
-            check_agent(name, "value")
+            check_party(name, "value")
 
 
 def _check_talk(office: Office, key: str, value: Talk) -> None:
@@ -200,7 +200,7 @@ def _check_talk(office: Office, key: str, value: Talk) -> None:
     check_line(value.subject, "value", LONGEST_SUBJECT)
     check_object(value.metadata, "value", office.limits.max_depth)
     for seat in value.seats:
-        check_agent(seat.agent, "value")
+        check_party(seat.agent, "value")
         check_times(seat)
         check_object(seat.permissions, "value", office.limits.max_depth)
     for strand in value.strands:
@@ -211,7 +211,7 @@ def _check_talk(office: Office, key: str, value: Talk) -> None:
 
 def _check_escalation(key: str, value: Escalation) -> None:
     for name in (value.asker, *value.rungs):
-        check_agent(name, "value")
+        check_party(name, "value")
     for id in (value.thread, *value.letters):
         check_id(id, "value")
     if value.id != key or not value.letters or not 0 <= value.rung < len(value.rungs):

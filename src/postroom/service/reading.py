@@ -13,7 +13,7 @@ from ..model import delivery as moves
 from ..model.change import Cursor
 from ..model.delivery import State
 from ..model.message import Priority
-from ..model.names import check_agent, check_id, check_kind, check_scope, fold
+from ..model.names import check_id, check_kind, check_party, check_scope, fold
 from ..model.query import Query
 from ..model.values import check_label, check_time
 from .authorize import authorize
@@ -59,7 +59,7 @@ def narrow(office: Office, query: Query, filter: Filter) -> Query:
     """The query with the filter's checked values in it."""
     if filter is NO_FILTER:
         return query
-    sender = None if filter.sender is None else check_agent(filter.sender, "sender")
+    sender = None if filter.sender is None else check_party(filter.sender, "sender")
     return replace(
         query,
         kinds=tuple(check_kind(kind, "kinds") for kind in listed(filter.kinds, "kinds")),

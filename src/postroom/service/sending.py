@@ -16,7 +16,7 @@ from ..errors import Invalid, PostroomError, TooLarge, UnknownAgent
 from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
 from ..model.message import Message, is_any, is_broadcast
-from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
+from ..model.names import AT, BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import LetterQuery
 from ..model.record import MEMBER, SPENT, spent_key
 from ..policy.admission import check_expiry, check_pace
@@ -105,6 +105,11 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahea
         message = vouched(office.store, replace(message, proven=True))
     if message.is_automatic:
         raise Invalid(f"only the house writes a {message.kind!r}", field="kind")
+    seeks = office.limits.federation_strategy != "table" or office.limits.federation_refresh_on_miss
+    for recipient in message.recipients:
+        if AT in recipient.address:
+            message, seeks = service.elsewhere.at_home(office, message), True
+            break
     way = None if message.key is None else _way_of_first(office, message.sender, message.key)
     if way is not None:
         return _repeat(office, message, way)
@@ -116,13 +121,8 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahea
         message = _follow(office, message, names, relays=draft.relays)
         _check_pace(office, message, ahead.get(message.thread, 0))
     at = draft.fields.get("at")
-    due_at = None if at is None else check_when(at, "at", now)
-    if due_at is not None and due_at <= now:
-        due_at = None
-    if due_at is not None and message.expires_at is not None and message.expires_at <= due_at:
-        hint = "let it expire later, or deliver it earlier"
-        raise Invalid("is not after the time of its delivery (at)", field="expires", hint=hint)
-    deliveries, routes = [], False
+    due_at = None if at is None else _due_at(message, at, now)
+    deliveries, routes = [], seeks
     for name, kind in first:
         deliveries.append(open_delivery(message, name, kind, now, due_at))
         routes = routes or is_any(name)
@@ -136,6 +136,17 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahea
         admit=partial(_admitted, office),
         routes=routes,
     )
+
+
+def _due_at(message: Message, at: Any, now: datetime) -> datetime | None:
+    """When it is delivered, if that is later."""
+    due_at = check_when(at, "at", now)
+    if due_at is None or due_at <= now:
+        return None
+    if message.expires_at is not None and message.expires_at <= due_at:
+        hint = "let it expire later, or deliver it earlier"
+        raise Invalid("is not after the time of its delivery (at)", field="expires", hint=hint)
+    return due_at
 
 
 def _admitted(office: Office, post: Post) -> Post:
@@ -172,6 +183,8 @@ def reply_draft(
     """An answer: thread, scope, priority, conversation and callback kept, "Re:" once."""
     authorize(caller, "send", mailbox)
     letter = service.addressing.routed_to(office, known_letter(office, mailbox, id))
+    known = tuple(one for one in letter.recipients if service.elsewhere.is_somebody(office, one.address))
+    letter = replace(letter, recipients=known)  # an answer from here makes no mailbox of a name from elsewhere
     # What escalated is answered to everyone it went past: that is how an answer comes back down.
     names = service.naming.names_of(office, mailbox)
     to, cc = _answer_to(letter, names, to_all=to_all or letter.kind == model.escalation.ESCALATION)
@@ -284,6 +297,11 @@ def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relay
     )
 
 
+def check_thread_pace(office: Office, message: Message) -> None:
+    """Refuse one letter too many of one sender in one thread."""
+    _check_pace(office, message, 0)
+
+
 def _check_pace(office: Office, message: Message, ahead: int) -> None:
     rate = office.limits.thread_rate
     if not rate:
@@ -304,10 +322,11 @@ def _mailboxes(
     named: list[tuple[str, RecipientKind]] = []
     scopes: list[str] = []
     for recipient in message.recipients:
-        if is_broadcast(recipient.address):
-            scopes.append(recipient.address.removeprefix(BROADCAST))
+        address = recipient.address
+        if ":" in address and is_broadcast(address):
+            scopes.append(address.removeprefix(BROADCAST))
         else:
-            named.append((recipient.address, recipient.kind))
+            named.append((address, recipient.kind))
     if not scopes and not draft.exclude:
         return named, []
     if not scopes:

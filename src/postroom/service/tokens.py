@@ -157,7 +157,8 @@ def standing(office: Office, principal: Principal, named: str | None = None) -> 
     if name is None or fold(name) == POSTMASTER:  # whose letters are everybody's
         return _NOBODY
     if fold(service.naming.resident(office, name)) in map(fold, closed):
-        hint = "show it: the action `authenticate`, a header, or POSTROOM_AUTH_TOKEN for postroom mcp and hooks"
+        ways = "the action `authenticate`, `auth` in map/connect, a header"
+        hint = f"show it: {ways}, or POSTROOM_AUTH_TOKEN for postroom mcp and hooks"
         raise NotAllowed(f"{name!r} has a token, and nobody speaks for it without", field="agent_id", hint=hint)
     return principal if principal.agent is not None else Principal(principal.name, agent=name)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from .. import service
 from ..errors import UnknownMessage
 from ..model.delivery import State
 from ..model.message import BOUNCE
@@ -19,6 +22,7 @@ from .reading import check_spelling
 if TYPE_CHECKING:
     from ..model.delivery import Delivery
     from ..model.message import Message
+    from ..model.trace import Stop
     from .authorize import Principal
     from .office import Office
 
@@ -41,13 +45,19 @@ def trace(office: Office, caller: Principal, mailbox: str | None, id: str) -> Tr
         message=letter.message if mailbox is None else seen_by(office, letter.message, mailbox),
         number=letter.number,
         stops=tuple(
-            stop_of(f.delivery, with_holder=mailbox in {None, f.delivery.mailbox})
+            _stop(office, f.delivery, with_holder=mailbox in {None, f.delivery.mailbox})
             for f in sorted(visible, key=lambda f: f.delivery.mailbox)
         ),
         replies=tuple(answer for answer, way in ways if way == "reply"),
         relays=tuple(answer for answer, way in ways if way == "relay"),
         bounces=tuple(answer for answer, way in ways if way == BOUNCE),
     )
+
+
+def _stop(office: Office, delivery: Delivery, *, with_holder: bool) -> Stop:
+    stop = stop_of(delivery, with_holder=with_holder)
+    waits = service.elsewhere.why_it_waits(office, delivery)
+    return stop if waits is None else replace(stop, reason=waits)
 
 
 def _has_come(delivery: Delivery, mailbox: str | None) -> bool:

@@ -57,9 +57,9 @@ def _is_unsent(delivery: Delivery) -> bool:
 
 def _check_untouched(deliveries: Sequence[Delivery]) -> None:
     """Refuse, and say who has it, once somebody has claimed or settled it. A claim that was given back as if it
-    had never been does not count; a failed try does.
+    had never been does not count; a failed try does, but not one to bring it to another system.
     """
-    taken = [d for d in deliveries if d.state not in {State.QUEUED, State.UNREAD} or d.attempts]
+    taken = [d for d in deliveries if d.state not in {State.QUEUED, State.UNREAD} or _was_tried(d)]
     if taken:
         told = [f"{d.mailbox} ({_what_happened(d)})" for d in taken[:_NAMED]]
         more = f" and {len(taken) - _NAMED} more" if len(taken) > _NAMED else ""
@@ -78,5 +78,11 @@ def _check_task(office: Office, message: Message) -> None:
         raise IllegalMove("a step of a task cannot be taken back", field="id", hint="send a correction")
 
 
+def _was_tried(delivery: Delivery) -> bool:
+    return delivery.attempts > 0 and delivery.state is not State.QUEUED
+
+
 def _what_happened(delivery: Delivery) -> str:
+    if delivery.has_left and delivery.reason:
+        return delivery.reason
     return str(delivery.state) if delivery.state is not State.UNREAD else "tried it before"

@@ -229,6 +229,16 @@ class Store(Protocol):
         """Those of them that wrote, registered, or read or claimed mail."""
         ...
 
+    def is_known(self, name: str) -> bool:
+        """Is the agent that counts as `name`, or was called so before, one of those?"""
+        ...
+
+    def outgoing(self, due: datetime | None) -> dict[str, int]:
+        """Mailboxes at other systems that mail waits for, and how much: of that due at this time (None: of all of
+        it). Whose first letter was accepted first comes first.
+        """
+        ...
+
     def tally(self, mailbox: str | None) -> list[Tally]:
         """The open and dead mail of a mailbox, or of every mailbox that has some, by name. Its cost grows with
         what is open and dead, not with what is done.

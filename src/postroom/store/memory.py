@@ -6,6 +6,7 @@ It keeps what outlives nothing, and promises everything else the protocol promis
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,8 @@ from ..model.change import Cursor
 from ..model.delivery import SETTLED, State
 from ..model.health import note
 from ..model.message import Priority
-from ..model.names import fold
-from ..model.query import Found, LetterQuery
+from ..model.names import AT, fold
+from ..model.query import Found, LetterQuery, Query
 from ..model.stats import Traffic
 from ..model.thread import conversation_of
 from .base import rung_by
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from ..model.change import Change
     from ..model.health import Finding, Progress
-    from ..model.query import Moment, Query
+    from ..model.query import Moment
     from ..model.record import Record
     from ..model.search import SearchQuery
     from ..model.stats import Tally
@@ -189,6 +190,16 @@ class MemoryStore(Tables):
     def known(self) -> list[str]:
         with self._lock:
             return sorted(name for name, known in self._names.values() if known)
+
+    def is_known(self, name: str) -> bool:
+        with self._lock:
+            spelt = self.spelling(name)
+            return spelt is not None and self._names[fold(spelt)][1]
+
+    def outgoing(self, due: datetime | None) -> dict[str, int]:
+        found = self.find(Query(states=(State.QUEUED,), due_at=due))
+        waiting = sorted((f.delivery.number, f.delivery.mailbox) for f in found if AT in f.delivery.mailbox)
+        return dict(Counter(mailbox for _, mailbox in waiting))
 
     def tally(self, mailbox: str | None) -> list[Tally]:
         with self._lock:

@@ -23,7 +23,7 @@ from ..errors import (
 from ..model.change import Change
 from ..model.codec import decode_message, digest, encode
 from ..model.delivery import OPEN, SIGNS_OF_LIFE
-from ..model.names import fold
+from ..model.names import AT, fold
 from ..model.record import CARD, FORGOTTEN, SPENT, spent_key
 from .base import Forget, Introduce, Letter, Move, Post, Posted, Put
 
@@ -106,6 +106,7 @@ class Tables:
         self._name(message.sender, "sender", journal, known=True)
         unknown = [d.mailbox for d in deliveries if not self._name(d.mailbox, "to", journal)]
         deliveries = [replace(delivery, mailbox=self.now(delivery.mailbox)) for delivery in deliveries]
+        unknown = [name for name in unknown if AT not in name]  # who is known elsewhere is not ours to tell
         if unknown and post.known_only:
             raise UnknownAgent(f"nobody here is called {unknown[0]!r}", field="to", hint="register it first")
         if post.quota is not None:
@@ -151,7 +152,7 @@ class Tables:
         return number if self.now(first.sender) == sender and first.key is None else None
 
     def _check_quota(self, deliveries: Iterable[Delivery], quota: int) -> None:
-        for mailbox in {delivery.mailbox for delivery in deliveries}:
+        for mailbox in {delivery.mailbox for delivery in deliveries if AT not in delivery.mailbox}:
             waiting = sum(
                 1
                 for d in self._deliveries.values()

@@ -101,7 +101,7 @@ class Talk:
     # -- what it hears
 
     def push(self, notice: dict[str, Any]) -> bool:
-        return self._outbox.offer(encode(notice))
+        return self._outbox.has_room() and self._outbox.offer(encode(notice))
 
     def _expel(self) -> None:
         self.code = EXPELLED

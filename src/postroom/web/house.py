@@ -78,6 +78,10 @@ class House:
         headers, path = scope["headers"], scope["path"]
         wrong = self._gate.wrong(headers)
         if wrong is not None:
+            if path == MAP and self._map is not None:
+                self._map.complaints.of_frames(
+                    "it names another machine, or is a page of another site (serve --http-name)"
+                )
             return wrong
         looks = scope["type"] == "http" and scope["method"] in _LOOKS
         if path == HEALTH and looks and not self._gate.shows_something(headers):
@@ -106,6 +110,7 @@ class House:
         """MAP's clients show their token in their first word; who shows it in the header may."""
         caller = self._gate.caller(scope["headers"]) if self._gate.shows_something(scope["headers"]) else None
         if isinstance(caller, Reply):
+            reception.complaints.of_frames("the token in its header is none")
             return caller
         if caller is None and reception.is_full:
             return refused(503, "too many connections that have not said who they are", RETRY)

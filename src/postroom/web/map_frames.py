@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from ..lines.near import is_near
 from ..map_server.talk import Talk as MapTalk
 from ..model.codec import encode
 from .frames import Talk, until_end
-from .protocol import SIGNS
+from .protocol import CERTIFICATE, SIGNS
 
 if TYPE_CHECKING:
     from ..map_server.reception import Reception
@@ -37,6 +38,8 @@ class MapFrames(Talk):
     ) -> None:
         self._reception = reception
         self._signs: Signs = scope["state"][SIGNS]
+        self._certificate: str = scope["state"][CERTIFICATE]
+        self._is_near = is_near(f"ws://{_host(scope)}")
         self._signed = 0  # up to here a sign was sent
         self._is_mute = False  # does it leave our questions unanswered?
         self._doubts: asyncio.TimerHandle | None = None
@@ -45,7 +48,7 @@ class MapFrames(Talk):
         self._signs.answered = self._hear_pong
 
     def _open_caller(self, principal: Principal | None) -> Speaker:
-        self._talk = MapTalk(self._reception, self, principal)
+        self._talk = MapTalk(self._reception, self, principal, self._certificate, is_near=self._is_near)
         return self._talk
 
     def _understood(self, text: str) -> Asked | dict[str, Any] | None:
@@ -53,7 +56,7 @@ class MapFrames(Talk):
 
     def _ended(self, code: int) -> None:
         if code in _BAD_FRAMES:
-            self._reception.complain(_BAD_FRAMES[code])
+            self._reception.complaints.of_frames(_BAD_FRAMES[code])
 
     async def run(self, receive: Receive) -> None:
         try:
@@ -99,6 +102,12 @@ class MapFrames(Talk):
         if not self._talk.answers:
             self._is_mute = True
             self._talk.received_up_to(self._ponged)
+
+
+def _host(scope: Scope) -> str:
+    """From where it comes."""
+    host = (scope.get("client") or ("",))[0]
+    return f"[{host}]" if ":" in host else host
 
 
 async def serve_map(

@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 import resource
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from .replies import Reply, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ..counters import Counters
     from ..desk import Desk
@@ -28,7 +28,8 @@ async def metrics(desk: Desk, caller: Principal) -> Reply:
     if not caller.operator:
         return refused(403, "/metrics needs an operator's token: postroom token create, without --agent")
     stats = await desk.run_slow(desk.room.stats)
-    lines = [*_of_room(stats), *_of_house(desk.counters), *_of_process()]
+    links = [] if desk.links is None else desk.links.told()
+    lines = [*_of_room(stats), *_of_house(desk.counters), *_of_links(links), *_of_process()]
     return Reply(200, ("\n".join(lines) + "\n").encode(), type=TYPE)
 
 
@@ -56,6 +57,16 @@ def _of_house(counters: Counters) -> Iterator[str]:
     yield from _one("subscribers", "gauge", "subscriptions to what happens", counters.subscribers())
     yield from _one("uptime_seconds", "gauge", "since the post room opened", counters.uptime)
     yield from _family("info", "gauge", "which version it is", [({"version": __version__}, 1)])
+
+
+def _of_links(links: Sequence[dict[str, Any]]) -> Iterator[str]:
+    if not links:
+        return
+    up = [({"system": link["system"], "state": link["state"]}, 1) for link in links]
+    yield from _family("links", "gauge", "links to other systems, and how each is", up)
+    for way, about in (("sent", "letters that another system keeps"), ("taken", "letters from another system")):
+        told = [({"system": link["system"]}, link[way]) for link in links]
+        yield from _family(f"federation_{way}_total", "counter", about, told)
 
 
 def _of_process() -> Iterator[str]:

@@ -32,10 +32,16 @@ class Outbox:
 
     def offer(self, piece: bytes) -> bool:
         """False: not taken, there is no room for it now."""
+        if not self.has_room():
+            return False
+        self.add(piece)
+        return True
+
+    def has_room(self) -> bool:
+        """May something be offered? Who is told no is told again when there is."""
         if self.is_closed or self.is_full:
             self.has_refused = True
             return False
-        self.add(piece)
         return True
 
     def add(self, piece: bytes) -> None:

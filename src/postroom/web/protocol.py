@@ -14,6 +14,8 @@ from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode
 
+from ..tls import fingerprint
+
 if TYPE_CHECKING:
     import asyncio
     from asyncio import TimerHandle
@@ -30,6 +32,7 @@ MOST_UNREAD = 8 * 1024 * 1024  # bytes of a body that is not wanted any more, so
 SIGNS = "postroom.signs"  # in the state of a scope of frames: pings of our own
 _SIGN = b"postroom:"  # so they begin
 ABORT = "postroom.abort"  # in the state of a scope: ends this connection, whatever waits to be written
+CERTIFICATE = "postroom.certificate"  # in the state of a scope: the fingerprint of what its TLS showed
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 20\r\n"
     b"retry-after: 5\r\nconnection: close\r\n\r\ntoo many connections"
@@ -43,7 +46,7 @@ class Http(H11Protocol):
     _unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
-        self.app_state = {**self.app_state, ABORT: transport.abort}
+        self.app_state = {**self.app_state, ABORT: transport.abort, CERTIFICATE: _certificate(transport)}
         super().connection_made(transport)
         if len(self.connections) > MOST_CONNECTIONS:
             transport.write(_FULL)
@@ -85,6 +88,12 @@ class Http(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _certificate(transport: asyncio.Transport) -> str:
+    tunnel = transport.get_extra_info("ssl_object")
+    shown = None if tunnel is None else tunnel.getpeercert(binary_form=True)
+    return fingerprint(shown) if shown else ""
 
 
 class Signs:

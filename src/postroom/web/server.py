@@ -13,12 +13,14 @@ import uvicorn
 from msgspec import Struct
 
 from ..errors import Invalid, NameTaken
+from ..tls import admitting
 from .calls import largest
 from .gate import LOOPBACK, Gate
 from .house import House
 from .protocol import Frames, Http
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from ..desk import Desk
@@ -93,6 +95,12 @@ class Server:
         await self._serving
         for connection in list(self._quiet.server_state.connections):
             connection.transport.abort()  # it has had its time
+
+    def admit(self, certificates: Sequence[str]) -> None:
+        """Ask who calls by TLS for a certificate, and let in these (PEM) beside who shows none."""
+        context = None if self._quiet is None else self._quiet.config.ssl
+        if context is not None and certificates:
+            admitting(context, certificates)
 
     def _count(self) -> int:
         return len(self._quiet.server_state.connections) if self._quiet is not None else 0

@@ -77,11 +77,14 @@ def _recipients(to: Any) -> dict[str, Any]:
 
 
 def _recipient(one: Any) -> tuple[str, Any]:
-    kind = one.get("kind", "to") if isinstance(one, dict) else None
-    if not isinstance(kind, str) or kind not in {"to", "cc", "bcc"} or "agent_id" not in one:
-        hint = 'a name, a list of names, or of {"agent_id": NAME, "kind": "to" | "cc" | "bcc"}'
+    said = dict(one) if isinstance(one, dict) else {}
+    kind = said.pop("kind", "to")
+    if not isinstance(kind, str) or kind not in {"to", "cc", "bcc"} or not said:
+        hint = (
+            'a name, {"agent", "system"}, or a list of these or of {"agent_id": NAME, "kind": "to" | "cc" | "bcc"}'
+        )
         raise Invalid("names nobody", field="to", hint=hint)
-    return kind, one["agent_id"]
+    return kind, said.get("agent_id", said)
 
 
 def _check_inbox(room: Room, said: dict[str, Any]) -> Any:
@@ -230,7 +233,9 @@ ROWS = (
         "send a letter",
         _send,
         Param("from", "text", "the sender; with a token, its agent"),
-        Param("to", "any", "a name, a list of names, or of {agent_id, kind}", required=True),
+        Param(
+            "to", "any", "a name, {agent, system, scope}, or a list of these or of {agent_id, kind}", required=True
+        ),
         Param("payload", "json", "text, an object with a `type`, or any JSON"),
         SCOPE,
         Param("thread_tag", "text", "a label for the thread"),

@@ -16,7 +16,8 @@ _GROUPS = ("all", "agents")
 MOST = 10_000  # addresses in one list
 _HINT = (
     "a name, {agent}, {agents}, {agentId}, {participant}, {scope}, {role, within}, {parent|children|ancestors|"
-    "descendants|siblings: true}, {broadcast: true}, {participants}, {system, agent}, or a list of these"
+    "descendants|siblings: true}, {broadcast: true}, {participants: all|agents}, {system, agent, scope}, or a "
+    "list of these"
 )
 
 
@@ -35,10 +36,11 @@ class Kin(Struct, frozen=True, order=True):
 
 
 class Remote(Struct, frozen=True, order=True):
-    """Somebody in a named system, which may be this one."""
+    """Somebody in a named system, which may be this one; without an agent, everybody whom it shows."""
 
     system: str
-    agent: str
+    agent: str = ""
+    scope: str = ""
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -74,13 +76,22 @@ def _one(to: Any) -> Address:
     if not isinstance(to, dict):
         raise Invalid("names nobody", field="to", hint=_HINT)
     if isinstance(system := to.get("system"), str):
-        return Address(remote=(Remote(system, _text(to, "agent")),))
+        return _at(system, to)
     for word in ("agent", "agentId", "agent_id", "participant"):
         if to.get(word) is not None:
             return _of_name(_text(to, word))
     if isinstance(names := to.get("agents"), list):
         return _joined([_of_name(name) if isinstance(name, str) else _one(None) for name in names])
     return _of_group(to)
+
+
+def _at(system: str, to: dict[str, Any]) -> Address:
+    """`{system, agent}`, `{system, agents}` or `{system}`, each with a scope over there, if one is said."""
+    names = to.get("agents", [_text(to, "agent") if to.get("agent") is not None else ""])
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise Invalid("must be names", field="to.agents", hint=_HINT)
+    scope = "" if to.get("scope") is None else _text(to, "scope")
+    return Address(remote=tuple(Remote(system, name, scope) for name in names))
 
 
 def _of_group(to: dict[str, Any]) -> Address:
@@ -98,14 +109,15 @@ def _of_group(to: dict[str, Any]) -> Address:
 
 
 def _of_name(text: str) -> Address:
-    """`bob`, `agent:bob`, `scope:team`, `bob@system`."""
+    """`bob`, `agent:bob`, `scope:team`, `bob@system`, `bob@system/scope`, `@system`."""
     kind, colon, rest = text.partition(":")
     if colon and kind == "scope" and rest:
         return Address(scopes=(rest,))
     name = rest if colon and kind == "agent" else text
-    agent, at, system = name.partition("@")
-    if at and agent and system:
-        return Address(remote=(Remote(system, agent),))
+    agent, at, place = name.partition("@")
+    if at and place:
+        system, _, scope = place.partition("/")
+        return Address(remote=(Remote(system, agent, scope),))
     if not name:
         raise Invalid("names nobody", field="to", hint=_HINT)
     return Address(agents=(name,))

@@ -98,6 +98,13 @@ def unregister(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     return {"agent": agent_record(agent) | {"state": STOPPED, "ownerId": None}, "success": True}
 
 
+def away(room: Room, name: str) -> dict[str, Any]:
+    """Its connection has ended, and it may come back."""
+    before = room.agent(name)
+    room.mailbox(name).leave()
+    return {"agent": agent_record(room.agent(name)), "previousState": state_of(before)}
+
+
 def update(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     name = box_of(room, said).name
     before = room.agent(name)
@@ -111,16 +118,16 @@ def update(room: Room, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def stop(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    return update(room, {**said, "state": STOPPED})
+    return update(room, {**said, "state": STOPPED}) | {"stopping": True}
 
 
 def suspend(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     """Its mail waits until it is resumed."""
-    return update(room, {**said, "state": SUSPENDED})
+    return update(room, {**said, "state": SUSPENDED}) | {"suspended": True}
 
 
 def resume(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    return update(room, {**said, "state": FIRST_STATE})
+    return update(room, {**said, "state": FIRST_STATE}) | {"resumed": True}
 
 
 # -- looking
@@ -243,6 +250,8 @@ def _write(room: Room, name: str, told: dict[str, Any], words: dict[str, Any]) -
     try:
         card = room.agent(name).card
         before, extra, was = asdict(card), card.extra, map_says(card)
+        if holder_of(card) != room.principal.name:  # who takes over the name of a guest is none
+            before["metadata"] = {word: value for word, value in card.metadata.items() if word != GUEST}
     except UnknownAgent:
         before, extra, was = {}, {}, {}
     fields = {field: before[field] for field in _CARD if field in before}

@@ -22,7 +22,17 @@ CONNECT, AUTHENTICATE, REFRESH, DISCONNECT = (
 )
 REGISTER, SPAWN, UNREGISTER = "map/agents/register", "map/agents/spawn", "map/agents/unregister"
 SEND, REPLAY = "map/send", "map/replay"
-PARTICIPANTS = ("agent", "client", "system", "gateway")
+# Between systems: they meet, a letter goes, who is there is told, somebody is sought, they part.
+MEET, ROUTE, ANNOUNCE, FIND, PART = (
+    "map/federation/connect",
+    "map/federation/route",
+    "map/federation/announce",
+    "map/federation/find",
+    "map/federation/disconnect",
+)
+FEDERATION = frozenset({MEET, ROUTE, ANNOUNCE, FIND, PART})
+GATEWAY = "gateway"  # the participant that a system is
+PARTICIPANTS = ("agent", "client", "system", GATEWAY)
 _PREFIX = "map/"
 _OTHERWISE = {REPLAY: "map/events.replay"}
 

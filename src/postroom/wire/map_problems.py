@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import (
     Busy,
     Conflict,
+    IdTaken,
     IllegalMove,
     Invalid,
     Missing,
@@ -47,6 +48,7 @@ NUMBERS: tuple[tuple[type[PostroomError], str | None, int], ...] = (
     (Missing, "to", NO_ADDRESS),
     (Missing, None, NOT_FOUND),
     (NameTaken, None, EXISTS),
+    (IdTaken, "scope_id", EXISTS),
     (IllegalMove, "agent", TERMINATED),
     (IllegalMove, None, BAD_STATE),
     (QuotaFull, None, OVER_QUOTA),

@@ -8,11 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import Missing, UnknownAgent
+from ..model.address import format_address, parse_address
 from ..model.message import same_name
 from ..model.names import BROADCAST, check_agent, check_scope
 from ..model.record import CARD, MAP_LINK, MEMBER
+from ..service import elsewhere
 from ..service.authorize import OWNER
 from ..service.identity import system_id
+from ..service.peers import all_peers
 from .map_names import LINK_NAME
 from .map_records import children_of, has_gone, parent_of, role_of
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..model.card import Agent
     from ..room import Room
-    from .map_addresses import Address, Kin
+    from .map_addresses import Address, Kin, Remote
 
 
 def recipients(room: Room, sender: str, address: Address) -> list[str]:
@@ -53,12 +56,13 @@ def reached(room: Room, sender: str, addressed: Sequence[str]) -> list[str]:
 
 
 def _near(room: Room, address: Address) -> Iterator[str]:
-    """Those of a named system: this one, or one that we are linked to."""
+    """Those of a named system: this one, one that we are linked to, or one that a peer leads to."""
     own = system_id(room._office, OWNER, room.settings.system) if address.remote else ""
     linked = _linked_systems(room) if address.remote else frozenset()
     for one in address.remote:
-        if one.system not in {own, *linked}:
-            raise Missing(f"there is no system {one.system!a} here", field="system")
+        if one.system not in {own, *linked} or not one.agent:
+            yield _far(room, own, one)
+            continue
         name = check_agent(one.agent, "to")
         if one.system not in linked:
             yield name
@@ -66,6 +70,15 @@ def _near(room: Room, address: Address) -> Iterator[str]:
             yield _here_or_there(room, own, name)
         else:
             yield _there(room, one.system, name)
+
+
+def _far(room: Room, own: str, one: Remote) -> str:
+    """An address of the house's own, which has the rest of the rules."""
+    place = parse_address({"agent": one.agent, "system": one.system, "scope": one.scope}, "to")
+    is_led_to = elsewhere.peer_towards(room._office, all_peers(room._office), place.system) is not None
+    if not is_led_to and not same_name(place.system, own):
+        raise Missing(f"there is no system {one.system!a} here", field="system", hint="postroom peers list")
+    return format_address(place)
 
 
 def _linked_systems(room: Room) -> frozenset[str]:

@@ -33,7 +33,21 @@ from msgspec import Struct
 from ..errors import IllegalMove, NotAllowed, PostroomError, QuotaFull
 from ..model.values import read_json
 from . import rpc, session
-from .map_names import AUTHENTICATE, CONNECT, DISCONNECT, MESSAGE_ACK, REGISTER, SEND, SPAWN, SUBSCRIBE_ACK
+from .federation_problems import PREFIX as FEDERATION
+from .federation_problems import federation_error
+from .map_names import (
+    ANNOUNCE,
+    AUTHENTICATE,
+    CONNECT,
+    DISCONNECT,
+    MEET,
+    MESSAGE_ACK,
+    PART,
+    REGISTER,
+    SEND,
+    SPAWN,
+    SUBSCRIBE_ACK,
+)
 from .map_problems import failure, map_error
 from .map_table import for_map
 from .methods import PREFIX
@@ -69,11 +83,11 @@ STEPS: dict[tuple[State, str], State] = {
 }
 # What may be said before a connection is let in. Everything else needs that.
 BEFORE: dict[State, frozenset[str]] = {
-    State.CONNECTED: frozenset({CONNECT, AUTHENTICATE, DISCONNECT}),
-    State.AUTHENTICATING: frozenset({CONNECT, AUTHENTICATE, DISCONNECT}),
+    State.CONNECTED: frozenset({CONNECT, AUTHENTICATE, DISCONNECT, MEET}),
+    State.AUTHENTICATING: frozenset({CONNECT, AUTHENTICATE, DISCONNECT, MEET}),
 }
 # What may be said without waiting for an answer; whatever else is said so is not heard.
-NOTIFIED = frozenset({SUBSCRIBE_ACK, MESSAGE_ACK, SEND, DISCONNECT})
+NOTIFIED = frozenset({SUBSCRIBE_ACK, MESSAGE_ACK, SEND, DISCONNECT, ANNOUNCE, PART})
 
 
 class Host(Protocol):
@@ -87,6 +101,8 @@ class Host(Protocol):
     def unsubscribe(self, said: dict[str, Any]) -> Any: ...
     def subscribe_ack(self, said: dict[str, Any]) -> Any: ...
     def message_ack(self, said: dict[str, Any]) -> Any: ...
+    def federation_connect(self, said: dict[str, Any]) -> Any: ...
+    def federation_disconnect(self, said: dict[str, Any]) -> Any: ...
 
 
 class Answer(Struct, frozen=True):
@@ -175,7 +191,7 @@ class Session:
         try:
             return self._understood(call)
         except PostroomError as refused:
-            return None if call.is_notification else refusal(call, refused)
+            return None if call.is_notification else refusal(call, refused, is_in=self.is_in)
 
     def _understood(self, call: rpc.Call) -> Step | None:
         method = for_map(call.method)
@@ -238,7 +254,10 @@ def _id_in(raw: bytes | str) -> str | int | None:
     return id if isinstance(id, int) or (isinstance(id, str) and id.isprintable()) else None
 
 
-def refusal(call: rpc.Call | session.Action, error: PostroomError) -> dict[str, Any]:
+def refusal(call: rpc.Call | session.Action, error: PostroomError, *, is_in: bool = True) -> dict[str, Any]:
+    """What systems say to each other is refused by numbers of its own, once they are let in."""
+    if is_in and call.method.startswith(FEDERATION):
+        return {"jsonrpc": "2.0", "id": call.id, "error": federation_error(error)}
     of_mail = call.method.startswith(PREFIX)
     return {"jsonrpc": "2.0", "id": call.id, "error": map_error(error, of_mail=of_mail)}
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import map_agents, map_scopes, map_send
+from . import federation_table, map_agents, map_scopes, map_send
 from .map_names import SUBSCRIBE_ACK, spellings
 from .methods import MAIL
 from .table import Method, NoSuchMethod, Param
@@ -157,11 +157,11 @@ ROWS: tuple[Method, ...] = (
          *(param for param in _OF_AGENT if param.name not in {"name", "description", "role", "scopes"}),
          result=_CHANGED),
     _own("agents/stop", "an agent stops; it comes back by registering", map_agents.stop, _WHO, _REASON,
-         Param("force", "flag", "taken and not needed"), result=_CHANGED),
+         Param("force", "flag", "taken and not needed"), result=f"{_CHANGED}, stopping"),
     _own("agents/suspend", "an agent is handed no mail for a while; it waits", map_agents.suspend, _WHO, _REASON,
-         result=_CHANGED),
+         result=f"{_CHANGED}, suspended"),
     _own("agents/resume", "an agent goes on", map_agents.resume, _WHO,
-         Param("context", "any", "taken and not needed"), result=_CHANGED),
+         Param("context", "any", "taken and not needed"), result=f"{_CHANGED}, resumed"),
     _looks("agents/list", "who is registered", map_agents.list_agents,
            Param("filter", "object", "states, roles, scopes, parent, ownerId, hasChildren"), _LIMIT, _CURSOR,
            Param("states", "texts", "the same, outside of filter"), Param("roles", "texts", "the same"),
@@ -191,6 +191,7 @@ ROWS: tuple[Method, ...] = (
            Param("parent", "text", "only below this one"), _LIMIT, _CURSOR, result="scopes, nextCursor"),
     _looks("scopes/members", "who is in a scope", map_scopes.members, _SCOPE, _LIMIT, _CURSOR,
            result="members (ids), nextCursor"),
+    *federation_table.ROWS,
 )  # fmt: skip
 MAP: dict[str, Method] = {row.name: row for row in ROWS}
 SPELT: dict[str, Method] = {spelling: row for row in ROWS for spelling in spellings(row.name)}

@@ -13,6 +13,8 @@ class Session(Protocol):
     def authenticate(self, token: str) -> dict[str, Any]: ...
     def subscribe(self, said: dict[str, Any]) -> dict[str, Any]: ...
     def unsubscribe(self, id: str) -> dict[str, Any]: ...
+    def links(self) -> dict[str, Any]: ...
+    def ping_peer(self, system: str) -> Any: ...
 
 
 def _authenticate(session: Session, said: dict[str, Any]) -> Any:
@@ -27,11 +29,19 @@ def _unsubscribe(session: Session, said: dict[str, Any]) -> Any:
     return session.unsubscribe(said["subscription_id"])
 
 
-def _row(name: str, about: str, run: Any, *params: Param, result: str) -> Method:
+def _links(session: Session, _said: dict[str, Any]) -> Any:
+    return session.links()
+
+
+def _ping_peer(session: Session, said: dict[str, Any]) -> Any:
+    return session.ping_peer(said["system"])
+
+
+def _row(name: str, about: str, run: Any, *params: Param, result: str, action: str = "agents") -> Method:
     return Method(
         name=name,
         about=about,
-        action="agents",
+        action=action,
         run=run,
         params=params,
         result=result,
@@ -64,5 +74,20 @@ ROWS = (
         _unsubscribe,
         Param("subscription_id", "text", "from map/subscribe", required=True),
         result="subscription (id, closedAt)",
+    ),
+    _row(
+        "links",
+        "how the links to other systems are",
+        _links,
+        result="links (system, state: connected, authenticating or disconnected, problem, sent, taken)",
+        action="peers",
+    ),
+    _row(
+        "ping_peer",
+        "is another system there? One that is not connected is dialled at once",
+        _ping_peer,
+        Param("system", "text", "what it is called", required=True),
+        result="system, state, url, answers, seconds (there and back), problem, hint",
+        action="peers",
     ),
 )

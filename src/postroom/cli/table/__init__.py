@@ -36,9 +36,11 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "nanobot": ("nanobot", ("nanobot doctor",)),
     "Chipset": ("chipset", ("witness",)),
     "Service": ("serving", ("serve", "token create", "token list", "token revoke", "token unseal")),
+    "Other systems": ("peers", ("peers add", "peers list", "peers show", "peers ping", "peers trust", "peers remove")),
     "Hooks": ("hook", ("hook session-start", "hook prompt")),
     "Other hosts": ("installing", ("install agent-inbox-shim", "uninstall agent-inbox-shim")),
     "Systemd": ("units", ("service install", "service uninstall", "service status")),
+    "Folders as systems": ("mounts", ("mount", "unmount")),
     "This program": ("meta", ("help", "completion", "version")),
 }  # fmt: skip
 HIDDEN = {"__complete": "meta"}  # for shells, not for people

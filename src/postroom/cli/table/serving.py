@@ -23,6 +23,8 @@ COMMANDS = {
         Option("--map-scope", help="the scope in which our agents are there", metavar="NAME"),
         Option("--map-name", help="the name of the link's own agent there; the room's by default", metavar="NAME"),
         Option("--map-expose", help="who of ours is shown there: all (the default), none, or names with commas", metavar="NAMES"),
+        Option("--peers", help="a file with the other systems that are peers of this room, or off; by default peers.toml beside the config"
+               " file, for your own room alone", metavar="FILE", complete="files"),
         Option("--log-level", help="from which on; info by default", kind="word",
                choices=("debug", "info", "warning", "error")),
         about="Serves until it is stopped by Ctrl-C, SIGTERM or SIGHUP, and keeps house meanwhile. One daemon per room"

@@ -11,8 +11,9 @@ class Option:
     """An option (`--subject`) or a place (`ID`).
 
     kind is what its text means: text, flag, count, seconds, when (later), past (a time gone by), json, word (one of
-    `choices`), setting (NAME=VALUE), pair (likewise, of any name). complete is what shells offer: agents, letters,
-    scopes, dead, sent, tasks, templates, escalations, files, commands.
+    `choices`), setting (NAME=VALUE), pair (likewise, of any name), rule (a pair, or
+    nothing). complete is what shells offer: agents, letters,
+    scopes, peers, dead, sent, tasks, templates, escalations, files, commands.
     """
 
     __slots__ = ("choices", "complete", "default", "help", "kind", "many", "metavar", "name", "names", "required")

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...errors import UnknownMessage, Unreadable
-from ...model.names import check_agent, fold
+from ...model.names import check_party, fold
 from ...model.record import Record
 from .. import files
 from ..sqlite import rows
@@ -115,7 +115,7 @@ class FileConnection(Connection):
     def whose(self, folder: str) -> str:
         """The mailbox that a folder is, or would be, the folder of; Invalid if it can be nobody's."""
         owner = self.ledger.owner(folder)
-        return owner[1] if owner else check_agent(self.places.layout.mailbox(folder), "folder")
+        return owner[1] if owner else check_party(self.places.layout.mailbox(folder), "folder")
 
     def deliveries(self, message: Message, number: int) -> Iterator[tuple[int, str, Delivery]]:
         found: list[rows.Row] = self.database.execute(_DELIVERIES, (number,)).fetchall()

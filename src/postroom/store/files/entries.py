@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ...errors import PostroomError
 from ...model.card import EVERYONE, Beat, Card, Status
 from ...model.codec import convert, to_plain
-from ...model.names import check_agent
+from ...model.names import check_party
 from ...model.values import check_label, check_text
 from .layouts.base import OWN, text_of, time_or_none
 
@@ -180,7 +180,7 @@ def _allow_from(value: Any) -> tuple[tuple[str, ...], bool]:
     """Names that nobody can have let nobody in."""
     if isinstance(value, str):
         value = [value]
-    return _all(value, lambda one: one if one == EVERYONE else check_agent(one, "allow_from"))
+    return _all(value, lambda one: one if one == EVERYONE else check_party(one, "allow_from"))
 
 
 def _all(value: Any, check: Callable[[Any], str]) -> tuple[tuple[str, ...], bool]:

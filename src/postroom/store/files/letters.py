@@ -13,13 +13,14 @@ import msgspec
 
 from ...errors import Invalid, PostroomError, Unreadable
 from ...model.codec import USUAL, convert, encode, with_defaults
+from ...model.delivery import State
 from ...model.message import Message
-from ...model.names import POSTMASTER, check_agent, check_id
+from ...model.names import AT, POSTMASTER, check_id, check_party
 from ...model.values import read_json
-from .layouts.base import Where
+from .layouts.base import Told, Where
 
 if TYPE_CHECKING:
-    from .layouts.base import Layout, Plain, Told
+    from .layouts.base import Layout, Plain
 
 DEEPEST = 64 + 8  # of JSON in a file: a letter's, and what our key adds
 _FIELDS = frozenset(Message.__struct_fields__) - {"proven"}  # which anybody could write there
@@ -84,11 +85,19 @@ def read_sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> Sheet:
     return Sheet(
         message=message,
         mailbox=where.mailbox,
-        told=layout.told(fields, where.place),
+        told=told_at(layout, fields, where.place, where.mailbox),
         order=order,
         fields=fields,
         seats=_seats(own.get("seats")),
     )
+
+
+def told_at(layout: Layout, fields: Plain, place: str, mailbox: str) -> Told:
+    """The state that a file tells. In the folder of somebody at another system, new mail is on its way there."""
+    told = layout.told(fields, place)
+    if AT in mailbox and told.state in {State.UNREAD, State.CLAIMED}:
+        return Told(State.QUEUED)
+    return told
 
 
 def _spelt(layout: Layout, fields: Plain, where: Where) -> Where:
@@ -96,7 +105,7 @@ def _spelt(layout: Layout, fields: Plain, where: Where) -> Where:
     if fields.get(layout.addressee) == where.mailbox:
         return where
     try:
-        to = check_agent(fields.get(layout.addressee), "to")
+        to = check_party(fields.get(layout.addressee), "to")
     except Invalid:
         return where
     return where._replace(mailbox=to) if layout.folder(to) == layout.folder(where.mailbox) else where
@@ -147,7 +156,7 @@ def _message(plain: Plain) -> Message:
 
 def _check(message: Message) -> None:
     check_id(message.id, "id")
-    check_agent(message.sender, "from")
+    check_party(message.sender, "from")
     for recipient in message.recipients:
         if len(recipient.address) > _LONGEST_ADDRESS:
             raise Invalid("is too long", field="to")
@@ -163,7 +172,7 @@ def _is_id(value: Any) -> bool:
 
 def _is_agent(value: Any) -> bool:
     try:
-        check_agent(value, "trace")
+        check_party(value, "trace")
     except Invalid:
         return False
     return True

@@ -86,11 +86,13 @@ def replace_by(spare: str, folder: str, name: str, content: bytes, *, durable: b
     return stamp
 
 
-def write_aside(folder: str, content: bytes, *, durable: bool) -> tuple[str, Stamp]:
-    """A whole file under a name that nobody reads. Where it cannot be finished, nothing is left."""
+def write_aside(folder: str, content: bytes, *, durable: bool, mode: int | None = None) -> tuple[str, Stamp]:
+    """A whole file under a name that nobody reads. Where it cannot be finished, nothing is left. It is for us
+    alone, unless a `mode` says who may read and write it.
+    """
     path = f"{folder}/.{os.urandom(9).hex()}{TEMPORARY}"
     try:
-        return path, _write(path, _NEW, content, durable=durable)
+        return path, _write(path, _NEW, content, durable=durable, mode=mode)
     except FileExistsError:
         raise
     except BaseException:
@@ -98,9 +100,11 @@ def write_aside(folder: str, content: bytes, *, durable: bool) -> tuple[str, Sta
         raise
 
 
-def _write(path: str, flags: int, content: bytes, *, durable: bool) -> Stamp:
+def _write(path: str, flags: int, content: bytes, *, durable: bool, mode: int | None = None) -> Stamp:
     descriptor = open_file(path, flags, 0o600)
     try:
+        if mode is not None:
+            os.fchmod(descriptor, mode)
         left = content
         while left := left[os.write(descriptor, left) :]:
             pass

@@ -287,7 +287,7 @@ class Paperwork:
         if self._layout.changes_content(move.before, after):
             fields, was = self._fields(former, kept.name)
             _, place = self._places.of(kept.folder)
-            if self._layout.told(fields, place).state is not self._layout.shown(move.before):
+            if letters.told_at(self._layout, fields, place, name).state is not self._layout.shown(move.before):
                 raise self._astray(kept.folder, kept.name)
             self._layout.show(fields, after)
             content = self._layout.dump(fields)

@@ -222,7 +222,7 @@ class Reconciling:
         delivery = self._delivery_of(sheet.message, where, sheet, number)
         self._writing.insert_delivery(delivery, number, mailbox)
         self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp, sheet.order)
-        if delivery.state is State.UNREAD:
+        if delivery.state in {State.UNREAD, State.QUEUED}:
             self._rung.add(sheet.mailbox)
         self._entering.note(sheet.message, delivery)
 

@@ -12,6 +12,7 @@ A plain sign of life does not write the file; the first one after REFRESH second
 from __future__ import annotations
 
 import os
+import stat
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -225,7 +226,8 @@ class Registry:
     def _publish(self, known: Stamp | None, skip: set[str], moment: Moment) -> None:
         """Exchange the file, until what comes out is what was taken in."""
         while True:
-            aside, stamp = paper.write_aside(self._folder, self._roll.text(), durable=self._durable)
+            text, mode = self._roll.text(), self._mode()
+            aside, stamp = paper.write_aside(self._folder, text, durable=self._durable, mode=mode)
             try:
                 if not paper.exchange(aside, self._path) or Stamp.of(os.lstat(aside)) == known:
                     break
@@ -236,6 +238,16 @@ class Registry:
                 paper.remove(aside)
         self._roll.note(stamp, moment.steady)
         self._seen = None
+
+    def _mode(self) -> int | None:
+        """Who may read it stays as a stranger chose it; None: it is ours to choose, or for us alone anyway."""
+        try:
+            found = os.lstat(self._path)
+        except FileNotFoundError:
+            return None
+        chosen = stat.S_IMODE(found.st_mode) & 0o666
+        is_file = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+        return chosen | 0o600 if is_file and chosen & 0o077 else None
 
     def _stamp(self) -> Stamp | None:
         try:

@@ -16,10 +16,10 @@ import apsw
 
 from ...errors import BadStore, Damaged, StoreFailing
 from .. import files
-from ..bells import ROOM
 from ..sqlite import ground
 from ..sqlite.connection import translate, translated
 from ..sqlite.store import SqliteStore
+from . import paper
 from .connection import FileConnection
 from .eyes import Eyes
 from .places import Places
@@ -64,6 +64,7 @@ class FileStore(SqliteStore):
         self._must_last = durable
         self._chance = Random()
         self._last_id = 0
+        self._was_open = False
         self.made_anew = ""  # why the index was, if it was
         places = Places(self.root, layout)
         ground.make_folder(places.home)
@@ -201,6 +202,15 @@ class FileStore(SqliteStore):
         self._freshen()
         return files.showing.id_at(self._here(), mailbox, place, name)
 
+    def has_folder(self, mailbox: str) -> bool:
+        """Has somebody made the folder of this mailbox, whether mail lies there or not?"""
+        return os.path.isdir(self._places.path(self.layout.folder(mailbox)))
+
+    def make_folder(self, mailbox: str) -> None:
+        """So that strangers find where its mail is put."""
+        folder = self._places.folder(self.layout.folder(mailbox), self.layout.places[0])
+        paper.make_folder(self._places.path(folder))
+
     def connection(self) -> FileConnection:
         """This thread's."""
         return self._here()
@@ -219,8 +229,6 @@ class FileStore(SqliteStore):
         return nullcontext()  # each letter is a file of its own, synced by itself
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:
-        if tuple(mailboxes) == (ROOM,):  # no folder has that name
-            return super().watch(mailboxes)
         return files.listening.watch(self._bells, self._places, mailboxes, self._is_news)
 
     def _is_news(self, folder: str, name: str) -> bool:
@@ -240,7 +248,12 @@ class FileStore(SqliteStore):
     # -- connections
 
     def _connect(self) -> FileConnection:
+        if self._was_open and not os.path.isdir(
+            self.root
+        ):  # else mail would go on in an empty folder in its place
+            raise StoreFailing(f"the folder {self.root} is gone", field="store")
         ground.make_folder(f"{self.root}/{OWN_FOLDER}")
+        self._was_open = True
         try:
             return self._open_index()
         except (Damaged, BadStore, StoreFailing) as broken:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import Damaged
 from ...model.message import Priority
-from ...model.names import fold
+from ...model.names import AT, fold
 from ...model.stats import Settled, Tally, Traffic
 from .rows import SALVAGE, micros, priority_of, time_of
 
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 DELIVERIES = "SELECT count(*) FROM deliveries"
 KNOWN = "SELECT name FROM mailboxes WHERE known = 1"
+IS_KNOWN = """
+SELECT 1 FROM mailboxes WHERE known = 1
+AND id IN (SELECT id FROM mailboxes WHERE folded = ?1 UNION ALL SELECT mailbox FROM aliases WHERE folded = ?1)"""
+_OUTGOING = f"""
+SELECT m.name, q.many FROM (SELECT mailbox, count(*) AS many, min(number) AS first FROM deliveries
+                            WHERE state = 0 AND (?1 IS NULL OR due_at IS NULL OR due_at <= ?1) GROUP BY mailbox) q
+JOIN mailboxes m ON m.id = q.mailbox WHERE instr(m.name, '{AT}') ORDER BY q.first, m.name"""
 
 _NOT_DONE = (0, 1, 2, 4)
 # The states are literals, so that each piece sees its own partial index; together they are of one moment.
@@ -40,6 +47,11 @@ def tally(mailbox: str | None) -> Statement:
         seen, rank, grouped = ("seen", "rank", ", seen, rank") if state == 1 else (0, 0, "")
         pieces.append(_GROUP.format(state=state, seen=seen, rank=rank, at=at, grouped=grouped))
     return " UNION ALL ".join(pieces), values * len(_NOT_DONE)
+
+
+def outgoing(due: datetime | None) -> Statement:
+    """Rows of (mailbox at another system, how much waits for it)."""
+    return _OUTGOING, [None if due is None else micros(due)]
 
 
 def tallies(rows: Iterable[Row]) -> list[Tally]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...model.record import FORGOTTEN, GUARD, SPENT
+from ...model.record import FORGOTTEN, GUARD, ROUTE, SPENT
 
 if TYPE_CHECKING:
     import apsw
 
 NEXT_NUMBER = """
 SELECT max(coalesce((SELECT max(number) FROM letters), 0), coalesce((SELECT max(number) FROM changes), 0)) + 1"""
-# In a bare room none of these is there: nothing can be in the way of a letter but a letter.
-IN_THE_WAY = (FORGOTTEN, GUARD, SPENT)
+# In a bare room none of these is there: nothing can be in the way of a letter but a letter. Nobody is elsewhere.
+IN_THE_WAY = (FORGOTTEN, GUARD, ROUTE, SPENT)
 LOOK = f"{NEXT_NUMBER}, NOT EXISTS (SELECT 1 FROM records WHERE kind IN {IN_THE_WAY})"
 _UNKNOWN = (-1, -1)
 

@@ -19,7 +19,7 @@ from ...errors import PostroomError
 from ...model.codec import decode_message
 from ...model.delivery import open_delivery
 from ...model.message import Message, is_any, is_broadcast
-from ...model.names import check_agent, fold
+from ...model.names import check_party, fold
 from ...model.record import FORGOTTEN, Record
 from ..base import Introduce, Post, Put, Rename
 from . import rows
@@ -69,9 +69,9 @@ class Remains(Struct, kw_only=True):
                 if held is None or _revision(held) < _revision(row):
                     self.deliveries[number, mailbox] = row
             case (int(number), str(folded), str(name), 0 | 1 as known) if newest and fold(name) == folded:
-                self.mailboxes[number] = (check_agent(name, "mailbox"), known == 1)
+                self.mailboxes[number] = (check_party(name, "mailbox"), known == 1)
             case (str(folded), str(name), int(mailbox)) if newest and fold(name) == folded:
-                self.aliases[check_agent(name, "alias")] = mailbox
+                self.aliases[check_party(name, "alias")] = mailbox
             case (str(kind), str(key), int(revision), bytes(value)) if newest:
                 held_at, _ = self.records.get((kind, key), (0, None))
                 if held_at < revision:

@@ -261,6 +261,12 @@ class SqliteStore(Access):
     def known(self) -> list[str]:
         return self._names(sqlite.counting.KNOWN)
 
+    def is_known(self, name: str) -> bool:
+        return self._ask(sqlite.counting.IS_KNOWN, [fold(name)]) != []
+
+    def outgoing(self, due: datetime | None) -> dict[str, int]:
+        return dict(self._ask(*sqlite.counting.outgoing(due)))
+
     def tally(self, mailbox: str | None) -> list[Tally]:
         return sqlite.counting.tallies(self._ask(*sqlite.counting.tally(mailbox)))
 

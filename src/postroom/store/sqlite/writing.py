@@ -18,8 +18,8 @@ from ...errors import (
 )
 from ...model.codec import encode
 from ...model.delivery import SIGNS_OF_LIFE
-from ...model.names import fold
-from ...model.record import CARD, FORGOTTEN, GUARD, SPENT, spent_key
+from ...model.names import AT, fold
+from ...model.record import CARD, FORGOTTEN, GUARD, ROUTE, SPENT, spent_key
 from .. import sqlite
 from ..base import Forget, Introduce, Move, Post, Posted, Put
 from .names import IN_THE_WAY, LOOK, NEXT_NUMBER
@@ -41,7 +41,7 @@ SELECT (SELECT value FROM records WHERE kind = '{FORGOTTEN}' AND key = ?1),
        (SELECT value FROM records WHERE kind = '{SPENT}' AND key = ?2),
        (SELECT body FROM letters WHERE id = ?1),
        CASE WHEN ?3 THEN ({NEXT_NUMBER}) END,
-       EXISTS (SELECT 1 FROM records WHERE kind = '{GUARD}')"""
+       EXISTS (SELECT 1 FROM records WHERE kind IN {(GUARD, ROUTE)})"""
 # A letter by its key, or, if it was sent without one, by its id.
 BY_KEY = """
 SELECT l.number, l.sum, l.body FROM mailboxes m JOIN letters l ON l.sender = m.id
@@ -96,7 +96,7 @@ class Writing:
         self._fresh: dict[str, tuple[int, bool]] = {}
         self._number = 0  # the next one; asked for when first needed
         self._is_bare = False  # known with it
-        self._guarded = False  # does any mailbox here have a guard? Known once a letter is looked at
+        self._guarded = False  # has anybody here a guard, or a place elsewhere? Known once a letter is looked at
 
     def apply(self, writes: Iterable[Write]) -> tuple[Posted, ...]:
         posted: list[Posted] = []
@@ -192,7 +192,7 @@ class Writing:
             if held is None or not (held[1] or alone):
                 held = self.mailbox(name, "to")
             places.append(held[0])
-            if not held[1]:
+            if not held[1] and AT not in name:  # who is known elsewhere is not ours to tell
                 unknown.append(name)
         return places, tuple(unknown)
 
@@ -221,7 +221,7 @@ class Writing:
 
     def _check_quota(self, names: Sequence[str], mailboxes: Sequence[int], quota: int) -> None:
         for name, mailbox in zip(names, mailboxes, strict=True):
-            if sum(count for (count,) in self._execute(WAITING, (mailbox, quota))) >= quota:
+            if AT not in name and sum(count for (count,) in self._execute(WAITING, (mailbox, quota))) >= quota:
                 raise QuotaFull(f"the inbox of {name!r} is full ({quota} letters)", field="to")
 
     def _forget(self, write: Forget) -> None:

@@ -16,14 +16,14 @@ from ....errors import Invalid
 from ....model.delivery import MOVED_AWAY, SETTLED, State
 from ....model.hashing import blake2b
 from ....model.message import DEFAULT_SCOPE, FIRST_HOPS, Priority, Recipient
-from ....model.names import ONE_MAILBOX, check_agent, check_kind, fold
+from ....model.names import AT, ONE_MAILBOX, check_kind, check_party, fold
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
     from ....model.message import Message
 
 OWN = "postroom"  # the one extra key
-QUEUED = ".queued"  # mail for later lies here: no design looks into it
+QUEUED = ".queued"  # mail for later, and for other systems, lies here: no design looks into it
 LONGEST_NAME = 100  # characters of a mailbox in the name of a file or folder
 FIRST_WORDS = 60  # characters of a body that stand for a missing subject
 _LONGEST_SUBJECT = 1000
@@ -72,9 +72,13 @@ class Layout(ABC):
         """The folder of a mailbox, below the home."""
         return shortened(mailbox.replace("/", "_"))
 
+    def signature(self, sender: str) -> str:
+        """The same for the name of a file and for an id, in which no `@` can stand."""
+        return self.folder(sender).replace(AT, "-")
+
     def mailbox(self, folder: str) -> str:
         """Whose folder this is, where no letter says it better; Invalid if it can be nobody's."""
-        return check_agent(folder, "folder")
+        return check_party(folder, "folder")
 
     def may_hold(self, name: str) -> bool:
         """Is this the name of a letter?"""
@@ -204,7 +208,7 @@ def settled_place(delivery: Delivery) -> bool:
 
 def sender_in(value: Any) -> str:
     """Who wrote it, as the model spells it."""
-    return check_agent(value, "from")
+    return check_party(value, "from")
 
 
 def kind_in(value: Any, otherwise: str) -> str:

@@ -38,10 +38,10 @@ class Chipset(Layout):
 
     def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:
         micros, nanos = divmod(nanoseconds, 1000)
-        return f"{_stamp(micros)}{(nanos + chance) % 1000:03}Z-{self.folder(sender)}"
+        return f"{_stamp(micros)}{(nanos + chance) % 1000:03}Z-{self.signature(sender)}"
 
     def file_name(self, message: Message, order: int) -> str:
-        sender = self.folder(message.sender)
+        sender = self.signature(message.sender)
         if _OURS.fullmatch(message.id) and message.id.endswith(f"-{sender}"):
             return f"{message.id}{self.ending}"
         return f"{_stamp(order)}{_three_digits(message.id)}Z-{sender}{self.ending}"
@@ -129,7 +129,8 @@ def _id(where: Where) -> str:
     stem = re.sub(r"[^A-Za-z0-9._:-]", "-", where.name.removesuffix(".json"))
     if _OURS.fullmatch(stem):
         return stem[:200]
-    return f"{stem[:120]}.{where.mailbox.replace('/', '_')[-70:]}"
+    mailbox = re.sub(r"[^A-Za-z0-9._:-]", "_", where.mailbox)
+    return f"{stem[:120]}.{mailbox[-70:]}"
 
 
 def _stamp(microseconds: int) -> str:

@@ -50,10 +50,10 @@ class Nanobot(Layout):
     registry = "_registry.json"
 
     def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:
-        return f"msg_{nanoseconds // 1_000_000}_{self.folder(sender)}_{chance:08x}"
+        return f"msg_{nanoseconds // 1_000_000}_{self.signature(sender)}_{chance:08x}"
 
     def file_name(self, message: Message, order: int) -> str:
-        sender = self.folder(message.sender)
+        sender = self.signature(message.sender)
         if _our_form(message.id, sender):
             return f"{message.id[4:]}{self.ending}"
         return f"{order // 1000}_{sender}_{base_name(message.id)}{self.ending}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ....errors import Invalid
 from ....model.delivery import State
 from ....model.message import DEFAULT_SCOPE, Priority
-from ....model.names import check_agent, check_id, check_scope
+from ....model.names import check_id, check_party, check_scope
 from . import base
 from .base import Layout, Told
 from .text import dumps
@@ -145,7 +145,7 @@ class Swarm(Layout):
     def _addressee(self, value: Any, where: Where) -> str:
         """Whom it is for. A folder's name cannot tell `swarm/agent` from `swarm_agent`; the letter in it can."""
         try:
-            name = check_agent(value, "to_agent")
+            name = check_party(value, "to_agent")
         except Invalid:
             return where.mailbox
         return name if self.folder(name) == self.folder(where.mailbox) else where.mailbox

@@ -1,16 +1,18 @@
-"""One connection to a MAP server: calls and their answers, and what the server says of its own accord.
+"""One connection on which either side may call the other: calls and their answers, and what is said unasked.
 
-It refuses to know sockets: it is given a way to send a text, and the texts that came.
+It refuses to know sockets: it is given a way to send a message, and the texts, or the answers, that came.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..model.codec import encode
 from ..wire.map_session import request
 from ..wire.problems import METHOD_NOT_FOUND
 from ..wire.rpc import notification
@@ -18,7 +20,14 @@ from ..wire.rpc import notification
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    Serve = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+log = logging.getLogger("postroom")
 _CUT = "the connection was cut"
+_numbers = itertools.count(
+    1
+)  # of questions, each its own: on one connection there may be two lines, one after the other
+MOST_SERVED = 128  # calls of the other side that are carried out at once; then it is not read any more
 
 
 class MapRefusal(Exception):
@@ -27,6 +36,7 @@ class MapRefusal(Exception):
     def __init__(self, error: Any) -> None:
         told = error if isinstance(error, dict) else {}
         data = told.get("data")
+        self.error = told
         self.code = told.get("code")
         self.is_temporary = isinstance(data, dict) and data.get("retryable") is True
         self.is_unknown_method = self.code == METHOD_NOT_FOUND
@@ -42,19 +52,22 @@ Told = dict[str, Any] | MapRefusal
 
 class Line:
     """Made inside an event loop. `heard` is told of each notification, in order; `patience`: seconds for one
-    answer.
+    answer; `serve` carries out what the other side calls, and gives back a `result` or an `error`.
     """
 
     def __init__(
         self,
-        send: Callable[[str], Awaitable[None]],
+        send: Callable[[dict[str, Any]], Awaitable[None]],
         heard: Callable[[str, Mapping[str, Any]], None],
         patience: float,
+        serve: Serve | None = None,
     ) -> None:
         self._send = send
         self._heard = heard
         self._patience = patience
-        self._number = 0
+        self._serve = serve
+        self._served: set[asyncio.Future[None]] = set()
+        self._turns = asyncio.Semaphore(MOST_SERVED)
         self._asked: dict[int, asyncio.Future[Told | LineLost]] = {}
         self.lost = asyncio.Event()
 
@@ -77,7 +90,7 @@ class Line:
         try:
             async with asyncio.timeout(self._patience):
                 for (id, _), (method, params) in zip(answers, calls, strict=True):
-                    await self._send(encode(request(id, method, **params)).decode())
+                    await self._send(request(id, method, **params))
                 told = [await answer for _, answer in answers]
         except TimeoutError:
             method = next(call[0] for call, (_, answer) in zip(calls, answers, strict=True) if not _is_in(answer))
@@ -89,14 +102,14 @@ class Line:
 
     def _expected(self) -> tuple[int, asyncio.Future[Told | LineLost]]:
         """The number of a call, and what will be its answer."""
-        self._number += 1
+        id = next(_numbers)
         answer: asyncio.Future[Told | LineLost] = asyncio.get_running_loop().create_future()
-        self._asked[self._number] = answer
-        return self._number, answer
+        self._asked[id] = answer
+        return id, answer
 
     async def tell(self, method: str, /, **params: Any) -> None:
         """Something that is not answered."""
-        await self._send(encode(notification(method, params)).decode())
+        await self._send(notification(method, params))
 
     async def came(self, text: str | bytes) -> None:
         """A frame. What is no message of the protocol is passed over: the server's log is the place for it."""
@@ -107,16 +120,34 @@ class Line:
         if not isinstance(said, dict):
             return
         method, id = said.get("method"), said.get("id")
+        params = said.get("params")
         if not isinstance(method, str):
-            self._answered(id, said)
+            self.answered(id, said)
         elif id is None:
-            params = said.get("params")
             self._heard(method, params if isinstance(params, dict) else {})
-        else:
+        elif self._serve is None:
             error = {"code": METHOD_NOT_FOUND, "message": f"{method} is nothing that is asked of a guest"}
-            await self._send(encode({"jsonrpc": "2.0", "id": id, "error": error}).decode())
+            await self._send({"jsonrpc": "2.0", "id": id, "error": error})
+        else:
+            await self._turns.acquire()
+            serving = asyncio.ensure_future(self._answer(id, method, params if isinstance(params, dict) else {}))
+            self._served.add(serving)
+            serving.add_done_callback(self._done)
 
-    def _answered(self, id: Any, said: Mapping[str, Any]) -> None:
+    async def _answer(self, id: Any, method: str, params: dict[str, Any]) -> None:
+        assert self._serve is not None  # noqa: S101 - asked before
+        told = await self._serve(method, params)
+        with suppress(LineLost):
+            await self._send({"jsonrpc": "2.0", "id": id} | told)
+
+    def _done(self, serving: asyncio.Future[None]) -> None:
+        self._served.discard(serving)
+        self._turns.release()
+        if not serving.cancelled() and (fault := serving.exception()) is not None:
+            log.error("a call of the other side failed by a fault of ours", exc_info=fault)
+
+    def answered(self, id: Any, said: Mapping[str, Any]) -> None:
+        """An answer came."""
         answer = self._asked.get(id) if isinstance(id, int) else None
         if answer is None or answer.done():
             return
@@ -128,6 +159,8 @@ class Line:
     def cut(self) -> None:
         """The connection is gone: nothing more is answered."""
         self.lost.set()
+        for serving in list(self._served):
+            serving.cancel()
         for answer in self._asked.values():
             if not answer.done():
                 answer.set_result(LineLost(_CUT))

@@ -1,0 +1,112 @@
+"""The rows of the commands about other systems. Their functions stand in the file of the same name above."""
+
+from __future__ import annotations
+
+from .shape import Command, Option
+
+SYSTEM = Option("SYSTEM", help="what the other system is called", required=True, complete="peers")
+PEER = (
+    "system, url (empty: it calls us), auth, pin, certificate, alert (the fingerprint of another certificate that it came with,"
+    " refused), trusted, exposure, tags, scopes, relays_for, relays_to, is_mount, place, of_file, former_until, shows_token (have we"
+    " one to show there?), knows_token (is there one that it shows here?)"
+)
+
+COMMANDS = {
+    "peers add": Command(
+        "peers add",
+        "trust another system, or change what it may",
+        SYSTEM,
+        Option("--url", help="where we call it, such as wss://mail.example.com:4650/map; without, it calls us", metavar="URL"),
+        Option("--auth", help="how each proves itself: a token (bearer, the default, or api-key), its certificate (mtls), or not at"
+               " all (none), which is for a peer on this machine that cannot", kind="word",
+               choices=("bearer", "api-key", "mtls", "none")),
+        Option("--token-file", help="what we show there: a file whose first line it is, or - for standard input; at a terminal you are"
+               " asked for it, and it is not shown", metavar="FILE",
+               complete="files"),
+        Option("--exposure", help="who of ours it sees and reaches: nobody (none), whom it knows by name (gateway, the default), who"
+               " has a tag (tagged), everybody (all)", kind="word", choices=("none", "gateway", "tagged", "all")),
+        Option("--tag", help="with tagged: a scope or tag of those it sees and reaches", many=True, metavar="NAME", complete="scopes"),
+        Option("--scope", help="a scope of ours and with what it exchanges mail: SYSTEM, SYSTEM/SCOPE or *. Where one is named, what is"
+               " not named does not pass", kind="rule", many=True, metavar="OURS=THEIRS"),
+        Option("--relays-for", help="a further system that it speaks for and leads to", many=True, metavar="SYSTEM"),
+        Option("--relays-to", help="may it reach further systems through us? no by default", kind="word", choices=("yes", "no")),
+        about="Nobody is a peer until it is added, on both sides. One of the two calls the other: where it calls us, a token is"
+        " made and shown once, of which only a hash is kept; give it to the other side, which says --url and --token-file."
+        " A token is never an argument. Into a file or a pipe the token goes alone. Again changes what is said and leaves the"
+        " rest; a list replaces the one before, an empty one ('') ends it. A daemon heeds it at once.",
+        examples=(
+            ("postroom peers add berlin", "it calls us; shows the token that it needs"),
+            ("postroom peers add rome --url wss://mail.example.com:4650 --token-file rome.token", "we call it, with what it gave us"),
+            ("postroom peers add hub --relays-for tokyo --exposure tagged --tag public", "a hub, which leads to tokyo"),
+        ),
+        json=(("peer", PEER), ("token", "the token that it shows here, told only now; null where it has one or needs none"),
+              ("changed", "what is new about one that was a peer already: its options, by name; null for a new one")),
+    ),
+    "peers list": Command(
+        "peers list",
+        "all other systems that are known here, without their secrets",
+        examples=(("postroom peers list", "who they are"),),
+        json=(("system", "what we are called"), ("peers", f"each with {PEER}; and link: state (connected, authenticating or"
+              " disconnected), problem, sent, taken; null where nobody serves the room; and waiting: letters that it is to take")),
+        looks=True,
+    ),
+    "peers show": Command(
+        "peers show",
+        "what is known of another system, and what it may",
+        SYSTEM,
+        examples=(("postroom peers show paris", "one of them"),),
+        json=(("peer", "as in peers list"),),
+        exits=((67, "there is no such peer"),),
+        looks=True,
+    ),
+    "peers ping": Command(
+        "peers ping",
+        "is another system there? How long a question takes, or what is wrong and what to do",
+        Option("SYSTEM", help="what the other system is called; without, all of them are asked", complete="peers"),
+        about="The daemon asks, over the link that letters go by. One that it calls and is not connected with is called at once."
+        " Of a mounted folder: is it there?",
+        examples=(
+            ("postroom peers ping paris", "needs postroom serve"),
+            ("postroom peers ping", "all of them, one after the other"),
+        ),
+        json=(("system", "what it is called"), ("answers", "does it?"), ("state", "connected, authenticating or disconnected"),
+              ("url", "where we call it"), ("seconds", "there and back, or null"), ("problem", "what is wrong, or null"),
+              ("hint", "what to do, or null"), ("peers", "without a SYSTEM, and then alone: each of them, with all of the above")),
+        exits=((67, "there is no such peer"), (75, "one does not answer, or nobody serves this room")),
+        looks=True,
+    ),
+    "peers trust": Command(
+        "peers trust",
+        "pin another system's certificate, or give it a new token",
+        SYSTEM,
+        Option("--pin", help="the certificate with this fingerprint, without a look at it", metavar="SHA256"),
+        Option("--certificate", help="the certificate in this file (PEM); one that calls us by mtls needs that", metavar="FILE",
+               complete="files"),
+        Option("--rotate", help="make a new token for it to show here; the old one is good until the new one was shown for the first"
+               " time, or for a day", kind="flag"),
+        Option("--withdraw", help="trust it no more, and keep what is known of it", kind="flag"),
+        about="Where we call it by wss://, its certificate is looked at, shown and pinned: compare the fingerprint with what its"
+        " operator says (openssl x509 -noout -fingerprint -sha256 -in cert.pem). From then on no other certificate is"
+        " taken there, whoever vouches for it; one that changed is refused, stands as an alert in peers list and in the log, and is"
+        " taken when it is trusted anew. A token that leaked ends at once when it is rotated twice.",
+        examples=(
+            ("postroom peers trust paris --rotate", "another token, shown once"),
+            ("postroom peers trust paris --withdraw", "nothing goes there or is taken from there any more"),
+        ),
+        json=(("peer", "as in peers list"), ("token", "the new token, told only now, or null"),
+              ("former_pin", "the fingerprint that was pinned before, or null")),
+        exits=((67, "there is no such peer"), (75, "it cannot be reached to look at its certificate")),
+        looks=True,
+    ),
+    "peers remove": Command(
+        "peers remove",
+        "forget another system: nothing goes there or is taken from there",
+        SYSTEM,
+        about="Its token is worth nothing at once. Mail that waits for it goes out if it is added again in time; else it is dead"
+        " after outbox_max_age, with a bounce.",
+        examples=(("postroom peers remove paris", "gone"),),
+        json=(("removed", "what it was called"), ("waiting", "how many letters wait for each system that nobody leads to any more")),
+        exits=((67, "there is no such peer"),),
+        looks=True,
+    ),
+}  # fmt: skip

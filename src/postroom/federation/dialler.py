@@ -1,0 +1,130 @@
+"""The connection that we open to a peer: dial, greet, serve; after a cut dial again, later and later."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from .. import service
+from ..errors import NotAllowed, PostroomError
+from ..lines.dialling import CUT, WrongCertificate, dial, pause, read, sender, why
+from ..lines.line import Line, LineLost, MapRefusal
+from ..wire.session import ROOM_FOR_MORE
+from . import exposing
+from .greeting import greet, knows_order
+from .link import End
+from .serving import Serving
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+    from ..desk import Desk
+    from .link import Link
+
+log = logging.getLogger("postroom")
+ANSWER = 30.0  # seconds for one answer
+STEADY = 10.0  # seconds of a connection after which the next waiting is a short one again; so it is after a letter
+
+
+def place_of(url: str) -> str:
+    """Where a post room speaks MAP, unless another place is named."""
+    return f"{url.rstrip('/')}/map" if not urlsplit(url).path.strip("/") else url
+
+
+class Own(Struct, frozen=True, kw_only=True):
+    """What we are, to others."""
+
+    system: str
+    certificate: str = ""  # files that we show where a peer wants to see a certificate
+    key: str = ""
+
+
+class Dialler:
+    """Of one link."""
+
+    def __init__(self, desk: Desk, link: Link, own: Own) -> None:
+        self._desk = desk
+        self._link = link
+        self._own = own
+
+    async def run(self) -> None:
+        """For ever. While the peer has dialled us, there is no need to."""
+        tries = 0
+        while True:
+            await self._link.is_down.wait()
+            began, carried = monotonic(), self._link.carried
+            try:
+                await self._visit()
+            except WrongCertificate as wrong:
+                await self._alert(wrong)
+            except (*CUT, MapRefusal, PostroomError) as cut:
+                self._link.complain(why(cut))
+            except BaseException as fault:
+                if not isinstance(fault, Exception):
+                    raise
+                log.exception("the link to the system %s broke by a fault of ours", self._link.system)
+            is_of_use = monotonic() - began >= STEADY or self._link.carried > carried
+            tries = 1 if is_of_use else tries + 1
+            await self._link.sleep(pause(tries))
+
+    async def _visit(self) -> None:
+        peer, settings = self._link.peer, self._desk.room.settings
+        shown = (self._own.certificate, self._own.key) if peer.auth == "mtls" else ("", "")
+        largest = settings.max_message_bytes + ROOM_FOR_MORE
+        async with dial(place_of(peer.url), largest, pin=peer.pin, certificate=shown[0], key=shown[1]) as socket:
+            await self._talk(socket)
+
+    async def _talk(self, socket: ClientConnection) -> None:
+        serving = Serving(self._desk, self._link, self._own.system)
+        line = Line(sender(socket), serving.heard, ANSWER, serving.answer)
+        reading = asyncio.ensure_future(read(line, socket))
+        end = None
+        try:
+            end = End(line, reading.cancel, in_order=await self._greet(line, reading), is_dialled=True)
+            serving.leave = reading.cancel
+            self._link.join(end)
+            await asyncio.wait((reading,))
+            if not reading.cancelled():
+                reading.result()
+        finally:
+            if end is not None:
+                self._link.leave(end)
+            line.cut()
+            reading.cancel()
+            with suppress(asyncio.CancelledError, *CUT):
+                await reading
+
+    async def _greet(self, line: Line, reading: asyncio.Future[None]) -> bool:
+        """Does it know our order? A connection that ends meanwhile says why."""
+        reading.add_done_callback(lambda _: line.cut())
+        self._link.greeting(begins=True)
+        try:
+            return await self._meet(line)
+        except LineLost:
+            if reading.done() and not reading.cancelled():
+                reading.result()
+            raise
+        finally:
+            self._link.greeting(begins=False)
+
+    async def _meet(self, line: Line) -> bool:
+        peer, room = self._link.peer, self._desk.room
+        shown = await self._desk.run_slow(partial(exposing.exposure, room, peer))
+        told = await greet(line, peer, self._own.system, shown)
+        await self._desk.submit(partial(exposing.note, room._office, peer.system, told.get("exposure")))
+        return knows_order(told)
+
+    async def _alert(self, wrong: WrongCertificate) -> None:
+        """Kept, so that people are told of it."""
+        office, peer = self._desk.room._office, self._link.peer
+        try:
+            await self._desk.run_slow(partial(service.peers.check_certificate, office, peer, wrong.found))
+        except NotAllowed as told:
+            self._link.complain(str(told))

@@ -1,0 +1,340 @@
+"""All links of a running post room. What waits is given to the link that leads there; who is new in the directory
+is told to those who may know; peers come and go as the allow-list says.
+
+A bell says that something was written; then we look. Where nobody is a peer, that is all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from functools import cached_property, partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from .. import service
+from ..errors import PostroomError, Resync
+from ..lines.line import Line, LineLost
+from ..model.address import ANYWHERE, agent_of, system_of
+from ..model.names import fold
+from ..model.record import CARD
+from ..policy.trust import routes_to, strategy_of
+from ..service.authorize import OWNER
+from ..store.bells import ROOM
+from ..wire.map_names import ANNOUNCE
+from . import exposing, finding, pinging
+from .courier import Courier
+from .dialler import ANSWER, Dialler, Own
+from .greeting import knows_order
+from .link import End, Link
+from .serving import Serving, met
+from .trouble import Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ..desk import Desk
+    from ..model.peer import Peer
+
+log = logging.getLogger("postroom")
+LOOK = 5.0  # seconds between two looks where no bell rings: what is due again, what was not heard
+NOBODY = 60.0  # the same while nobody is a peer
+ALONE = 1.0  # seconds between two looks of a room without peers
+PACE, SLOWEST, QUIET = 0.001, 0.02, 0.1  # seconds between looks in vain: more with each, at most; then anew
+OFTEN = 20  # looks in vain that are nothing yet: what we write ourselves rings, too
+A_MOMENT = 0.005  # seconds by which clocks may differ
+MOST = 10_000  # mailboxes elsewhere with mail that are looked at in one go
+SLICE = 1000  # changes
+
+
+class Visit:
+    """A peer that came to us."""
+
+    def __init__(self, link: Link, serving: Serving, end: End) -> None:
+        self._link = link
+        self.serving = serving
+        self.end = end
+
+    @property
+    def peer(self) -> Peer:
+        return self._link.peer
+
+    def close(self) -> None:
+        self._link.leave(self.end)
+
+
+class Exchange:
+    """Made inside an event loop; used on its thread."""
+
+    def __init__(self, desk: Desk, certificate: str = "", key: str = "") -> None:
+        self._desk = desk
+        self._office = desk.room._office
+        self._shown = {"certificate": certificate, "key": key}
+        self._links: dict[str, Link] = {}
+        self._couriers: dict[str, Courier] = {}
+        self._tasks: dict[str, list[asyncio.Future[None]]] = {}
+        self._rang = asyncio.Event()
+        self._cursor = self._office.store.cursor()
+        self.admit: Callable[[list[str]], object] = lambda _: None  # hears of certificates that peers may show us
+        self._told: dict[str, Any] = {}  # what each was told of our agents
+        self._admitted: list[str] = []  # certificates that were told of
+        self._announced = 0.0  # when all were told, whatever it was
+        self._in_vain = 0  # looks, one after the other, that found nothing
+        self._seeking: dict[str, asyncio.Future[None]] = {}
+        self._trouble = Trouble("mail for other systems")
+
+    @cached_property
+    def own(self) -> Own:
+        """Asked for when the first peer is there: from then on we are called so."""
+        system = service.identity.announced(self._office, OWNER, self._desk.room.settings.system)
+        return Own(system=system, **self._shown)
+
+    @property
+    def links(self) -> list[Link]:
+        return list(self._links.values())
+
+    # -- peers that come to us
+
+    async def welcome(
+        self,
+        peer: Peer,
+        said: dict[str, Any],
+        send: Callable[[dict[str, Any]], Awaitable[None]],
+        close: Any,
+        speaking: type[Line] = Line,
+    ) -> tuple[dict[str, Any], Visit]:
+        """A peer that has proven who it is: what it is told, and its visit, until that is closed."""
+        link = self.link_to(peer)
+        told = await self._desk.submit(partial(met, self._desk, peer, self.own.system, said))
+        self._told[fold(peer.system)] = told["exposure"]
+        serving = Serving(self._desk, link, self.own.system)
+        end = End(speaking(send, serving.heard, ANSWER), close, in_order=knows_order(said))
+        serving.leave = partial(link.leave, end)
+        link.join(end)
+        return told, Visit(link, serving, end)
+
+    # -- for people
+
+    def told(self) -> list[dict[str, Any]]:
+        """How each link is."""
+        return [{"system": link.system, **link.told()} for link in self.links]
+
+    async def ping(self, system: str) -> dict[str, Any]:
+        """How long a question takes there and back; else what is wrong, and what to do."""
+        self._sync(await self._desk.run_slow(partial(service.peers.all_peers, self._office)))
+        link = self._links.get(fold(system))
+        if link is None:
+            peer = await self._desk.run_slow(partial(service.peers.known_peer, self._office, system))
+            return pinging.not_trusted(peer)
+        return await pinging.ping(link, self.own.system)
+
+    # -- for ever
+
+    async def run(self) -> None:
+        watch = self._office.store.watch((ROOM,))
+        loop = asyncio.get_running_loop()
+        if watch.fileno() >= 0:
+            loop.add_reader(watch.fileno(), self._hear, watch.rung)
+        try:
+            while True:
+                self._rang.clear()
+                try:
+                    await self._look()
+                    self._trouble.over()
+                except PostroomError as wrong:
+                    self._trouble.met(wrong)
+                    await asyncio.sleep(ALONE)
+                except BaseException as fault:
+                    if not isinstance(fault, Exception):
+                        raise
+                    log.exception("mail for other systems waits, by a fault of ours")
+                    await asyncio.sleep(ALONE)
+                if not self._links:
+                    await asyncio.sleep(ALONE)  # letters that are nobody's affair elsewhere ring, too
+                await self._wait(ALONE if watch.fileno() < 0 else LOOK if self._links else NOBODY)
+        finally:
+            if watch.fileno() >= 0:
+                loop.remove_reader(watch.fileno())
+            watch.close()
+            await self._stop(list(self._links))
+
+    async def _wait(self, seconds: float) -> None:
+        """For a bell. While it rings and rings for what is nobody's affair elsewhere, it is heeded less often."""
+        began = monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._rang.wait()
+        if monotonic() - began > QUIET:
+            self._in_vain = 0
+        await asyncio.sleep(min(PACE * max(0, self._in_vain - OFTEN), SLOWEST))
+
+    def _hear(self, rung: Callable[[], object]) -> None:
+        rung()
+        self._rang.set()
+
+    def _look_later(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds + A_MOMENT, self._rang.set)
+
+    async def _look(self) -> None:
+        peers, waiting, has_cards = await self._desk.submit(self._found, looks=True)
+        self._sync(peers)
+        if not self._links:
+            return
+        self._in_vain = 0 if waiting else self._in_vain + 1
+        self._distribute(peers, waiting)
+        loop = asyncio.get_running_loop()
+        is_time = loop.time() - self._announced >= strategy_of(self._office.limits).believes / 2
+        if has_cards or is_time:
+            self._announced = loop.time() if is_time else self._announced
+            await self._announce(anew=is_time)
+
+    def _found(self) -> tuple[dict[str, Peer], list[str], bool]:
+        peers = service.peers.all_peers(self._office)
+        if not peers:
+            return {}, [], False
+        return peers, service.outbox.waiting(self._office, MOST), self._has_new_cards()
+
+    def _has_new_cards(self) -> bool:
+        try:
+            changes, self._cursor = self._office.store.changes(self._cursor, SLICE)
+        except Resync:
+            self._cursor = self._office.store.cursor()
+            return True
+        return any(change.kind == CARD for change in changes) or len(changes) == SLICE
+
+    # -- links
+
+    def _sync(self, peers: dict[str, Peer]) -> None:
+        """A link for each peer that is trusted, as it is now."""
+        wanted = {fold(system): peer for system, peer in peers.items() if self._is_linked(peer)}
+        for key, link in list(self._links.items()):
+            if wanted.get(key) != link.peer:
+                if key in wanted and _is_same_line(link.peer, wanted[key]):
+                    link.peer = wanted[key]
+                    self._told.pop(key, None)
+                    self._announced = 0.0
+                else:
+                    self._end(key)
+        for key in wanted.keys() - self._links.keys():
+            self._begin(key, wanted[key])
+        shown = sorted(peer.certificate for peer in wanted.values() if peer.auth == "mtls" and peer.certificate)
+        if shown != self._admitted:
+            self._admitted = shown
+            self.admit(shown)
+
+    def _is_linked(self, peer: Peer) -> bool:
+        """Who mounted us carries the mail both ways; we need not."""
+        return peer.trusted and (not peer.is_mount or bool(peer.place))
+
+    def link_to(self, peer: Peer) -> Link:
+        """The link to a peer, begun if there was none."""
+        self._sync({**{link.system: link.peer for link in self.links}, peer.system: peer})
+        return self._links[fold(peer.system)]
+
+    def _begin(self, key: str, peer: Peer) -> None:
+        link = Link(peer, self._ring_all)
+        courier = Courier(self._desk, link, self.own.system, self._look_later)
+        self._links[key], self._couriers[key] = link, courier
+        self._tasks[key] = [asyncio.ensure_future(courier.run())]
+        if peer.is_dialled:
+            self._tasks[key].append(asyncio.ensure_future(Dialler(self._desk, link, self.own).run()))
+        elif peer.place:
+            from .mounts import Mounter  # noqa: PLC0415 - it is an exchange itself
+
+            self._tasks[key].append(asyncio.ensure_future(Mounter(self._desk, link, self.own.system).run()))
+
+    def _end(self, key: str) -> None:
+        for task in self._tasks.pop(key):
+            task.cancel()
+        self._links.pop(key).drop()
+        del self._couriers[key]
+        self._told.pop(key, None)
+
+    async def _stop(self, keys: list[str]) -> None:
+        tasks = [task for key in keys for task in self._tasks[key]] + list(self._seeking.values())
+        for key in keys:
+            self._end(key)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _ring_all(self) -> None:
+        """A connection came or went: what waits may have another way now."""
+        self._rang.set()
+        for courier in self._couriers.values():
+            courier.ring()
+
+    # -- what waits
+
+    def _distribute(self, peers: dict[str, Peer], waiting: list[str]) -> None:
+        for mailbox in waiting:
+            system = system_of(mailbox)
+            if system == ANYWHERE:
+                self._seek(mailbox)
+                continue
+            key = self._way(peers, system)
+            if key is not None:
+                self._links[key].waiting[mailbox] = system
+        for key, link in self._links.items():
+            if link.waiting:
+                self._couriers[key].ring()
+
+    def _way(self, peers: dict[str, Peer], system: str) -> str | None:
+        """The first that leads there and is connected; else the first that may be."""
+        strategy = strategy_of(self._office.limits)
+        keys = [fold(peer.system) for peer in routes_to(peers, system, strategy)]
+        known = [key for key in keys if key in self._links]
+        return next((key for key in known if self._links[key].end is not None), next(iter(known), None))
+
+    def _seek(self, mailbox: str) -> None:
+        if mailbox not in self._seeking:
+            seeking = asyncio.ensure_future(self._find(mailbox))
+            self._seeking[mailbox] = seeking
+            seeking.add_done_callback(lambda _: self._seeking.pop(mailbox, None))
+
+    async def _find(self, mailbox: str) -> None:
+        strategy = strategy_of(self._office.limits)
+        link = await finding.find(self.links, agent_of(mailbox), strategy)
+        if link is None:
+            await self._nowhere(mailbox)
+            return
+        is_above = strategy.kind == "hierarchical"
+        link.waiting[mailbox] = ANYWHERE if is_above else link.system
+        self._couriers[fold(link.system)].ring()
+
+    async def _nowhere(self, mailbox: str) -> None:
+        """Nobody has it: its senders are told, once all could be asked, or were waited for."""
+        if all(link.end is None for link in self._links.values()):
+            return
+        is_known = all(link.end is not None for link in self._links.values())
+        told = f"no system that we know has {agent_of(mailbox)!r}"
+        patience = 0.0 if is_known else finding.SETTLED
+        await self._desk.run_slow(partial(_give_up, self._office, mailbox, patience, told))
+
+    # -- who is here
+
+    async def _announce(self, *, anew: bool) -> None:
+        for key, link in list(self._links.items()):
+            end = link.end
+            if end is None:
+                continue
+            shown = await self._desk.run_slow(partial(exposing.exposure, self._desk.room, link.peer))
+            if anew or shown != self._told.get(key):
+                self._told[key] = shown
+                with suppress(LineLost):
+                    await end.line.tell(ANNOUNCE, systemId=self.own.system, exposure=shown)
+
+
+def _is_same_line(before: Peer, after: Peer) -> bool:
+    """Need the connection not be opened anew?"""
+    names = ("url", "auth", "token", "proof", "pin", "is_mount", "place")
+    return all(getattr(before, name) == getattr(after, name) for name in names)
+
+
+def _give_up(office: Any, mailbox: str, patience: float, why: str) -> None:
+    now = office.now().wall
+    for found in service.outbox.next_letters(office, [mailbox], SLICE):
+        if (now - service.outbox.waits_since(found)).total_seconds() >= patience:
+            service.outbox.refused(office, found, why)

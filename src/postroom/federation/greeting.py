@@ -1,0 +1,44 @@
+"""The first words on a connection that we open: who we are, by which token, and whom the peer may know of here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..lines.line import MapRefusal
+from ..model.message import same_name
+from ..wire.federation_problems import NOT_TRUSTED
+from ..wire.map_names import CONNECT, GATEWAY, MEET, SOFTWARE, VERSION
+
+if TYPE_CHECKING:
+    from ..lines.line import Line
+    from ..model.peer import Peer
+
+
+async def greet(line: Line, peer: Peer, here: str, exposure: dict[str, Any]) -> dict[str, Any]:
+    """What it says of itself. MapRefusal: it does not let us in, or is another."""
+    shown = {"method": peer.auth, "credential": peer.token} if peer.token else {}
+    welcome = await line.ask(
+        CONNECT, protocolVersion=VERSION, participantType=GATEWAY, name=here, **({"auth": shown} if shown else {})
+    )
+    if "authRequired" in welcome and not welcome.get("sessionId"):
+        raise MapRefusal(welcome.get("error") or _no("it does not know us by what we show"))
+    proof = {"auth": {"method": peer.auth, "credentials": peer.token}} if peer.token else {}
+    told = await line.ask(
+        MEET, systemId=here, endpoint="", exposure=exposure, **{SOFTWARE: {"version": __version__}}, **proof
+    )
+    if told.get("connected") is not True:
+        raise MapRefusal(told.get("error") or _no("it does not connect"))
+    named = told.get("systemId", peer.system)
+    if not isinstance(named, str) or not same_name(named, peer.system):
+        raise MapRefusal(_no(f"it is called {named!a} and not {peer.system!r}"))
+    return told
+
+
+def knows_order(told: dict[str, Any]) -> bool:
+    """Is it one of ours, and heeds `after`?"""
+    return isinstance(told.get(SOFTWARE), dict)
+
+
+def _no(why: str) -> dict[str, Any]:
+    return {"code": NOT_TRUSTED, "message": why}

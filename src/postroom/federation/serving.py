@@ -1,0 +1,165 @@
+"""What a peer asks of us on a connection, whoever opened it: route, announce, find, connect, disconnect.
+
+Nothing is answered before it is safe. What a peer may is asked anew for each letter, so one that is distrusted is
+not heard any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__, service
+from ..errors import Busy, NotAllowed, PostroomError
+from ..model.names import fold
+from ..policy.trust import check_way
+from ..service.arriving import Arrival, Verdict
+from ..wire.federation_problems import federation_error, routed
+from ..wire.federation_reading import read_route
+from ..wire.map_names import ANNOUNCE, FIND, MEET, PART, ROUTE, SOFTWARE
+from ..wire.map_table import for_map
+from ..wire.table import taken
+from . import exposing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..desk import Desk
+    from ..model.peer import Peer
+    from ..wire.federation import Envelope
+    from .link import Link
+
+log = logging.getLogger("postroom")
+MOST_HELD = 10_000  # letters of one connection that were refused for now, by which the order of others is kept
+
+
+class Serving:
+    """Of one connection of a peer that has proven who it is."""
+
+    def __init__(self, desk: Desk, link: Link, here: str) -> None:
+        self._desk = desk
+        self._office = desk.room._office
+        self._link = link
+        self._here = here
+        self._held: dict[tuple[str, str], None] = {}  # (letter, recipient), refused for now on this connection
+        self.leave: Callable[[], object] = lambda: None  # ends the federation on this connection
+
+    async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """As a line wants it: a `result`, or an `error`."""
+        try:
+            row = for_map(method)
+            return {"result": await self.call(row.name, taken(row, params))}
+        except PostroomError as refused:
+            return {"error": federation_error(refused)}
+
+    def heard(self, method: str, params: Mapping[str, Any]) -> None:
+        """Said without waiting for an answer."""
+        try:
+            row = for_map(method)
+            if row.name == ANNOUNCE:
+                self._desk.submit(partial(self._announce, taken(row, params)))
+            elif row.name == PART:
+                self.leave()
+        except PostroomError as wrong:
+            log.info("the system %s says what is no message: %s", self._link.system, wrong)
+
+    async def call(self, name: str, said: dict[str, Any]) -> dict[str, Any]:
+        """A method of the federation, its parameters checked. Routes are begun in the order of these calls."""
+        run = {ROUTE: self._route, ANNOUNCE: self._announce, FIND: self._find, MEET: self._meet}.get(name)
+        if name == PART:
+            self.leave()
+            return {"disconnected": True}
+        if run is None:
+            raise NotAllowed(f"{name} is nothing that a peer may ask", field="method")
+        try:
+            told: dict[str, Any] = await self._desk.submit(partial(run, said), self)
+        except BaseException as fault:
+            if isinstance(fault, PostroomError) or not isinstance(fault, Exception):
+                raise
+            log.exception("a call of the system %s failed by a fault of ours", self._link.system)
+            raise Busy("it failed here, and not by a fault of yours", field="method") from fault
+        return told
+
+    # -- at the desk
+
+    def _peer(self) -> Peer:
+        """As it is trusted now."""
+        found = service.peers.peer(self._office, self._link.system)
+        if found is None or not found.trusted:
+            raise NotAllowed(f"the system {self._link.system!r} is not trusted here", field="auth")
+        return found
+
+    def _route(self, said: dict[str, Any]) -> dict[str, Any]:
+        peer = self._peer()
+        envelope = read_route(said, self._here, peer.system, self._office.now().wall)
+        check_way(self._here, envelope.path, envelope.hops, envelope.most_hops, self._office.limits)
+        behind = self._behind(envelope, said.get("after"))
+        targets = tuple(target for target in envelope.targets if target.agent not in behind)
+        arrival = Arrival(
+            message=envelope.message,
+            targets=targets,
+            path=envelope.path,
+            hops=envelope.hops,
+            source=envelope.source,
+        )
+        verdicts = self._accept(peer, arrival) if targets else []
+        waits = Busy("an earlier letter of the same sender waits", field="after")
+        verdicts += [Verdict(target=one, problem=waits) for one in envelope.targets if one.agent in behind]
+        self._remember(envelope, verdicts)
+        return routed(envelope.message.id, [(verdict.target.agent, verdict.problem) for verdict in verdicts])
+
+    def _accept(self, peer: Peer, arrival: Arrival) -> list[Verdict]:
+        return service.arriving.accept(self._office, peer, arrival)
+
+    def _behind(self, envelope: Envelope, after: Any) -> set[str]:
+        """Those whose earlier letter was refused for now."""
+        said = after if isinstance(after, dict) else {}
+        marks = {one.agent: (str(said.get(one.agent)), fold(one.agent)) for one in envelope.targets}
+        return {agent for agent, mark in marks.items() if mark in self._held}
+
+    def _remember(self, envelope: Envelope, verdicts: list[Verdict]) -> None:
+        for verdict in verdicts:
+            mark = (envelope.message.id, fold(verdict.target.agent))
+            self._held.pop(mark, None)
+            if verdict.problem is None:
+                self._link.taken += 1
+            elif verdict.problem.temporary:
+                self._held[mark] = None
+        while len(self._held) > MOST_HELD:
+            del self._held[next(iter(self._held))]
+
+    def turn_away(self, envelope: dict[str, Any], reason: str) -> None:
+        """Its sender is told, by a letter, that it was refused: for a peer that tells its senders nothing."""
+        try:
+            peer = self._peer()
+            said = read_route({"envelope": envelope}, self._here, peer.system, self._office.now().wall)
+        except PostroomError:  # nobody is known who could be told
+            return
+        if said.source == peer.system:
+            to = said.targets[0].agent
+            service.bouncing.turn_away(self._office, said.message, to, f"{self._here}: {reason}")
+
+    def _announce(self, said: dict[str, Any]) -> dict[str, Any]:
+        exposing.note(self._office, self._peer().system, said.get("exposure"))
+        return {"announced": True}
+
+    def _find(self, said: dict[str, Any]) -> dict[str, Any]:
+        status = exposing.has(self._desk.room, self._peer(), said["agent"])
+        return {"has": status is not None} | ({} if status is None else {"status": status})
+
+    def _meet(self, said: dict[str, Any]) -> dict[str, Any]:
+        """Said once more, or by one that we dialled."""
+        return met(self._desk, self._peer(), self._here, said)
+
+
+def met(desk: Desk, peer: Peer, here: str, said: dict[str, Any]) -> dict[str, Any]:
+    """The answer to `map/federation/connect`, at the desk."""
+    exposing.note(desk.room._office, peer.system, said.get("exposure"))
+    return {
+        "connected": True,
+        "systemId": here,
+        "systemInfo": {"name": here, "version": __version__, "software": SOFTWARE},
+        "exposure": exposing.exposure(desk.room, peer),
+        SOFTWARE: {"version": __version__},
+    }

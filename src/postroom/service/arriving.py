@@ -1,0 +1,199 @@
+"""Mail from other systems: whether it is taken, for whom, and how a letter that comes twice is known again.
+
+A letter keeps its id where that is free. Where it is another letter's, and for a further recipient of a letter
+that is here already, a copy is written under an id of ours and a key that tells it from all others. Nothing that
+comes from outside makes a mailbox.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .. import service
+from ..errors import Damaged, IdTaken, PostroomError, QuotaFull, Refused, StoreBusy, StoreFailing
+from ..model.address import Address, agent_of
+from ..model.codec import digest
+from ..model.delivery import OPEN, open_delivery
+from ..model.hashing import blake2b
+from ..model.message import CAME, Message, Recipient
+from ..model.names import AT
+from ..model.query import Query
+from ..model.record import FORGOTTEN, SPENT, spent_key
+from ..store.base import Post
+from .compose import seal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from ..model.delivery import Delivery
+    from ..model.message import RecipientKind
+    from ..model.peer import Peer
+    from ..store.base import Write
+    from .office import Office
+
+_LONGEST_KEY = 200
+
+
+class Arrival(Struct, frozen=True, kw_only=True):
+    """A letter as another system brings it."""
+
+    message: Message  # its sender is `agent@system`
+    targets: tuple[Address, ...]  # whom it is for
+    source: str  # the system where it was written
+    path: tuple[str, ...] = ()  # the systems it went through
+    hops: int = 0  # how many those are
+
+
+class Verdict(Struct, frozen=True):
+    """What became of it for one of its targets."""
+
+    target: Address
+    problem: PostroomError | None = None  # None: it is stored, or was before
+
+
+def accept(office: Office, peer: Peer, arrival: Arrival) -> list[Verdict]:
+    """Take a letter in, for all of its targets that may have it. Durable when this returns."""
+    now = office.now().wall
+    arrival = service.admitting.recognized(office, peer, arrival)
+    try:
+        message = service.admitting.checked(office, peer, arrival, now)
+        return _Intake(office, peer, arrival, message, now).taken()
+    except (StoreBusy, StoreFailing, Damaged):
+        raise
+    except PostroomError as refused:
+        return [Verdict(target, refused) for target in arrival.targets]
+
+
+class _Intake:
+    """One letter on its way in."""
+
+    def __init__(self, office: Office, peer: Peer, arrival: Arrival, message: Message, now: datetime) -> None:
+        self._office, self._peer, self._arrival = office, peer, arrival
+        self._message, self._now = message, now
+        self._says = _said(arrival.message)
+        self._counts = False  # must each inbox be asked whether it is full?
+        self._verdicts: dict[int, PostroomError | None] = {}
+
+    def taken(self) -> list[Verdict]:
+        try:
+            self._office.store.commit(self._plan)
+        except QuotaFull:  # of one of them: look who
+            self._counts = True
+            self._office.store.commit(self._plan)
+        return [Verdict(target, self._verdicts[i]) for i, target in enumerate(self._arrival.targets)]
+
+    def _plan(self) -> Sequence[Write]:
+        """Look and write with nobody in between, so that a letter that comes twice at once is written once."""
+        self._verdicts.clear()
+        wanted: dict[str, None] = {}
+        for i, target in enumerate(self._arrival.targets):
+            try:
+                wanted.update(dict.fromkeys(self._mailboxes(target)))
+                self._verdicts[i] = None
+            except (StoreBusy, StoreFailing, Damaged):
+                raise
+            except PostroomError as refused:
+                self._verdicts[i] = refused
+        writes: Sequence[Write] = self._posts([*wanted])
+        has_task = writes and self._message.task is not None
+        return service.taskbook.entered(self._office, writes) if has_task else writes
+
+    def _mailboxes(self, target: Address) -> list[str]:
+        """Where the letter goes for one target; a refusal of all means that the target is refused."""
+        names = service.admitting.mailboxes(self._office, self._peer, self._arrival, self._message, target)
+        open_to, refusal = [], None
+        for name in names:
+            try:
+                self._check_door(name)
+                open_to.append(name)
+            except (QuotaFull, Refused) as refused:
+                refusal = refused
+        if not open_to and refusal is not None:
+            raise refusal
+        return open_to
+
+    def _check_door(self, mailbox: str) -> None:
+        if AT in mailbox:
+            return
+        service.addressing.check_guard_for(self._office, self._message, mailbox)
+        if self._counts and not self._was_taken(mailbox):
+            waits = Query(mailbox=mailbox, states=OPEN, unread_only=True)
+            if sum(self._office.store.count(waits).values()) >= self._office.limits.inbox_quota:
+                raise QuotaFull(f"the inbox of {mailbox!r} is full", field="to")
+
+    # -- what is here already
+
+    def _posts(self, mailboxes: Sequence[str]) -> list[Post]:
+        store, id = self._office.store, self._message.id
+        held = store.get([id]).get(id)
+        memory = store.records(FORGOTTEN, id)
+        if held is None and not memory:
+            return [self._post(self._message, mailboxes)] if mailboxes else []
+        came: Any = held.message.extra.get(CAME) if held else memory[0].value.get(CAME)
+        if self._is_ours(came):
+            have = {found.delivery.mailbox for found in store.find(Query(message_ids=(id,)))} | {*came["to"]}
+            mailboxes = [name for name in mailboxes if name not in have]
+        return [copy for name in mailboxes if (copy := self._copy(name)) is not None]
+
+    def _is_ours(self, came: Any) -> bool:
+        """Is what is here under this id the very letter that comes now?"""
+        if not isinstance(came, dict) or came.get("source") != self._arrival.source:
+            return False
+        if came.get("says") != self._says:
+            raise IdTaken(f"{self._arrival.source!r} sent another letter with this id", field="id")
+        return True
+
+    def _was_taken(self, mailbox: str) -> bool:
+        """Has this mailbox the letter, under its own id or as a copy?"""
+        at = Query(mailbox=mailbox, message_ids=(self._message.id,))
+        return bool(self._office.store.find(at)) or self._copy(mailbox) is None
+
+    def _copy(self, mailbox: str) -> Post | None:
+        """The letter under an id of ours; None if that is here, or was."""
+        sender, key = self._message.sender, _key(self._arrival, self._message.id, mailbox)
+        if self._office.store.sent(sender, key) or self._office.store.records(SPENT, spent_key(sender, key)):
+            return None
+        return self._post(replace(self._message, id=self._office.new_id(agent_of(sender)), key=key), [mailbox])
+
+    # -- what is written
+
+    def _post(self, message: Message, mailboxes: Sequence[str]) -> Post:
+        kinds = {recipient.address: recipient.kind for recipient in message.recipients}
+        missing = tuple(Recipient(name) for name in mailboxes if name not in kinds)
+        if len(mailboxes) == len(missing) and any(not target.agent for target in self._arrival.targets):
+            missing = ()  # a letter to everybody names nobody
+        came = {
+            "source": self._arrival.source,
+            "id": self._message.id,
+            "path": [*self._arrival.path],
+            "hops": self._arrival.hops,
+            "says": self._says,
+            "to": [*mailboxes],
+            "at": self._now.isoformat(),
+        }
+        message = replace(message, recipients=(*message.recipients, *missing), extra=message.extra | {CAME: came})
+        return Post(
+            message=message,
+            encoded=seal(message, self._office.limits),
+            deliveries=tuple(self._delivery(message, name) for name in mailboxes),
+            quota=self._office.limits.inbox_quota,
+        )
+
+    def _delivery(self, message: Message, mailbox: str) -> Delivery:
+        kind: RecipientKind = next((r.kind for r in message.recipients if r.address == mailbox), "to")
+        return open_delivery(message, mailbox, kind, self._now)
+
+
+def _said(message: Message) -> str:
+    """What a letter says, whichever way it came and whoever else it is for."""
+    extra = {name: value for name, value in message.extra.items() if name != CAME}
+    return digest(replace(message, recipients=(), extra=extra))
+
+
+def _key(arrival: Arrival, id: str, mailbox: str) -> str:
+    key = f"fed:{arrival.source}:{id}:{mailbox}"
+    return key if len(key) <= _LONGEST_KEY else f"fed:{blake2b(key.encode(), digest_size=16).hexdigest()}"

@@ -1,0 +1,189 @@
+"""Names at other systems: which of a letter's recipients are there, and whether the letter may go to them.
+
+A bare name is somebody here, if anybody here is called so; else who the table of routes knows at another system;
+else, where the settings say so, somebody that is to be found.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from .. import policy, service
+from ..errors import Invalid, Missing
+from ..model.address import ANYWHERE, agent_of, at_system, format_address, parse_address, system_of
+from ..model.codec import convert
+from ..model.delivery import State
+from ..model.message import Recipient, is_any, same_name
+from ..model.names import AT, BROADCAST, fold
+from ..model.peer import Route
+from ..model.query import Query
+from ..model.record import ROUTE
+from .compose import check_address
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from ..model.address import Address
+    from ..model.delivery import Delivery
+    from ..model.message import Message, RecipientKind
+    from ..model.peer import Peer
+    from ..store.base import Post
+    from .office import Office
+
+
+def at_home(office: Office, message: Message) -> Message:
+    """The letter with those called `x@<this room>` as `x`, each system spelt as its peer is, and each name there
+    as it was spelt here first.
+    """
+    peers = service.peers.all_peers(office)
+    recipients: dict[str, Recipient] = {}
+    for recipient in message.recipients:
+        address = recipient.address
+        if AT in address:
+            address = _normal(office, peers, parse_address(address, recipient.kind), recipient.kind)
+        key = fold(address) if AT in address else address
+        recipients.setdefault(key, Recipient(address, recipient.kind))
+    return replace(message, recipients=tuple(recipients.values()))
+
+
+def is_somebody(office: Office, address: str) -> bool:
+    """Not, if it is said to be an agent here, and nobody here is called so."""
+    if AT not in address or not agent_of(address) or not service.identity.is_ours(office, system_of(address)):
+        return True
+    spelt = office.store.spelling(agent_of(address))
+    return spelt is not None and office.store.is_known(spelt)
+
+
+def bound(office: Office, post: Post) -> Post:
+    """The letter with each recipient where it is, or a refusal. Part of a commit."""
+    deliveries = tuple([_sent_to(office, post, delivery.mailbox) for delivery in post.deliveries])
+    if any(name != delivery.mailbox for name, delivery in zip(deliveries, post.deliveries, strict=True)):
+        post = _readdressed(post, deliveries)
+    remote = [name for name in deliveries if AT in name]
+    if remote:
+        check_ways(office, post.message, remote)
+    return post
+
+
+def spelt(office: Office, mailbox: str) -> str:
+    """A name elsewhere as it is known here: whoever writes it otherwise means the same."""
+    return office.store.spelling(mailbox) or mailbox
+
+
+def route_of(office: Office, name: str, now: datetime) -> str | None:
+    """The system where the table says that an agent is, while that is fresh and somebody leads there."""
+    found = office.store.records(ROUTE, fold(name))
+    route = convert(found[0].value, Route) if found else None
+    if route is None or route.until <= now:
+        return None
+    return route.system if peer_towards(office, service.peers.all_peers(office), route.system) else None
+
+
+def peer_towards(office: Office, peers: Mapping[str, Peer], system: str) -> Peer | None:
+    """Who leads to a system; anybody at all leads to one that is to be found."""
+    if system == ANYWHERE:
+        return next((peer for peer in peers.values() if peer.trusted), None)
+    return policy.trust.route_to(peers, system, policy.trust.strategy_of(office.limits))
+
+
+def waiting_by_way(office: Office) -> tuple[dict[str, int], dict[str, int]]:
+    """How many letters wait for each peer to take or pass them on, and how many for each system without a way."""
+    peers = service.peers.all_peers(office)
+    by_peer: dict[str, int] = {}
+    stranded: dict[str, int] = {}
+    for mailbox, many in office.store.outgoing(None).items():
+        system = system_of(mailbox)
+        peer = peer_towards(office, peers, system)
+        counts, name = (stranded, system) if peer is None else (by_peer, peer.system)
+        if peer is None or system != ANYWHERE:
+            counts[name] = counts.get(name, 0) + many
+    return by_peer, stranded
+
+
+def why_it_waits(office: Office, delivery: Delivery) -> str | None:
+    """What keeps a letter for another system here, as far as the room knows."""
+    if delivery.state is not State.QUEUED or AT not in delivery.mailbox:
+        return None
+    peers, system = service.peers.all_peers(office), system_of(delivery.mailbox)
+    if system != ANYWHERE and peer_towards(office, peers, system) is None:
+        return f"waits: {policy.trust.no_route(peers, system).message}"
+    return f"waits: {delivery.history[-1].reason}" if delivery.history else None
+
+
+def check_ways(office: Office, message: Message, mailboxes: Sequence[str]) -> None:
+    """Refuse a letter to a system that nobody leads to, that its scope may not write to, or that has too many."""
+    peers = service.peers.all_peers(office)
+    more: dict[str, int] = {}
+    for mailbox in mailboxes:
+        target = parse_address(mailbox, "to")
+        _check_way(office, peers, message, target)
+        more[target.system] = more.get(target.system, 0) + 1
+    for system, many in more.items():
+        service.outbox.check_room(office, system, many)
+
+
+def _check_way(office: Office, peers: Mapping[str, Peer], message: Message, target: Address) -> None:
+    peer = peer_towards(office, peers, target.system)
+    if peer is None and target.system == ANYWHERE:
+        raise Missing(f"there is nobody to ask for {target.agent!r}", field="to", hint="postroom peers add")
+    if peer is None:
+        raise policy.trust.no_route(peers, target.system)
+    if target.system != ANYWHERE:
+        policy.trust.check_outgoing(peer, message, target)
+
+
+def was_sent_to(office: Office, id: str, party: str) -> bool:
+    """Was this letter sent to somebody elsewhere? They may answer before we know that it is there, and by a name
+    that only a system or an agent was said of.
+    """
+    found = (one.delivery.mailbox for one in office.store.find(Query(message_ids=(id,))))
+    return any(_is_meant(party, mailbox) for mailbox in found)
+
+
+def _is_meant(party: str, mailbox: str) -> bool:
+    said, whose = parse_address(mailbox, "to"), parse_address(party, "sender")
+    at_any = not said.agent or same_name(said.agent, whose.agent)
+    return bool(said.system) and at_any and (said.system == ANYWHERE or same_name(said.system, whose.system))
+
+
+def seeks(office: Office) -> bool:
+    """Are other systems asked for names that nobody here knows?"""
+    return office.limits.federation_strategy != "table" or office.limits.federation_refresh_on_miss
+
+
+def _normal(office: Office, peers: Mapping[str, Peer], address: Address, field: RecipientKind) -> str:
+    if service.identity.is_ours(office, address.system):
+        return _here(address, field)
+    named = [peer.system for peer in peers.values() if same_name(peer.system, address.system)]
+    return spelt(office, format_address(replace(address, system=named[0]) if named else address))
+
+
+def _here(address: Address, field: RecipientKind) -> str:
+    if address.agent:
+        return check_address(address.agent, field)
+    if address.scope:
+        return check_address(BROADCAST + address.scope, field)
+    hint = f"{BROADCAST}<scope> for everybody in a scope"
+    raise Invalid(f"{format_address(address)!r} is this room itself", field=field, hint=hint)
+
+
+def _sent_to(office: Office, post: Post, name: str) -> str:
+    if AT in name or is_any(name) or office.store.is_known(name) or post.message.is_automatic:
+        return name
+    system = route_of(office, name, office.now().wall)
+    if system is None and seeks(office) and service.peers.all_peers(office):
+        system = ANYWHERE
+    return name if system is None else spelt(office, at_system(name, system))
+
+
+def _readdressed(post: Post, names: tuple[str, ...]) -> Post:
+    deliveries = [
+        delivery
+        if delivery.mailbox == name
+        else replace(delivery, mailbox=name, state=State.QUEUED, delivered_at=None)
+        for delivery, name in zip(post.deliveries, names, strict=True)
+    ]
+    return replace(post, deliveries=tuple(deliveries))

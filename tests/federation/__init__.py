@@ -1,0 +1,1 @@
+"""Letters between systems: real daemons, each on a room of its own."""

@@ -1,0 +1,258 @@
+"""`postroom serve` with faults: it is killed at a step of the exchange, or has a bug that a test must find.
+
+    python -m tests.federation.faulty kill:sent:5,nameless serve …
+
+`kill:sent:5` kills it, as `kill -9` does, when it comes to this step for the fifth time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from postroom import service
+from postroom.cli.main import entry
+from postroom.federation import courier, serving
+from postroom.federation.courier import Courier
+from postroom.federation.serving import Serving
+from postroom.lines.line import Line
+from postroom.policy import trust
+from postroom.service import admitting, arriving, outbox
+from postroom.wire.map_names import ROUTE
+
+SOON, LATER = 0.05, 0.5  # seconds
+
+Act = Callable[[], object]
+
+
+class Kill:
+    """At the n-th time."""
+
+    def __init__(self, times: int) -> None:
+        self._left = times
+
+    def __call__(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def put(place: Any, name: str, value: Any) -> None:
+    setattr(place, name, value)
+
+
+def before(place: Any, name: str, act: Act) -> None:
+    real = getattr(place, name)
+
+    def stand_in(*given: Any, **said: Any) -> Any:
+        act()
+        return real(*given, **said)
+
+    put(place, name, stand_in)
+
+
+def after(place: Any, name: str, act: Act) -> None:
+    real = getattr(place, name)
+
+    def stand_in(*given: Any, **said: Any) -> Any:
+        told = real(*given, **said)
+        act()
+        return told
+
+    put(place, name, stand_in)
+
+
+# -- steps of who sends
+
+
+def at_looked(kill: Act) -> None:
+    """It has looked up what waits, and said nothing."""
+    after(courier, "next_parcels", kill)
+
+
+def at_sent(kill: Act) -> None:
+    """The letter is on its way."""
+    real = Line.__init__
+
+    def made(self: Line, send: Any, *given: Any) -> None:
+        async def sent(said: dict[str, Any]) -> None:
+            await send(said)
+            if said.get("method") == ROUTE:
+                kill()
+
+        real(self, sent, *given)
+
+    put(Line, "__init__", made)
+
+
+def at_confirmed(kill: Act) -> None:
+    """The receipt came, and is not written down."""
+    before(Courier, "_settle", kill)
+
+
+def at_noting(kill: Act) -> None:
+    """The receipt is being written down."""
+    after(outbox, "departed", kill)
+
+
+def at_noted(kill: Act) -> None:
+    """It is written down."""
+    real = Courier._write
+
+    async def write(self: Courier) -> None:
+        await real(self)
+        kill()
+
+    put(Courier, "_write", write)
+
+
+# -- steps of who gets it
+
+
+def at_came(kill: Act) -> None:
+    """The letter is there, and not looked at."""
+    before(Serving, "_route", kill)
+
+
+def at_written(kill: Act) -> None:
+    """It is written, and not safe."""
+    after(arriving, "accept", kill)
+
+
+def at_kept(kill: Act) -> None:
+    """It is safe, and nobody was told."""
+    real = Serving.call
+
+    async def call(self: Serving, name: str, said: dict[str, Any]) -> dict[str, Any]:
+        told = await real(self, name, said)
+        if name == ROUTE:
+            kill()
+        return told
+
+    put(Serving, "call", call)
+
+
+def at_answered(kill: Act) -> None:
+    """The receipt was given, maybe a moment ago."""
+    at_kept(lambda: asyncio.get_running_loop().call_later(SOON, kill))
+
+
+SENDING = {
+    "looked": at_looked,
+    "sent": at_sent,
+    "confirmed": at_confirmed,
+    "noting": at_noting,
+    "noted": at_noted,
+}
+TAKING = {"came": at_came, "written": at_written, "kept": at_kept, "answered": at_answered}
+STEPS = SENDING | TAKING
+
+
+# -- bugs of who sends
+
+
+def early() -> None:
+    """Takes a letter for one that has left before there is a receipt."""
+    real = Courier._asked
+
+    async def asked(self: Courier, trip: Any, parcel: Any, *given: Any) -> Any:
+        for found in parcel.found:
+            self._keep(found.delivery)
+        await self._finish()
+        return await real(self, trip, parcel, *given)
+
+    put(Courier, "_asked", asked)
+
+
+def trusting() -> None:
+    """Takes a cut for a receipt."""
+    real = Courier._asked
+
+    async def asked(self: Courier, *given: Any) -> Any:
+        told = await real(self, *given)
+        return {} if told is None else told
+
+    put(Courier, "_asked", asked)
+
+
+def backwards() -> None:
+    """Sends what came last first."""
+    real: Any = vars(courier)["next_parcels"]
+
+    def parcels(*given: Any) -> Any:
+        return list(reversed(real(*given)))
+
+    put(courier, "next_parcels", parcels)
+
+
+def impatient() -> None:
+    """Waits for no answer longer than a moment."""
+    real = Line.__init__
+
+    def made(self: Line, send: Any, heard: Any, _patience: float, *given: Any) -> None:
+        real(self, send, heard, 0.3, *given)
+
+    put(Line, "__init__", made)
+
+
+# -- bugs of who gets it
+
+
+def hasty() -> None:
+    """Gives a receipt, and keeps the letter later."""
+    real = Serving.call
+
+    async def call(self: Serving, name: str, said: dict[str, Any]) -> dict[str, Any]:
+        if name != ROUTE:
+            return await real(self, name, said)
+        loop = asyncio.get_running_loop()
+        loop.call_later(LATER, lambda: asyncio.ensure_future(real(self, name, said)))
+        return {"routed": True, "messageId": said["envelope"]["payload"]["id"]}
+
+    put(Serving, "call", call)
+
+
+def nameless() -> None:
+    """Gives each letter an id of its own, so that it does not know one that comes again."""
+
+    def posts(self: Any, mailboxes: Sequence[str]) -> Any:
+        fresh = replace(self._message, id=self._office.new_id(self._message.sender))
+        return [self._post(fresh, mailboxes)] if mailboxes else []
+
+    put(arriving._Intake, "_posts", posts)
+
+
+def credulous() -> None:
+    """Believes what a peer says of itself and of others."""
+    put(trust, "check_incoming", lambda *_: None)
+    put(trust, "speaks_for", lambda *_: True)
+    put(serving, "check_way", lambda *_: None)
+    put(admitting, "_check_way", lambda *_: None)
+
+
+def blind() -> None:
+    """Takes any certificate that it knows for the right one."""
+    put(service.peers, "check_certificate", lambda *_: None)
+
+
+BUGS = {bug.__name__: bug for bug in (early, trusting, backwards, impatient, hasty, nameless, credulous, blind)}
+
+
+def plant(faults: str) -> None:
+    for fault in faults.split(","):
+        name, *more = fault.split(":")
+        if name == "kill":
+            STEPS[more[0]](Kill(int(more[1])))
+        else:
+            BUGS[name]()
+
+
+if __name__ == "__main__":
+    plant(sys.argv.pop(1))
+    entry()

@@ -1,0 +1,64 @@
+"""`postroom serve` that is killed at one step of handing a letter over: `-m tests.federation.killed STEP BUG …`
+
+The steps: `before` the other room has it, `between` the two commits, `after` both. The bug: it is written down
+here as handed over before the other room has it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+from unittest.mock import patch
+
+from postroom import service
+from postroom.cli.main import main
+from postroom.federation.courier import Courier
+
+STEPS = ("before", "between", "after")
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_at(step: str) -> None:
+    accept, settle, departed = service.arriving.accept, Courier._settle, service.outbox.departed
+
+    def accepting(*said: Any) -> Any:
+        if step == "before":
+            die()
+        return accept(*said)
+
+    async def settling(*said: Any) -> None:
+        if step == "between":
+            die()
+        await settle(*said)
+
+    def departing(*said: Any) -> None:
+        departed(*said)
+        if step == "after":
+            die()
+
+    patch.object(service.arriving, "accept", accepting).start()
+    patch.object(Courier, "_settle", settling).start()
+    patch.object(service.outbox, "departed", departing).start()
+
+
+def plant_the_bug() -> None:
+    asked, departed = Courier._asked, service.outbox.departed
+
+    async def asking(self: Courier, trip: Any, parcel: Any, after: Any) -> Any:
+        departed(self._office, [found.delivery for found in parcel.found], parcel.system)
+        return await asked(self, trip, parcel, after)
+
+    patch.object(Courier, "_asked", asking).start()
+
+
+if __name__ == "__main__":
+    step, bug, *words = sys.argv[1:]
+    if bug == "bug":
+        plant_the_bug()
+    kill_at(step)
+    sys.exit(main(words))

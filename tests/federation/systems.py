@@ -1,0 +1,119 @@
+"""Systems to test with: each is a room in a folder and `postroom serve` on it, in a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import postroom
+from postroom import Room, service
+from postroom.model.delivery import OPEN, Delivery
+from postroom.model.peer import Peer
+from postroom.model.query import Query
+from postroom.service.authorize import OWNER
+from tests.daemons import PATIENCE, Daemon
+
+
+def free_port() -> int:
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        port: int = place.getsockname()[1]
+        return port
+
+
+def until(is_so: Callable[[], Any], patience: float = PATIENCE) -> Any:
+    """What it gives, as soon as that is something."""
+    end = time.monotonic() + patience
+    while not (found := is_so()):
+        assert time.monotonic() < end, "it did not come to be"
+        time.sleep(0.02)
+    return found
+
+
+class System:
+    """Its room can be used whether it is served or not."""
+
+    def __init__(self, folder: Path, name: str, *agents: str, **settings: str) -> None:
+        self.folder = folder / name
+        self.folder.mkdir()
+        self.name = name
+        self.port = free_port()
+        self.settings = {"system": name, **settings}
+        self.daemon: Daemon | None = None
+        self.room: Room = postroom.open(f"sqlite:{self.folder / 'room.db'}", durability="process", **self.settings)
+        for agent in agents:
+            self.room.mailbox(agent).register()
+
+    @property
+    def url(self) -> str:
+        return f"ws://127.0.0.1:{self.port}/map"
+
+    def trusts(self, other: str, **said: Any) -> str:
+        """Adds a peer, or changes one; the token that it is to show here, if one was made."""
+        given = {"exposure": "all", **said}
+        token, _ = service.peers.add(self.room._office, OWNER, other, given, ours=self.name)
+        return token
+
+    def peer(self, other: str) -> Peer:
+        return service.peers.known_peer(self.room._office, other)
+
+    def serve(self, *options: str, faults: str = "") -> Self:
+        """With faults, if there are to be any: see `faulty`."""
+        said = [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
+        http = () if "--http" in options else ("--http", f"127.0.0.1:{self.port}")
+        program = ("tests.federation.faulty", faults) if faults else ("postroom",)
+        self.daemon = Daemon(self.folder, *http, *said, *options, program=program)
+        return self
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        assert self.daemon is not None
+        daemon, self.daemon = self.daemon, None
+        return daemon.stop(number)
+
+    def close(self) -> None:
+        if self.daemon is not None:
+            self.stop(signal.SIGKILL)
+        self.room.close()
+
+    # -- what happens
+
+    def states(self) -> dict[str, str]:
+        assert self.daemon is not None
+        told = self.daemon.ask(action="links")
+        return {link["system"]: link["state"] for link in told["links"]}
+
+    def is_linked(self, *others: str) -> None:
+        """Until there is a connection with each of them."""
+        until(lambda: all(self.states().get(other) == "connected" for other in others))
+
+    def texts(self, agent: str) -> list[str]:
+        """Of all letters there, as they came."""
+        found = self.room._office.store.find(Query(mailbox=agent, states=OPEN, order="age", limit=10_000))
+        return [one.message.text for one in found]
+
+    def delivery(self, id: str, mailbox: str) -> Delivery:
+        (found,) = self.room._office.store.find(Query(mailbox=mailbox, message_ids=(id,)))
+        return found.delivery
+
+    def left(self, id: str, mailbox: str) -> bool:
+        return self.delivery(id, mailbox).has_left
+
+
+def join(caller: System, called: System, **agreed: Any) -> None:
+    """The one dials the other; each sees all of the other's agents, unless it was agreed otherwise."""
+    token = called.trusts(caller.name, **agreed)
+    caller.trusts(called.name, url=called.url, token=token, **agreed)
+
+
+@contextmanager
+def systems(*made: System) -> Iterator[tuple[System, ...]]:
+    try:
+        yield made
+    finally:
+        for system in made:
+            system.close()

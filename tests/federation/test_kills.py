@@ -1,0 +1,63 @@
+"""One of two systems is killed at a step of the exchange: nothing is lost, nothing comes twice, all in order."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import LONG
+from tests.federation.audit import Mail
+from tests.federation.faulty import SENDING, STEPS
+from tests.federation.systems import System, join, systems
+
+CALLS, CALLED = "the one that calls", "the one that is called"
+
+
+def killed_at(folder: Path, step: str, times: int, sender: str, bug: str = "") -> set[str]:
+    """What went wrong. A bug is that of the one who could have it."""
+    called, calls = System(folder, "a", "ann", "amy"), System(folder, "b", "ann", "amy")
+    with systems(called, calls):
+        join(calls, called)
+        here, there = (calls, called) if sender == CALLS else (called, calls)
+        mail = Mail(here, there, ("ann", "amy"), ("ann", "amy"))
+        mail.send(10)
+        victim, other = (here, there) if step in SENDING else (there, here)
+        kill = f"kill:{step}:{times}"
+        is_victims = victim is (here if bug == "early" else there)
+        victim.serve(faults=f"{bug},{kill}" if bug and is_victims else kill)
+        other.serve(faults="" if is_victims else bug)
+        assert victim.daemon is not None
+        assert -signal.SIGKILL == victim.daemon.process.wait(60)
+        victim.stop()
+        victim.serve()
+        return mail.problems()
+
+
+def cases() -> list[tuple[str, int, str]]:
+    """Each step at its first and at a later time, by either side; in the short form these take turns."""
+    once = {"looked", "noting", "noted"}  # there need not be a second time
+    every = [(step, times, who) for who in (CALLS, CALLED) for step in STEPS for times in (1, 9)]
+    every = [case for case in every if case[1] == 1 or case[0] not in once]
+    return every if LONG else [case for case in every if (case[1] == 1) == (case[2] == CALLED)]
+
+
+@pytest.mark.parametrize(("step", "times", "sender"), cases())
+def test_whoever_is_killed_at_whatever_step_each_letter_is_there_once(
+    tmp_path: Path, step: str, times: int, sender: str
+) -> None:
+    assert set() == killed_at(tmp_path, step, times, sender)
+
+
+@pytest.mark.parametrize(
+    ("bug", "step", "shows"),
+    [
+        ("early", "came", "lost"),
+        ("hasty", "answered", "lost"),
+        ("nameless", "sent", "twice"),
+        ("nameless", "kept", "twice"),
+    ],
+)
+def test_a_bug_at_that_step_is_found(tmp_path: Path, bug: str, step: str, shows: str) -> None:
+    assert shows in killed_at(tmp_path, step, 9, CALLS, bug)

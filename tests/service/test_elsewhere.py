@@ -1,0 +1,268 @@
+"""Letters to other systems: who is meant, what waits here until it is there, what is refused at once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from postroom import Room
+from postroom.errors import Invalid, Missing, NotAllowed, QuotaFull
+from postroom.model.address import Address
+from postroom.model.codec import to_plain
+from postroom.model.delivery import State
+from postroom.model.message import Recipient
+from postroom.model.peer import Peer, Route
+from postroom.model.query import Query
+from postroom.model.record import ROUTE, Record
+from postroom.service import elsewhere, outbox
+from postroom.service.office import Office
+from postroom.store.base import Put
+from tests.letters import NOW
+from tests.rooms import FakeClock, House, addresses
+from tests.service.peering import know_peer
+
+
+@pytest.fixture
+def room(house: House) -> Room:
+    room = house.room(system="here")
+    know_peer(room, Peer(system="far", relays_for=("moon",)))
+    return room
+
+
+def route(room: Room, agent: str, system: str, seconds: float = 300) -> None:
+    value = to_plain(Route(system=system, until=NOW + timedelta(seconds=seconds)))
+    room._office.store.commit([Put(record=Record(kind=ROUTE, key=agent, value=value))])
+
+
+def places(room: Room, id: str) -> dict[str, State]:
+    found = room._office.store.find(Query(message_ids=(id,)))
+    return {one.delivery.mailbox: one.delivery.state for one in found}
+
+
+def test_a_letter_to_another_system_waits_until_it_is_there(room: Room) -> None:
+    sent = room.mailbox("ann").send(["bob@far", "carl"], "hello", cc="@far/team")
+
+    assert places(room, sent.id) == {
+        "bob@far": State.QUEUED,
+        "@far/team": State.QUEUED,
+        "carl": State.UNREAD,
+    }
+    assert (sent.unknown, outbox.waiting(room._office)) == (("carl",), ["@far/team", "bob@far"])
+    assert room.mailbox("carl").check()[0].text == "hello"
+
+
+@pytest.mark.parametrize(
+    "said", [{"agent": "bob", "system": "far"}, Address(agent="bob", system="far"), "bob@far"]
+)
+def test_an_address_may_be_said_by_its_pieces(room: Room, said: object) -> None:
+    assert addresses(room.mailbox("ann").send(said, "hello").message) == ["bob@far"]
+    assert addresses(room.mailbox("ann").send([said], "hello").message) == ["bob@far"]
+
+
+def test_pieces_without_a_system_are_somebody_here(room: Room) -> None:
+    room.mailbox("bob").register(scopes=["team"])
+
+    assert addresses(room.mailbox("ann").send({"agent": "bob"}, "hello").message) == ["bob"]
+    assert addresses(room.mailbox("ann").send({"scope": "team"}, "hello").message) == ["broadcast:team"]
+
+
+def test_our_own_system_is_here(room: Room) -> None:
+    room.mailbox("bob").register(scopes=["team"])
+    sent = room.mailbox("ann").send(["bob@here", "bob", "ceo@HERE", "@here/team"], "hello")
+
+    assert sent.message.recipients == (Recipient("bob"), Recipient("human"), Recipient("broadcast:team"))
+    assert set(places(room, sent.id)) == {"bob", "human"}
+    with pytest.raises(Invalid, match="this room itself"):
+        room.mailbox("ann").send("@here", "hello")
+
+
+def test_a_system_is_spelt_as_its_peer_is(room: Room) -> None:
+    assert addresses(room.mailbox("ann").send("bob@FAR", "hello").message) == ["bob@far"]
+
+
+def test_a_system_that_nobody_leads_to_is_refused_and_nothing_is_written(room: Room) -> None:
+    with pytest.raises(Missing) as refused:
+        room.mailbox("ann").send(["carl", "bob@nowhere"], "hello")
+
+    assert refused.value.field == "to"
+    assert "postroom peers add nowhere" in str(refused.value)
+    assert room.mailboxes() == []
+
+
+def test_a_system_behind_a_peer_is_reached_through_it(room: Room) -> None:
+    assert places(room, room.mailbox("ann").send("bob@moon", "hello").id) == {"bob@moon": State.QUEUED}
+
+
+def test_a_scope_that_may_not_go_there_is_refused(room: Room) -> None:
+    know_peer(room, Peer(system="far", scopes={"open": ("far",)}))
+
+    room.mailbox("ann").send("bob@far", "hello", scope="open")
+    with pytest.raises(NotAllowed):
+        room.mailbox("ann").send("bob@far", "hello", scope="secret")
+
+
+def test_a_peer_that_is_not_trusted_gets_nothing(room: Room) -> None:
+    know_peer(room, Peer(system="far", trusted=False))
+
+    with pytest.raises(NotAllowed):
+        room.mailbox("ann").send("bob@far", "hello")
+
+
+def test_too_many_letters_for_one_system_are_refused(house: House) -> None:
+    room = house.room(system="here", outbox_max_letters=2)
+    know_peer(room, Peer(system="far"))
+    know_peer(room, Peer(system="near"))
+    room.mailbox("ann").send("bob@far", "1")
+    room.mailbox("ann").send("eve@far", "2", at=NOW + timedelta(days=1))
+
+    with pytest.raises(QuotaFull, match="2 letters wait for the system 'far', and at most 2 may"):
+        room.mailbox("ann").send("bob@far", "3")
+    assert outbox.queue_length(room._office, "FAR") == 2
+    room.mailbox("ann").send("bob@near", "3")
+
+
+def test_a_letter_to_many_counts_all_of_them(house: House) -> None:
+    room = house.room(system="here", outbox_max_letters=2)
+    know_peer(room, Peer(system="far"))
+
+    with pytest.raises(QuotaFull):
+        room.mailbox("ann").send(["a@far", "b@far", "c@far"], "1")
+    assert outbox.queue_length(room._office, "far") == 0
+
+
+def test_full_inboxes_and_unknown_names_are_ours_alone(house: House) -> None:
+    room = house.room(system="here", inbox_quota=1, unknown="refuse")
+    know_peer(room, Peer(system="far"))
+
+    assert [room.mailbox("ann").send("bob@far", text).unknown for text in ("1", "2")] == [(), ()]
+
+
+# -- a bare name
+
+
+def test_a_bare_name_is_somebody_here_if_anybody_is_called_so(room: Room) -> None:
+    room.mailbox("bob").register()
+    route(room, "bob", "far")
+
+    assert places(room, room.mailbox("ann").send("bob", "hello").id) == {"bob": State.UNREAD}
+
+
+def test_a_bare_name_that_the_table_knows_is_there(room: Room) -> None:
+    route(room, "bob", "far")
+    sent = room.mailbox("ann").send("bob", "hello")
+
+    assert places(room, sent.id) == {"bob@far": State.QUEUED}
+    assert (sent.routed, sent.unknown, addresses(sent.message)) == (("bob@far",), (), ["bob"])
+
+
+def test_what_the_table_knew_once_does_not_count(room: Room, clock: FakeClock) -> None:
+    route(room, "bob", "far", seconds=10)
+    clock.advance(11)
+
+    assert places(room, room.mailbox("ann").send("bob", "hello").id) == {"bob": State.UNREAD}
+
+
+def test_a_bare_name_that_nobody_knows_is_here_as_ever(room: Room) -> None:
+    sent = room.mailbox("ann").send("bob", "hello")
+
+    assert (places(room, sent.id), sent.unknown) == ({"bob": State.UNREAD}, ("bob",))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"federation_strategy": "broadcast"},
+        {"federation_strategy": "hierarchical", "federation_upstream": "far"},
+        {"federation_refresh_on_miss": True},
+    ],
+)
+def test_a_bare_name_is_to_be_found_where_the_settings_say_so(house: House, settings: dict[str, Any]) -> None:
+    room = house.room(system="here", **settings)
+    alone = places(room, room.mailbox("ann").send("bob", "hello").id)
+    know_peer(room, Peer(system="far"))
+    room.mailbox("carl").register()
+
+    assert alone == {"bob": State.UNREAD}
+    assert places(room, room.mailbox("ann").send("bob", "hello").id) == {"bob@*": State.QUEUED}
+    assert places(room, room.mailbox("ann").send("carl", "hello").id) == {"carl": State.UNREAD}
+
+
+def test_to_be_found_may_be_said_and_needs_somebody_to_ask(house: House, room: Room) -> None:
+    assert places(room, room.mailbox("ann").send("bob@*", "hello").id) == {"bob@*": State.QUEUED}
+    room._office.store.commit(
+        [
+            Put(record=Record(kind=record.kind, key=record.key, value=None, revision=record.revision))
+            for record in room._office.store.records("peer")
+        ]
+    )
+    with pytest.raises(Missing, match="nobody to ask"):
+        room.mailbox("ann").send("bob@*", "hello")
+    assert not elsewhere.seeks(room._office)
+
+
+# -- nobody here is somebody elsewhere
+
+
+def test_nobody_here_sends_or_reads_as_somebody_elsewhere(room: Room) -> None:
+    with pytest.raises(Invalid):
+        room.mailbox("bob@far")
+    with pytest.raises(Invalid):
+        room.wait(["bob@far"], 0)
+
+
+def test_a_letter_is_answered_forwarded_and_found_by_names_elsewhere(room: Room) -> None:
+    sent = room.mailbox("ann").send("bob@far", "pumpkin")
+
+    again = room.mailbox("ann").reply(sent.id, "and another")
+    assert addresses(again.message) == ["bob@far"]
+    assert [letter.id for letter in room.mailbox("ann").search("to:bob@far pumpkin")] == [sent.id]
+
+
+def test_what_waits_is_counted_now_and_then_and_the_limit_holds_all_the_same(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = house.room(system="here", outbox_max_letters=100)
+    know_peer(room, Peer(system="far"))
+    counted: list[str] = []
+    count = outbox.queue_length
+
+    def counting(office: Office, system: str) -> int:
+        counted.append(system)
+        return count(office, system)
+
+    monkeypatch.setattr(outbox, "queue_length", counting)
+    for n in range(100):
+        room.mailbox("ann").send(f"bob{n % 3}@far", "one of many")
+    with pytest.raises(QuotaFull):
+        room.mailbox("ann").send("bob@far", "one too many")
+    assert (100, True) == (count(room._office, "far"), len(counted) < 50)
+
+
+def test_case_does_not_count_elsewhere_either(room: Room) -> None:
+    first = room.mailbox("ann").send("Bob@far", "one")
+    for said in ("bob@FAR", ["BOB@far", "bob@far"]):
+        sent = room.mailbox("ann").send(said, "two")
+        assert (["Bob@far"], {"Bob@far": State.QUEUED}) == (addresses(sent.message), places(room, sent.id))
+    route(room, "bob", "far")
+    assert ["Bob@far"] == list(places(room, room.mailbox("ann").send("bob", "three").id))
+    assert ["Bob@far"] == list(places(room, first.id))
+
+
+def test_what_a_system_told_that_is_no_peer_any_more_counts_no_more(room: Room) -> None:
+    know_peer(room, Peer(system="near"))
+    route(room, "zoe", "near")
+    assert {"zoe@near": State.QUEUED} == places(room, room.mailbox("ann").send("zoe", "one").id)
+    know_peer(room, Peer(system="near", trusted=False))
+    assert {"zoe": State.UNREAD} == places(room, room.mailbox("ann").send("zoe", "two").id)
+
+
+@pytest.mark.parametrize("to", ["carl@here", "bob@FAR", {"agent": "BOB", "system": "far"}, ["bob@far", "Bob@far"]])
+def test_a_letter_that_is_sent_again_with_its_key_is_the_same_however_its_address_is_written(
+    room: Room, to: Any
+) -> None:
+    room.mailbox("ann").send("Bob@far", "before")
+    first = room.mailbox("ann").send(to, "once", key="k")
+    again = room.mailbox("ann").send(to, "once", key="k")
+    assert (first.id, True) == (again.id, again.repeated)

@@ -1,0 +1,263 @@
+"""Envelopes of the federation: a letter comes back whole, and whatever a peer says, what comes of it is sound."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from postroom.errors import (
+    HopsSpent,
+    Invalid,
+    LoopDetected,
+    Missing,
+    NotAllowed,
+    PostroomError,
+    QuotaFull,
+    StoreBusy,
+    TooFast,
+    UnknownAgent,
+)
+from postroom.model.address import Address, parse_address
+from postroom.model.codec import encode
+from postroom.model.content import CARRIED
+from postroom.model.message import CAME, Message, Priority, Recipient, TaskNote
+from postroom.model.parts import Part, file
+from postroom.wire.federation import MOST_HOPS, POSTROOM, envelope_of
+from postroom.wire.federation_problems import federation_error, read_refusal, refusals, routed
+from postroom.wire.federation_reading import read_route
+
+NOW = datetime(2030, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
+names = st.sampled_from(["ann", "bob", "swarm/carl", "d-4"])
+labels = st.text(alphabet="abcd e.-", min_size=1, max_size=12).map(str.strip).filter(bool)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+objects = st.dictionaries(st.text(max_size=8).filter(lambda name: name != CAME), values, max_size=3)
+parts = st.one_of(
+    st.text(max_size=20).map(lambda text: Part("text", text=text)),
+    values.map(lambda data: Part("data", data=data)),
+    values.map(lambda data: Part("x-own", note=data)),
+    objects.map(lambda content: Part(CARRIED, content={"type": "theirs", **content})),
+    st.just(Part("event", event="done", data=None)),
+    st.just(Part("file", path="a.txt", bytes="aGk=")),
+)
+times = st.integers(0, 10**9).map(lambda seconds: NOW + timedelta(seconds=seconds))
+letters = st.builds(
+    Message,
+    id=st.from_regex(r"[A-Za-z0-9._:-]{1,30}", fullmatch=True),
+    sender=names,
+    recipients=st.lists(
+        st.builds(Recipient, st.sampled_from(["bob@far", "ann", "eve@else", "broadcast:team"]), st.just("to")),
+        max_size=3,
+    ).map(tuple),
+    created_at=times,
+    kind=st.sampled_from(["message", "task", "handoff"]),
+    subject=st.text(max_size=9),
+    parts=st.lists(parts, max_size=3).map(tuple),
+    priority=st.sampled_from(Priority),
+    scope=st.sampled_from(["default", "team"]),
+    expires_at=st.none() | times,
+    thread_tag=st.none() | labels,
+    thread_id=st.none() | names.map(lambda name: name.replace("/", ".")),
+    conversation_id=st.none() | st.sampled_from(["conv-1", "general:team"]),
+    in_reply_to=st.none() | st.just("01ABC"),
+    hops=st.integers(0, 5),
+    trace=st.lists(names, min_size=1, max_size=3).map(tuple),
+    task=st.none() | st.builds(TaskNote, id=st.just("t1"), deadline=st.none() | times),
+    callback=st.none() | objects,
+    context=st.none() | objects,
+    attachments=st.lists(labels, max_size=2).map(tuple),
+    tags=st.lists(labels, max_size=2).map(tuple),
+    metadata=objects,
+    key=st.none() | st.just("key-1"),
+    extra=objects,
+)
+
+
+def sent(letter: Message, *to: str, here: str = "near", most_hops: int = MOST_HOPS) -> dict[str, Any]:
+    targets = [parse_address(one, "to") for one in to or ("bob@far",)]
+    envelope = envelope_of(letter, targets[0].system, targets, here=here, most_hops=most_hops, now=NOW)
+    told: dict[str, Any] = json.loads(encode(envelope))
+    return told
+
+
+@given(letters)
+def test_a_letter_comes_back_whole(letter: Message) -> None:
+    there = read_route({"envelope": sent(letter)}, "far", "near", NOW)
+    assert (letter.id, f"{letter.sender}@near") == (there.message.id, there.message.sender)
+    assert (Address(agent="bob", system="far"),) == there.targets
+    back = envelope_of(
+        there.message, "near", [Address(agent="x", system="near")], here="far", most_hops=9, now=NOW
+    )
+    home = read_route({"envelope": json.loads(encode(back))}, "near", "far", NOW)
+    assert letter == replace(home.message, sender=letter.sender)
+
+
+@given(values | st.fixed_dictionaries({"payload": values, "federation": values}))
+def test_whatever_a_peer_says_is_read_or_invalid(said: Any) -> None:
+    for word in ("envelope", "message", "payload"):
+        with pytest.raises(Invalid):
+            read_route({word: said}, "far", "near", NOW)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["id", "from", "to", "timestamp", "payload", "meta"]), values), values, values
+)
+def test_a_message_of_anybody_is_read_or_invalid(message: dict[str, Any], meta: Any, ours: Any) -> None:
+    sound = {
+        "id": "m1",
+        "from": "eve",
+        "to": {"agent": "bob"},
+        "meta": {"_meta": {POSTROOM: ours}, "priority": meta},
+    }
+    for said in (message, sound | message, sound):
+        with suppress(Invalid):
+            found = read_route({"message": said}, "far", "near", NOW)
+            assert found.message.sender.endswith("@near")
+            assert found.targets
+
+
+def test_names_are_those_of_the_system_where_their_agents_are() -> None:
+    letter = Message(
+        id="1",
+        sender="ann",
+        recipients=(Recipient("bob@far"), Recipient("carl")),
+        created_at=NOW,
+        trace=("dora", "ann"),
+    )
+    there = read_route({"envelope": sent(letter)}, "far", "near", NOW).message
+    assert ["bob", "carl@near"] == [one.address for one in there.recipients]
+    assert ("dora@near", "ann@near") == there.trace
+
+
+def test_hidden_recipients_are_told_to_themselves_alone() -> None:
+    hidden = (Recipient("bob@far", "bcc"), Recipient("eve@far", "bcc"), Recipient("ann@far"))
+    letter = Message(id="1", sender="ann", recipients=hidden, created_at=NOW)
+    there = read_route({"envelope": sent(letter, "bob@far")}, "far", "near", NOW).message
+    assert ["bob", "ann"] == [one.address for one in there.recipients]
+    assert "eve" not in json.dumps(sent(letter, "ann@far"))
+
+
+@pytest.mark.parametrize("said", ["bob", "bob@*", "BOB@far"])
+def test_who_is_hidden_stays_so_however_it_was_said(said: str) -> None:
+    recipients = (Recipient("ann@far"), Recipient(said, "bcc"), Recipient("eve", "bcc"))
+    letter = Message(id="1", sender="zoe", recipients=recipients, created_at=NOW)
+    there = read_route({"envelope": sent(letter, "ann@far", "bob@far")}, "far", "near", NOW).message
+    assert (Recipient("ann"), Recipient("bob", "bcc")) == there.recipients
+
+
+def test_somebody_here_is_not_taken_for_one_of_the_same_name_there() -> None:
+    letter = Message(id="1", sender="zoe", recipients=(Recipient("bob"), Recipient("bob@far")), created_at=NOW)
+    there = read_route({"envelope": sent(letter, "bob@far")}, "far", "near", NOW).message
+    assert (Recipient("bob@near"), Recipient("bob")) == there.recipients
+
+
+def test_a_letter_that_is_passed_on_keeps_its_id_and_says_its_way() -> None:
+    way = {"source": "near", "id": "first", "path": ["near"], "hops": 0}
+    letter = Message(id="copy", sender="ann@near", recipients=(), created_at=NOW, extra={CAME: way})
+    told = sent(letter, "bob@far", here="hub")
+    federation = told["federation"]
+    assert ("near", "far", 1, ["near", "hub"]) == tuple(
+        federation[word] for word in ("sourceSystem", "targetSystem", "hopCount", "path")
+    )
+    there = read_route({"envelope": told}, "far", "hub", NOW)
+    assert ("first", "ann@near", ("near", "hub"), 1) == (
+        there.message.id,
+        there.message.sender,
+        there.path,
+        there.hops,
+    )
+    assert CAME not in there.message.extra
+
+
+def test_nobody_says_that_its_sender_was_proven_nor_which_way_it_came() -> None:
+    letter = Message(id="1", sender="ann", recipients=(), created_at=NOW, proven=True)
+    told = sent(letter)
+    told["payload"]["meta"]["_meta"][POSTROOM] |= {"proven": True, "extra": {CAME: {"source": "x"}, "own": 1}}
+    there = read_route({"envelope": told}, "far", "near", NOW).message
+    assert (False, {"own": 1}) == (there.proven, there.extra)
+
+
+def test_a_file_of_theirs_is_carried_and_never_opened() -> None:
+    letter = Message(id="1", sender="ann", recipients=(), created_at=NOW, parts=(file("/etc/passwd"),))
+    (part,) = read_route({"envelope": sent(letter)}, "far", "near", NOW).message.parts
+    assert (CARRIED, {"type": "file", "path": "/etc/passwd"}) == (part.type, part["content"])
+
+
+def test_several_everybody_and_scopes_are_addressed() -> None:
+    letter = Message(id="1", sender="ann", recipients=(), created_at=NOW)
+    for to, shown in (
+        (["bob@far", "eve@far"], {"agents": ["bob", "eve"]}),
+        (["@far"], {"system": True}),
+        (["bob@far/team"], {"agent": "bob"}),
+        (["@far/team"], {"system": True}),
+    ):
+        told = sent(letter, *to)
+        assert shown == told["payload"]["to"]
+        assert to == [str(one) for one in read_route({"envelope": told}, "far", "near", NOW).targets]
+
+
+def test_what_agentic_mesh_and_the_sdk_say_is_a_letter() -> None:
+    mesh = {
+        "id": "m1", "from": "eve", "to": {"agent": "bob"}, "timestamp": 1_900_000_000_000,
+        "payload": {"type": "text", "text": "hi"},
+        "meta": {"priority": "high", "correlationId": "t1", "ttlMs": 60_000,
+                 "_meta": {"inboxMessageId": "m1", "subject": "Hello", "inReplyTo": "m0"}},
+    }  # fmt: skip
+    found = read_route({"system_id": "far", "message": mesh}, "far", "near", NOW)
+    letter = found.message
+    assert ("Hello", "t1", "m0", Priority.HIGH) == (
+        letter.subject,
+        letter.thread_tag,
+        letter.in_reply_to,
+        letter.priority,
+    )
+    assert ("near", "far", ("near",), 0) == (found.source, found.target, found.path, found.hops)
+    assert NOW + timedelta(seconds=60) == letter.expires_at
+    assert "eve@near" == letter.sender and "hi" == letter.text
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=-3), timedelta(), timedelta(seconds=20), timedelta(hours=3)])
+def test_a_letter_has_as_long_as_it_had_whatever_the_clocks_say(ahead: timedelta) -> None:
+    letter = Message(id="1", sender="ann", recipients=(), created_at=NOW, expires_at=NOW + timedelta(minutes=10))
+    there = read_route({"envelope": sent(letter)}, "far", "near", NOW + ahead).message
+    assert there.expires_at is not None
+    assert abs(NOW + ahead + timedelta(minutes=10) - there.expires_at) <= timedelta(minutes=1)
+
+
+PROBLEMS = [
+    (StoreBusy(), 5000, True),
+    (QuotaFull(), 4002, True),
+    (TooFast(), 4001, True),
+    (Missing(field="system"), 5001, False),
+    (NotAllowed(field="token"), 5002, True),  # of the connection: the letter waits
+    (NotAllowed(), 5003, False),
+    (UnknownAgent(), 5003, False),
+    (Invalid(), 5003, False),
+    (LoopDetected(), 5010, False),
+    (HopsSpent(), 5011, False),
+]
+
+
+@pytest.mark.parametrize(("problem", "code", "waits"), PROBLEMS, ids=lambda value: type(value).__name__)
+def test_a_refusal_is_read_as_it_was_meant(problem: PostroomError, code: int, waits: bool) -> None:
+    found = read_refusal(federation_error(problem))
+    assert (code, waits, str(problem)) == (found.code, found.waits, found.message)
+
+
+def test_some_may_be_refused_and_others_not() -> None:
+    told = routed("1", [("bob", None), ("eve", QuotaFull("full")), ("carl", UnknownAgent("nobody"))])
+    found = refusals(told)
+    assert (True, "1", ["eve", "carl"]) == (told["routed"], told["messageId"], list(found))
+    assert (True, False) == (found["eve"].waits, found["carl"].waits)
+    with pytest.raises(UnknownAgent):
+        routed("1", [("carl", UnknownAgent("nobody"))])
