@@ -19,6 +19,7 @@ from postroom.model.record import ROUTE, Record
 from postroom.service import elsewhere, outbox
 from postroom.service.office import Office
 from postroom.store.base import Put
+from postroom.wire.methods import for_action, named
 from tests.letters import NOW
 from tests.rooms import FakeClock, House, addresses
 from tests.service.peering import know_peer
@@ -266,3 +267,15 @@ def test_a_letter_that_is_sent_again_with_its_key_is_the_same_however_its_addres
     first = room.mailbox("ann").send(to, "once", key="k")
     again = room.mailbox("ann").send(to, "once", key="k")
     assert (first.id, True) == (again.id, again.repeated)
+
+
+def test_agents_that_other_systems_told_of_are_listed_where_that_is_asked(room: Room) -> None:
+    room.mailbox("ann").register()
+    route(room, "zoe", "far")
+    route(room, "max", "gone")  # nobody leads there
+    listed = for_action("list_agents").run(room, {"include_federated": True})
+    far = {"agentId": "zoe", "peerId": "far", "scope": "default", "status": "active", "location": "federated"}
+    assert (2, far) == (listed["count"], listed["agents"][1])
+    assert [far] == named("agents").run(room, {"elsewhere": True})["elsewhere"]
+    for said in ({}, {"include_federated": True, "scope": "team"}):
+        assert "federated" not in {one["location"] for one in for_action("list_agents").run(room, said)["agents"]}

@@ -51,8 +51,9 @@ async def read_thread(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
 
 
 async def list_agents(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
-    found = await caller.call("agents", some(said, "scope"))
-    told = [agent(row) for row in found["agents"]]
+    wants_all = said.get("include_federated", False) and "scope" not in said  # of others nobody knows the team
+    found = await caller.call("agents", some(said, "scope") | ({"elsewhere": True} if wants_all else {}))
+    told = [agent(row) for row in found["agents"]] + found.get("elsewhere", [])
     return {"count": len(told), "agents": told}
 
 

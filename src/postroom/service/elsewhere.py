@@ -20,6 +20,7 @@ from ..model.names import AT, BROADCAST, fold
 from ..model.peer import Route
 from ..model.query import Query
 from ..model.record import ROUTE
+from .authorize import authorize
 from .compose import check_address
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ..model.message import Message, RecipientKind
     from ..model.peer import Peer
     from ..store.base import Post
+    from .authorize import Principal
     from .office import Office
 
 
@@ -80,6 +82,14 @@ def route_of(office: Office, name: str, now: datetime) -> str | None:
     if route is None or route.until <= now:
         return None
     return route.system if peer_towards(office, service.peers.all_peers(office), route.system) else None
+
+
+def told_of(office: Office, caller: Principal) -> list[tuple[str, Route]]:
+    """Agents elsewhere that peers told of, by name, while that is believed and somebody leads there."""
+    authorize(caller, "agents")
+    now, peers = office.now().wall, service.peers.all_peers(office)
+    told = [(record.key, convert(record.value, Route)) for record in office.store.records(ROUTE)]
+    return [(name, at) for name, at in told if at.until > now and peer_towards(office, peers, at.system)]
 
 
 def peer_towards(office: Office, peers: Mapping[str, Peer], system: str) -> Peer | None:

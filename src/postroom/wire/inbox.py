@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from .. import service
 from ..errors import Invalid, PostroomError, UnknownAgent
 from ..model.query import Query
-from .inbox_records import agent_record, message_record, payload_to_parts
+from .inbox_records import agent_record, far_agent_record, message_record, payload_to_parts
 from .saying import LIMIT, box_of
 from .table import Method, Param
 
@@ -141,6 +141,8 @@ def _read_thread(room: Room, said: dict[str, Any]) -> Any:
 
 def _list_agents(room: Room, said: dict[str, Any]) -> Any:
     rows = [agent_record(agent) for agent in room.agents(scope=said.get("scope"))]
+    if said.get("include_federated") and "scope" not in said:  # of others nobody knows the team
+        rows += [far_agent_record(*one) for one in service.elsewhere.told_of(room._office, room.principal)]
     return {"count": len(rows), "agents": rows}
 
 
@@ -292,7 +294,7 @@ ROWS = (
         "who is registered",
         _list_agents,
         Param("scope", "text", "only of this scope"),
-        Param("include_federated", "flag", "those of other systems too; there are none yet"),
+        Param("include_federated", "flag", "those that other systems told of too, where no scope is said"),
         result="count, agents",
         many=True,
         action="agents",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from ..model.card import WORDS, Status
+from ..model.card import MAP_STATES, WORDS, Status
 from ..model.content import content_of, payload_to_parts
 from ..model.message import DEFAULT_SCOPE, Priority, is_any, is_broadcast, same_name
 from ..model.thread import conversation_of
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from ..model.card import Agent
     from ..model.delivery import Delivery
     from ..model.message import Message
+    from ..model.peer import Route
 
-__all__ = ["agent_record", "message_record", "milliseconds", "payload_to_parts", "present", "stamp"]
+__all__ = ["agent_record", "far_agent_record", "message_record", "milliseconds", "payload_to_parts"]
+__all__ += ["present", "stamp"]
 
 _IMPORTANCE = {priority: priority.name.lower() for priority in Priority}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -82,6 +84,13 @@ def agent_record(agent: Agent) -> dict[str, Any]:
         lastActive=stamp(presence.last_active_at or card.registered_at),
         location="local",
     )
+
+
+def far_agent_record(name: str, route: Route) -> dict[str, Any]:
+    """The same of an agent at another system, as that one told of it."""
+    words = WORDS[MAP_STATES.get(route.status, Status.IDLE)]
+    told = {"agentId": name, "peerId": route.system, "scope": DEFAULT_SCOPE, "status": words.inbox}
+    return {**told, "location": "federated"}
 
 
 @lru_cache(maxsize=256)  # of letters that are told together, many were read at one moment

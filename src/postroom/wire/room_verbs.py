@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from .. import service
 from ..model.codec import to_plain
+from .inbox_records import far_agent_record
 from .plain import plain_agent, plain_stats, plain_template
 from .saying import AGENT, LIMIT, box_of, some
 from .table import Method, Param
@@ -49,7 +51,11 @@ def _goodbye(room: Room, said: dict[str, Any]) -> Any:
 
 
 def _agents(room: Room, said: dict[str, Any]) -> Any:
-    return {"agents": [plain_agent(agent) for agent in room.agents(**some(said, "scope", "capability", "gone"))]}
+    here = [plain_agent(agent) for agent in room.agents(**some(said, "scope", "capability", "gone"))]
+    if not said.get("elsewhere"):
+        return {"agents": here}
+    told = service.elsewhere.told_of(room._office, room.principal)
+    return {"agents": here, "elsewhere": [far_agent_record(*one) for one in told]}
 
 
 def _agent(room: Room, said: dict[str, Any]) -> Any:
@@ -148,7 +154,9 @@ ROWS = (
     _own("blocked", "whose mail is refused here", _blocked, result="blocked", action="block", writes=False),
     _of_the_room("agents", "who is there, what they can do, how they are", _agents,
                  Param("scope", "text", "only of this team"), Param("capability", "text", "only who can do this"),
-                 Param("gone", "flag", "those that are gone, too"), result="agents (card, presence)",
+                 Param("gone", "flag", "those that are gone, too"),
+                 Param("elsewhere", "flag", "those that other systems told of, too"),
+                 result="agents (card, presence), elsewhere (agentId, peerId, status)",
                  action="agents", many=True, writes=False),
     _of_the_room("agent", "one agent's card", _agent, NAME, result="agent", action="agents", writes=False),
     _of_the_room("templates", "all templates", _templates, result="templates", action="template", writes=False),
