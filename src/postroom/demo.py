@@ -215,7 +215,7 @@ def worlds_scene(room: postroom.Room) -> None:
         worlds = {name: stack.enter_context(postroom.open(place)) for name, place in places.items()}
         worlds["nanobot"].mailbox("researcher").register()
         worlds["moon"].mailbox("planner").register()
-        _link(stack, places, _free_port())
+        _link(stack, places)
         finish(
             [
                 start(worlds["chipset"], "polecat"),
@@ -225,19 +225,30 @@ def worlds_scene(room: postroom.Room) -> None:
         )
 
 
-def _link(stack: ExitStack, places: Mapping[str, str], port: int) -> None:
+def _link(stack: ExitStack, places: Mapping[str, str]) -> None:
     """The folders are mounted at home. The moon calls home, and lets it speak for them."""
     for name in ("chipset", "nanobot"):
         say("house", f"postroom mount 'files:…/{name}?layout={name}' --as {name}")
         _typed(places, "home", "mount", places[name], "--as", name)
     say("house", "postroom peers add moon; and there: postroom peers add home --url ws://127.0.0.1:…")
     token = _typed(places, "home", "peers", "add", "moon")["token"]
+    port = _serve_home(stack, places)
     more = ["--url", f"ws://127.0.0.1:{port}/map", "--relays-for", "chipset", "--relays-for", "nanobot"]
     _typed(places, "moon", "peers", "add", "home", *more, "--token-file", "-", said=token)
-    for name, http in (("home", f"127.0.0.1:{port}"), ("moon", "off")):
-        stack.callback(_stop, _served(places, name, http))
-    while any(not _typed(places, name, "peers", "list")["peers"] for name in ("chipset", "nanobot")):
-        time.sleep(0.05)
+    stack.callback(_stop, _served(places, "moon", "off"))
+
+
+def _serve_home(stack: ExitStack, places: Mapping[str, str]) -> int:
+    """The port, once the folders know that they are mounted. Somebody else may take a port that was free."""
+    for _ in range(5):
+        port = _free_port()
+        daemon = _served(places, "home", f"127.0.0.1:{port}")
+        while daemon.poll() is None:
+            if all(_typed(places, name, "peers", "list")["peers"] for name in ("chipset", "nanobot")):
+                stack.callback(_stop, daemon)
+                return port
+            time.sleep(0.05)
+    raise SystemExit("the post room of the demo did not start")
 
 
 def _typed(places: Mapping[str, str], name: str, *words: str, said: str = "") -> dict[str, Any]:
