@@ -26,6 +26,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
             *("--durations=8", "--ignore=tests/faults", "--ignore=tests/test_faults_ran.py"),
+            "--ignore=tests/nanobot_channel",
             *("-m", "not files and not daemon and not federation and not nanobot"),
         ),
     ),
@@ -49,6 +50,13 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
             *("--durations=8", "-m", "federation", "tests/federation"),
+        ),
+    ),
+    (
+        "tests of the nanobot channel",
+        (
+            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
+            *("--durations=8", "-m", "not files and not daemon and not nanobot", "tests/nanobot_channel"),
         ),
     ),
     # Without coverage: what runs is installed in another environment.
