@@ -17,6 +17,7 @@ import time
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import postroom
@@ -232,17 +233,18 @@ def _link(stack: ExitStack, places: Mapping[str, str]) -> None:
         _typed(places, "home", "mount", places[name], "--as", name)
     say("house", "postroom peers add moon; and there: postroom peers add home --url ws://127.0.0.1:…")
     token = _typed(places, "home", "peers", "add", "moon")["token"]
-    port = _serve_home(stack, places)
+    sockets = stack.enter_context(TemporaryDirectory(prefix="postroom-"))  # a socket's path must be short
+    port = _serve_home(stack, places, sockets)
     more = ["--url", f"ws://127.0.0.1:{port}/map", "--relays-for", "chipset", "--relays-for", "nanobot"]
     _typed(places, "moon", "peers", "add", "home", *more, "--token-file", "-", said=token)
-    stack.callback(_stop, _served(places, "moon", "off"))
+    stack.callback(_stop, _served(places, sockets, "moon", "off"))
 
 
-def _serve_home(stack: ExitStack, places: Mapping[str, str]) -> int:
+def _serve_home(stack: ExitStack, places: Mapping[str, str], sockets: str) -> int:
     """The port, once the folders know that they are mounted. Somebody else may take a port that was free."""
     for _ in range(5):
         port = _free_port()
-        daemon = _served(places, "home", f"127.0.0.1:{port}")
+        daemon = _served(places, sockets, "home", f"127.0.0.1:{port}")
         while daemon.poll() is None:
             if all(_typed(places, name, "peers", "list")["peers"] for name in ("chipset", "nanobot")):
                 stack.callback(_stop, daemon)
@@ -271,9 +273,9 @@ def _typed(places: Mapping[str, str], name: str, *words: str, said: str = "") ->
     return answer
 
 
-def _served(places: Mapping[str, str], name: str, http: str) -> subprocess.Popen[bytes]:
+def _served(places: Mapping[str, str], sockets: str, name: str, http: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "postroom", "serve", "--room", places[name], "--http", http]
-    command += ["--socket", f"{places['home'].removeprefix('sqlite:')}.{name}.sock", "--set", f"system={name}"]
+    command += ["--socket", f"{sockets}/{name}.sock", "--set", f"system={name}"]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
