@@ -48,7 +48,8 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "tests of several systems",
         (
-            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
+            # Three at once: they wait for each other's processes more than they work.
+            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "3", "--dist=worksteal"),
             *("--durations=8", "-m", "federation", "tests/federation"),
         ),
     ),

@@ -28,11 +28,12 @@ from tests.federation.systems import System, systems, until
 from tests.files.folders import inbox
 from tests.files.test_strangers import drop
 
-COSTLY = NAMES if LONG else NAMES[:1]  # what takes seconds is tried in one layout; the engine is the same
+COSTLY = NAMES if LONG else NAMES[:1]  # most of it is tried in one layout: the engine is the same
+every_layout = pytest.mark.parametrize("layout", NAMES, indirect=True)
 LIVE = 2.0  # seconds: far more than it takes, and far less than the next look without a bell
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=COSTLY)
 def layout(request: pytest.FixtureRequest) -> Layout:
     return layout_named(request.param)
 
@@ -51,6 +52,7 @@ def mounted(home: System, tmp_path: Path, layout: Layout) -> Mounted:
     return there
 
 
+@every_layout
 def test_our_letter_lies_in_the_folder_and_the_answer_comes_back(mounted: Mounted) -> None:
     home = mounted.home
     sent = home.room.mailbox("ann").send("researcher@folder", "hello", subject="One")
@@ -64,6 +66,7 @@ def test_our_letter_lies_in_the_folder_and_the_answer_comes_back(mounted: Mounte
     assert (sent.id, sent.id) == (back.message.in_reply_to, back.message.thread)
 
 
+@every_layout
 def test_a_strangers_file_reaches_us_at_once_and_is_put_away(mounted: Mounted) -> None:
     for number in (1, 2):
         path = drop(mounted.root, mounted.layout, number, sender="researcher", to="ann@home")
@@ -107,7 +110,6 @@ def test_nobody_there_can_write_in_a_name_of_ours_or_of_another_system(mounted: 
     assert [] == mounted.home.texts("ann") == mounted.home.texts("amy")
 
 
-@pytest.mark.parametrize("layout", COSTLY, indirect=True)
 def test_a_folder_that_is_gone_is_waited_for_and_never_made_anew(mounted: Mounted) -> None:
     home, away = mounted.home, mounted.root.with_name("away")
     mounted.root.rename(away)
@@ -138,7 +140,6 @@ def test_it_is_unmounted_while_it_is_served(mounted: Mounted) -> None:
         home.room.mailbox("ann").send("researcher@folder", "x")
 
 
-@pytest.mark.parametrize("layout", COSTLY, indirect=True)
 def test_whoever_is_killed_nothing_is_lost_and_nothing_comes_twice(mounted: Mounted) -> None:
     home, each, rounds = mounted.home, 15, 6 if LONG else 3
     with mounted.room() as room:
