@@ -15,7 +15,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and so does nohup with a termina
 LONG = os.environ.get("POSTROOM_TEST_LONG") == "1"
 
 # No deadline: the machine is shared, and a slow moment is no bug.
-settings.register_profile("quick", deadline=None, max_examples=30, stateful_step_count=30)
+settings.register_profile("quick", deadline=None, max_examples=25, stateful_step_count=30)
 settings.register_profile(
     "long",
     deadline=None,

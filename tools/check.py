@@ -12,6 +12,13 @@ BIN = Path(sys.executable).parent
 WHOLE = 90  # per cent of branches, over everything
 HEART = 95  # in the rooms where a mistake loses mail
 HEART_ROOMS = "src/postroom/store/*,src/postroom/policy/*,src/postroom/service/*"
+KILLED = (
+    "test_bad_networks.py",
+    "test_credulous.py",
+    "test_hub_kills.py",
+    "test_kills.py",
+    "test_mount_faults.py",
+)
 
 STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("style", (str(BIN / "ruff"), "check", "--quiet", ".")),
@@ -48,9 +55,17 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "tests of several systems",
         (
-            # Three at once: they wait for each other's processes more than they work.
-            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "3", "--dist=worksteal"),
+            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
             *("--durations=8", "-m", "federation", "tests/federation"),
+            *(f"--ignore=tests/federation/{name}" for name in KILLED),
+        ),
+    ),
+    # Without coverage, as the fault tests: who is killed reports nothing.
+    (
+        "kills and bad networks between systems",
+        (
+            *(sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist=worksteal", "--durations=8"),
+            *(f"tests/federation/{name}" for name in KILLED),
         ),
     ),
     (
