@@ -51,15 +51,16 @@ docs: $(READY)  ## draw what docs/ takes from the code
 	@$(BIN)/python tools/commands.py
 	@$(BIN)/python tools/mcp_page.py
 	@$(BIN)/python tools/wire_page.py
+	@$(BIN)/python tools/plugin.py
 
 imports: $(READY)  ## what each command loads
 	@$(BIN)/python tools/imports.py
 
-# Where they are missing and may not be installed, the tests of their completion are skipped and say so.
+# Where they are missing and may not be installed, the tests that need them are skipped and say so.
 shells:
-	@missing=; for shell in bash zsh fish; do command -v $$shell >/dev/null || missing="$$missing $$shell"; done; \
+	@missing=; for shell in bash zsh fish tmux; do command -v $$shell >/dev/null || missing="$$missing $$shell"; done; \
 	 if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	   echo "installing$$missing, to test completion in them"; \
+	   echo "installing$$missing, to test completion and the inbox in them"; \
 	   { apt-get install -qq -y $$missing || { apt-get update -qq && apt-get install -qq -y $$missing; }; } \
 	     >/dev/null 2>&1 </dev/null || echo "could not install$$missing"; \
 	 fi

@@ -17,6 +17,7 @@ from . import (
     federation,
     files,
     growth,
+    hooks,
     maps,
     mcp_http,
     memory,
@@ -47,6 +48,7 @@ MEASURES: dict[str, Callable[[Effort, Path], Iterator[Line | Curve]]] = {
     "start": start.measure,
     "memory": memory.measure,
     "command": command.measure,
+    "hooks": hooks.measure,
 }
 
 

@@ -147,6 +147,7 @@ What Redis, PostgreSQL, NATS and others do with the same work stands in [peers.m
     .venv/bin/python -m bench --only send     # one theme
     .venv/bin/python -m bench --write         # and write this page
     .venv/bin/python -m bench --only command  # what a command costs from its start to its end
+    .venv/bin/python -m bench --only hooks    # what an agent host waits for at each step
     make imports                              # which modules each command loads, and how long that takes
     .venv/bin/python tools/imports.py send someone --as me --body x   # one command, in more detail
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +25,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("long" if LONG else "quick")
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """On a disk for tests that need one, though the others may have their rooms in memory."""
+    disk = os.environ.get("POSTROOM_TEST_DISK")
+    if disk is None or request.node.get_closest_marker("disk") is None:
+        return tmp_path
+    folder = Path(disk) / tmp_path.relative_to(tmp_path_factory.getbasetemp().parent)
+    folder.mkdir(parents=True)
+    return folder
 
 
 OF_FILES = ("nanobot", "chipset", "swarm", "files")  # layouts, and the folders of tests about them

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BIN = Path(sys.executable).parent
 WHOLE = 90  # per cent of branches, over everything
@@ -19,6 +26,16 @@ KILLED = (
     "test_kills.py",
     "test_mount_faults.py",
 )
+
+# These try what mail does, not what a disk does: their rooms are kept in memory where there is enough of it.
+IN_MEMORY = (
+    "tests of files",
+    "tests of the daemon",
+    "tests of several systems",
+    "tests of the nanobot channel",
+)
+MEMORY = Path("/dev/shm")  # noqa: S108 - each run has a folder of its own in it
+ENOUGH = 4 * 2**30  # bytes
 
 # What is fetched from elsewhere, while other steps run: it waits more than it works.
 FETCHED = ("packages from npm", "nanobot")
@@ -103,6 +120,7 @@ def main() -> None:
     os.environ.setdefault("COVERAGE_CORE", "ctrace")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is started a thousand times is compiled once
     os.environ["POSTROOM_FAULTS_MUST_RUN"] = "1"  # a file of fault tests that is skipped as a whole proves nothing
+    os.environ["POSTROOM_TMUX_MUST_RUN"] = "1"  # nor do tests of the inbox without tmux, where it can be had
     for old in Path().glob(".coverage*"):
         old.unlink()
     spent: list[tuple[str, float]] = []
@@ -110,7 +128,8 @@ def main() -> None:
     for name, command in STEPS:
         print(f"== {name}", flush=True)
         began = time.monotonic()
-        code = ended(under_way.pop(name) if name in under_way else subprocess.Popen(command))
+        with place_for(name) as environment:
+            code = ended(under_way.pop(name) if name in under_way else subprocess.Popen(command, env=environment))
         spent.append((name, time.monotonic() - began))
         if code:
             for other in under_way.values():
@@ -118,6 +137,19 @@ def main() -> None:
             report(spent)
             raise SystemExit(f"{name} failed")
     report(spent)
+
+
+@contextmanager
+def place_for(name: str) -> Iterator[dict[str, str]]:
+    """The environment of a step: where its tests keep their rooms."""
+    if name not in IN_MEMORY or not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ENOUGH:
+        yield dict(os.environ)
+        return
+    with (
+        TemporaryDirectory(prefix="postroom-", dir=MEMORY, ignore_cleanup_errors=True) as folder,
+        TemporaryDirectory(prefix="postroom-", ignore_cleanup_errors=True) as disk,
+    ):
+        yield os.environ | {"TMPDIR": folder, "POSTROOM_TEST_DISK": disk}
 
 
 def ended(process: subprocess.Popen[bytes]) -> int:

@@ -20,29 +20,36 @@ from statistics import median
 import postroom
 from postroom.cli.table import FILE_OF, HIDDEN, row
 
+NOTHING = Path(os.devnull)
 ROUNDS = 7
 HEAVIEST = 4  # modules that are named
 _MADE = {"export": "room.jsonl", "backup": "monday.db"}  # what an example makes, and would not replace
 _IMPORTED = re.compile(r"^import time:\s+(\d+) \|\s+\d+ \| +(\S+)$", re.MULTILINE)
 
 
-def loaded_by(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> set[str]:
+def loaded_by(
+    words: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: Path = NOTHING
+) -> set[str]:
     """The modules a command loads that a bare interpreter does not."""
-    return set(_imports(["-m", "postroom", *words], environment, folder)) - set(
+    return set(_imports(["-m", "postroom", *words], environment, folder, stdin)) - set(
         _imports(["-c", "pass"], environment, folder)
     )
 
 
-def _imports(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> dict[str, int]:
+def _imports(
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: Path = NOTHING
+) -> dict[str, int]:
     """Module -> microseconds of its own."""
-    return _measured([sys.executable, "-X", "importtime", *arguments], environment, folder)[1]
+    return _measured([sys.executable, "-X", "importtime", *arguments], environment, folder, stdin)[1]
 
 
-def _measured(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[int, dict[str, int]]:
-    done = subprocess.run(
-        command, env=dict(environment), cwd=folder, capture_output=True, text=True, check=False,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+def _measured(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: Path = NOTHING
+) -> tuple[int, dict[str, int]]:
+    with stdin.open("rb") as said:
+        done = subprocess.run(
+            command, env=dict(environment), cwd=folder, capture_output=True, text=True, check=False, stdin=said
+        )
     return done.returncode, {name: int(own) for own, name in _IMPORTED.findall(done.stderr)}
 
 

@@ -30,6 +30,9 @@ own, for instance with `pipx install ".[mcp]"` in the clone: a host starts it as
 
 ## Tell your host
 
+For Claude Code, Codex and Gemini CLI, `postroom install claude` (or `codex`, or `gemini`) does all of this, and more: by its hooks
+[mail is shown to agents by itself](hosts.md), and the server knows whose session it is in. By hand, and for other hosts:
+
 Each agent gets a name of its own. `postroom mcp --as coder --config` prints the JSON for Claude Code, which most hosts
 understand, with the whole path of the program; a `--room` or `--socket` that you add is written as a whole path too. Put that
 path in place of `postroom` below where a host does not find it.
@@ -64,7 +67,7 @@ the URL and a token (`postroom token create --agent coder`), as the header `Auth
 
 | variable | |
 |---|---|
-| `POSTROOM_AGENT`, else `INBOX_AGENT_ID` | who you are, where neither `--as` nor the call says it |
+| `POSTROOM_AGENT`, else `INBOX_AGENT_ID` | who you are, where neither `--as` nor the call says it; else the agent of the session whose host started it, where that has [Postroom's hooks](hosts.md) |
 | `POSTROOM_SCOPE`, else `INBOX_SCOPE` | the team of letters and agents that say nothing of one |
 
 ## What is promised

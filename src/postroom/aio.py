@@ -24,7 +24,7 @@ from .aio_working import AsyncWorking
 from .errors import BadStore
 from .model.names import check_agent
 from .service.given import listed
-from .service.waiting import check_timeout, seconds_to_sleep
+from .service.waiting import LONGEST_SLEEP, check_timeout, seconds_to_sleep
 
 if TYPE_CHECKING:
     import builtins
@@ -126,7 +126,11 @@ class AsyncRoom:
         await self.close()
 
     async def _wait_until(
-        self, mailboxes: Sequence[str], timeout: float, look: Callable[[], T | None]
+        self,
+        mailboxes: Sequence[str],
+        timeout: float,
+        look: Callable[[], T | None],
+        nap: Callable[[], float] = lambda: LONGEST_SLEEP,
     ) -> T | None:
         """As `service.waiting.wait_until`, without a thread that sleeps."""
         seconds = check_timeout(timeout)
@@ -142,8 +146,8 @@ class AsyncRoom:
                 left = end - loop.time()
                 if found or left <= 0:
                     return found
-                nap = await self.run(seconds_to_sleep, self.room._office, mailboxes)
-                await _wait_for_bell(bell, min(left, nap))
+                timer = await self.run(seconds_to_sleep, self.room._office, mailboxes)
+                await _wait_for_bell(bell, min(left, nap(), timer))
 
 
 class AsyncMailbox(AsyncWorking, AsyncErrands):
@@ -228,7 +232,7 @@ class AsyncMailbox(AsyncWorking, AsyncErrands):
 
     async def give_task(
         self,
-        to: str,
+        to: Any,
         body: Any = None,
         *,
         deadline: When | None = None,

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import service
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Unpack
 
     from .aio import AsyncRoom
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from .mailbox import Mailbox
     from .model.escalation import Escalation
     from .model.message import Message
+    from .model.ring import Later, LostRing, Rung
     from .service.sending import Receipt
 
 
@@ -46,6 +49,35 @@ class AsyncErrands:
 
     async def resolve(self, id: str) -> Escalation:
         return await self.room.run(self.mailbox.resolve, id)
+
+    async def begin_rings(self, way: str, *, backlog: bool = False) -> int:
+        return await self.room.run(self.mailbox.begin_rings, way, backlog=backlog)
+
+    async def try_ring(self, way: str, *, may_ring: Callable[[], bool] | None = None) -> Rung | Later:
+        """`may_ring` is called in a thread of the room."""
+        return await self.room.run(self.mailbox.try_ring, way, may_ring=may_ring)
+
+    async def wait_to_ring(
+        self, way: str, timeout: float = 30.0, *, may_ring: Callable[[], bool] | None = None
+    ) -> Rung | None:
+        """Holds no thread while it sleeps. If the task is cancelled just then, a ring may be lost."""
+        service.waiting.check_timeout(timeout)
+        await self.begin_rings(way)
+        box = self.mailbox
+        patience = service.ringing.Patience(box._office, box._caller, box.name, way, may_ring)
+        return await self.room._wait_until([box.name], timeout, patience.look, patience.nap)
+
+    async def ring_failed(self, way: str, ids: str | Sequence[str], why: str) -> int:
+        return await self.room.run(self.mailbox.ring_failed, way, ids, why)
+
+    async def dead_rings(self) -> list[LostRing]:
+        return await self.room.run(self.mailbox.dead_rings)
+
+    async def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
+        return await self.room.run(self.mailbox.retry_rings, way=way, ids=ids)
+
+    async def mark_shown(self, ids: str | Sequence[str], host: str, where: str = "", *, read: bool = True) -> int:
+        return await self.room.run(self.mailbox.mark_shown, ids, host, where, read=read)
 
     async def block(self, name: str) -> list[str]:
         return await self.room.run(self.mailbox.block, name)

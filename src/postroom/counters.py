@@ -27,6 +27,7 @@ class Counters:
         self.batches = 0  # of calls; each is made safe by one sync at most
         self.batched = 0  # calls in them
         self.connections: dict[str, Callable[[], int]] = {}  # open now, by rim
+        self.rings: dict[tuple[str, str], int] = {}  # calls of webhooks, by webhook and outcome
         self.subscribers: Callable[[], int] = int  # none, until somebody can tell
 
     def called(self, method: str, began: float, done: Outcome) -> None:
@@ -35,6 +36,10 @@ class Counters:
         outcome = OK if error is None else GONE if done.cancelled() else type(error).__name__
         self.calls[method, outcome] = self.calls.get((method, outcome), 0) + 1
         self.seconds[method] = self.seconds.get(method, 0.0) + perf_counter() - began
+
+    def rang(self, webhook: str, outcome: str) -> None:
+        """A webhook was called."""
+        self.rings[webhook, outcome] = self.rings.get((webhook, outcome), 0) + 1
 
     @property
     def uptime(self) -> float:

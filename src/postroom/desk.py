@@ -243,8 +243,11 @@ class Desk:
         looks = self._queue.take_looks(self._away)
         if not looks:
             return
-        with self._store.hurried():
-            answers = self._together(looks, _outcome)
+        try:
+            with self._store.hurried():
+                answers = self._together(looks, _outcome)
+        except PostroomError as failing:  # the room cannot be opened
+            answers = [failing] * len(looks)
         _tell(looks, answers)
         self._queue.put_back(looks[len(answers) :])
         self._call()

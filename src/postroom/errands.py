@@ -1,5 +1,5 @@
-"""What a mailbox does besides its daily mail: send from a template, take a letter back, escalate, refuse mail.
-Decides nothing: calls the service.
+"""What a mailbox does besides its daily mail: send from a template, take a letter back, escalate, tell
+somebody of mail, refuse it. Decides nothing: calls the service.
 
 `Mailbox` has all of these verbs; they stand here so that both files can be read in one sitting.
 """
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from . import service
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Unpack
 
     from .fields import Fields
     from .model.escalation import Escalation
     from .model.message import Message
+    from .model.ring import Later, LostRing, Rung
     from .service.authorize import Principal
     from .service.office import Office
     from .service.sending import Receipt
@@ -67,6 +68,46 @@ class Errands:
     def resolve(self, id: str) -> Escalation:
         """Close an escalation without an answer; it climbs no further."""
         return service.escalating.resolve(self._office, self._caller, self.name, id)
+
+    # -- telling somebody of mail
+
+    def begin_rings(self, way: str, *, backlog: bool = False) -> int:
+        """Begin to ring in a way of your own (`exec`, `webhook:1`): what is unread already counts as told, unless
+        `backlog`. Gives how many letters that is; after the first time, 0.
+        """
+        return service.ringing.begin(self._office, self._caller, self.name, way, backlog=backlog)
+
+    def try_ring(self, way: str, *, may_ring: Callable[[], bool] | None = None) -> Rung | Later:
+        """Is it time to tell somebody of mail? Whoever gets a `Rung` does it, once; `Later` says when to look
+        again. A ring is a hint: it moves no letter.
+        """
+        return service.ringing.try_ring(self._office, self._caller, self.name, way, may_ring)
+
+    def wait_to_ring(
+        self, way: str, timeout: float = 30.0, *, may_ring: Callable[[], bool] | None = None
+    ) -> Rung | None:
+        """The next ring, as soon as it is time for one; None when the time is up. `may_ring` is asked before."""
+        return service.ringing.wait_to_ring(self._office, self._caller, self.name, way, timeout, may_ring)
+
+    def ring_failed(self, way: str, ids: str | Sequence[str], why: str) -> int:
+        """The ring for these letters did not get through: it is tried again later. Gives for how many it is given
+        up.
+        """
+        return service.lost_rings.ring_failed(self._office, self._caller, self.name, way, ids, why)
+
+    def dead_rings(self) -> list[LostRing]:
+        """Rings that were given up, for letters that are still unread."""
+        return service.lost_rings.dead_rings(self._office, self._caller, self.name)
+
+    def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
+        """Try dead rings again; gives how many."""
+        return service.lost_rings.retry_rings(self._office, self._caller, self.name, way=way, ids=ids)
+
+    def mark_shown(self, ids: str | Sequence[str], host: str, where: str = "", *, read: bool = True) -> int:
+        """These letters were put before a model or a person: they are stamped as read, unless only their headings
+        were shown. Gives how many of them are here.
+        """
+        return service.auditing.mark_shown(self._office, self._caller, self.name, ids, host, where, read=read)
 
     # -- whose mail is refused
 

@@ -8,7 +8,7 @@ from . import service
 from .errands import Errands
 from .errors import Invalid
 from .letter import Letter
-from .model.names import check_agent
+from .model.names import HUMAN, check_agent, meant
 from .working import Working
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Mailbox(Working, Errands):
         self.room = room
         self.name = check_agent(name, "mailbox")
         self._office = room._office
+        if self._office.limits.human != HUMAN:
+            self.name = meant(self.name, self._office.limits.human)
         self._caller = room._principal
 
     def __repr__(self) -> str:
@@ -158,7 +160,7 @@ class Mailbox(Working, Errands):
 
     def give_task(
         self,
-        to: str,
+        to: Any,
         body: Any = None,
         *,
         deadline: When | None = None,

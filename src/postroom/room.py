@@ -19,7 +19,7 @@ from .clock import RandomIds, SystemClock
 from .errors import Invalid
 from .letter import Letter
 from .mailbox import Mailbox
-from .model.names import check_agent, check_party
+from .model.names import check_agent, check_party, meant
 from .service.authorize import OWNER, authorize
 from .service.given import check_count, listed
 from .service.office import Office
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .model.escalation import Escalation
     from .model.health import BackupReport, Diagnosis, Progress
     from .model.message import Message
+    from .model.ring import LostRing
     from .model.stats import Flow, Stats
     from .model.template import Template
     from .model.thread import Conversation, Thread, Turn
@@ -60,13 +61,14 @@ def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> Room:
     return open_with(chosen_settings(store, settings), SystemClock())
 
 
-def open_with(chosen: Settings, clock: Clock) -> Room:
-    """The same, where all is chosen."""
+def open_with(chosen: Settings, clock: Clock, *, makes: bool = True) -> Room:
+    """The same, where all is chosen; not `makes`: in a folder that must be there."""
     store = open_store(
         chosen.store,
         boot=clock.now().boot,
         durable=chosen.durability == "power",
         busy_timeout=chosen.busy_timeout,
+        makes=makes,
     )
     return Room(store, chosen, clock=clock)
 
@@ -125,7 +127,8 @@ class Room:
         **wanted: Unpack[Wanted],
     ) -> Letter | None:
         """The next letter at any of these mailboxes; None when the time is up."""
-        names = [check_agent(name, "mailboxes") for name in listed(mailboxes, "mailboxes")]
+        human = self.settings.human
+        names = [meant(check_agent(name, "mailboxes"), human) for name in listed(mailboxes, "mailboxes")]
         if not names:
             raise Invalid("nobody is named", field="mailboxes", hint="an agent's name, or a list of them")
         cursor = None if since is None else service.reading.check_cursor(since)
@@ -159,7 +162,8 @@ class Room:
         )
 
     def agent(self, name: str) -> Agent:
-        return service.directory.agent(self._office, self._principal, check_party(name, "id"))
+        meant_by_it = meant(check_party(name, "id"), self.settings.human)
+        return service.directory.agent(self._office, self._principal, meant_by_it)
 
     def rename(self, old: str, new: str) -> None:
         """Give an agent another name: all that is its own follows, and mail to the old name still arrives."""
@@ -250,6 +254,14 @@ class Room:
     def trace(self, id: str) -> Trace:
         """The life of one letter, with every delivery and all that came of it."""
         return service.tracing.trace(self._office, self._principal, None, id)
+
+    def dead_rings(self) -> list[LostRing]:
+        """Rings that were given up, for letters that are still unread, at all mailboxes."""
+        return service.lost_rings.dead_rings(self._office, self._principal, None)
+
+    def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
+        """Try dead rings again; gives how many."""
+        return service.lost_rings.retry_rings(self._office, self._principal, None, way=way, ids=ids)
 
     def doctor(self, *, repair: bool = False, full: bool = False, progress: Progress | None = None) -> Diagnosis:
         """Check this room's health, with a real write and read; `repair` mends what is safe to mend."""

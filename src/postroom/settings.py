@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from .errors import BadStore, Invalid
+from .model.names import POSTMASTER, fold
 from .policy.limits import Limits, Seconds
 from .whereabouts import PREFIX, config_path, own_room, project_room
 from .whereabouts import environment as own_environment
@@ -34,6 +35,7 @@ _WORDS = {
     "durability": "power or process",
     "unknown": "accept or refuse",
     "ladder": "names, with commas",
+    "human": "an agent's name",
     "federation_strategy": "table, broadcast or hierarchical",
     "federation_upstream": "systems, with commas",
     "outbox_retry": "exponential or fixed",
@@ -162,7 +164,9 @@ def _without_one_meaning(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _enforced(settings: Settings) -> Settings:
-    """What is said beside a strategy that does not ask for it would do nothing."""
+    """What is said beside a strategy that does not ask for it would do nothing; the house has its name alone."""
+    if fold(settings.human) == POSTMASTER:
+        raise Invalid(f"{POSTMASTER!r} is the house's own name", field="human", hint=_WORDS["human"])
     is_upward = settings.federation_strategy == "hierarchical"
     if is_upward and not settings.federation_upstream:
         hint = "federation_upstream = a hub that is a peer, or another strategy"

@@ -16,6 +16,7 @@ PREFIX = "POSTROOM_"
 AUTH_TOKEN = "POSTROOM_AUTH_TOKEN"  # noqa: S105 - a variable's name; a secret is never an argument
 PROJECT = ".postroom"  # a folder in a project; its room is found from anywhere below it
 ROOM = "room.db"
+HOSTS_OWN = ("CLAUDE_CODE_", "CLAUDECODE")  # how variables begin that are a session's alone
 
 _boot = ""
 
@@ -46,6 +47,28 @@ def units_folder() -> str:
 def own_room(environment: Mapping[str, str]) -> str:
     """The user's own room, where no other is named."""
     return os.path.join(_xdg(environment, "XDG_DATA_HOME", ".local/share"), "postroom", ROOM)
+
+
+def drafts_folder() -> str:
+    """Where is kept what a person wrote and did not send."""
+    return os.path.join(_xdg(os.environ, "XDG_STATE_HOME", ".local/state"), "postroom", "drafts")
+
+
+def sessions_folder() -> str:
+    """Where the sessions of agent hosts are noted down."""
+    return os.path.join(_xdg(os.environ, "XDG_STATE_HOME", ".local/state"), "postroom", "sessions")
+
+
+def receipts_folder() -> str:
+    """Where it is noted down what `install` put into files of hosts."""
+    return os.path.join(_xdg(os.environ, "XDG_STATE_HOME", ".local/state"), "postroom", "installed")
+
+
+def without_host(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment for a child that is not part of the session around us: a host's own variables would let it
+    speak for that session.
+    """
+    return {name: value for name, value in environment.items() if not name.startswith(HOSTS_OWN)}
 
 
 def project_room(folder: str | None = None, passed_by: list[tuple[str, str]] | None = None) -> str | None:

@@ -16,10 +16,13 @@ MEASURED = {
     "test_finding",
     "test_health",
     "test_hook",
+    "test_inbox",
     "test_installing",
+    "test_setup",
     "test_swarm",
     "test_tasks",
     "test_top",
+    "test_webhooks",
 }
 # Where a command waits for the disk, as it does by default. No power is cut in the other files.
 DURABLE = {"test_health", "test_exits", "test_new_room", "test_weight"}

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,14 +27,21 @@ class Terminal:
     """
 
     def __init__(
-        self, desk: Desk, *words: str, columns: int = 80, lines: int = 40, counted: bool = True, **variables: str
+        self,
+        desk: Desk,
+        *words: str,
+        columns: int = 80,
+        lines: int = 40,
+        counted: bool = True,
+        program: Sequence[str] = PROGRAM,
+        **variables: str,
     ) -> None:
         self.shown = b""
         self._screen, theirs = os.openpty()
         self.resize(columns, lines)
         self.before = self.after = termios.tcgetattr(theirs)  # how the keyboard is, before and after the program
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", ENTER, *PROGRAM, *words],
+            [sys.executable, "-I", "-S", "-c", ENTER, *program, *words],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

@@ -171,6 +171,27 @@ def test_the_life_of_a_letter(busy: Desk) -> None:
         assert word in shown
 
 
+def test_who_was_told_of_a_letter_is_in_its_life(busy: Desk) -> None:
+    assert "| WHAT | HOW |" not in busy.run("trace", "m-1").out
+    with postroom.open(busy.home / "room.db", ring_gather=0) as room:
+        bob = room.mailbox("bob")
+        bob.begin_rings("exec", backlog=True)
+        assert bob.try_ring("exec")
+        bob.ring_failed("exec", "m-1", "exit 3")
+        bob.mark_shown("m-1", "claude", "SessionStart")
+    (stop,) = busy.json("trace", "m-1", "--as", "bob")["stops"]
+    assert ("exec", "failed", "exit 3") == tuple(stop["rings"][0][name] for name in ("way", "outcome", "why"))
+    assert ("claude", "SessionStart") == (stop["sights"][0]["host"], stop["sights"][0]["where"])
+    shown = busy.run("trace", "m-1").out
+    lines = [line for line in shown.splitlines() if line.startswith("| bob |")][1:]
+    assert ["stored", "ring failed", "shown"] == [line.split(" | ")[2] for line in lines]
+    assert "exec: exit 3" in lines[1] and "claude, SessionStart" in lines[2]
+    claude, by_exec = busy.json("stats")["room"]["rates"]
+    assert ("claude", 1, 0, 1) == (claude["name"], claude["letters"], claude["rung"], claude["shown"])
+    assert ("exec", 1, 0, 0) == (by_exec["name"], by_exec["letters"], by_exec["rung"], by_exec["acknowledged"])
+    assert "| claude | 1 | 0 | 1 | 0 |" in busy.run("stats").out
+
+
 def test_an_agent_sees_its_own_part_alone(busy: Desk) -> None:
     assert [stop["mailbox"] for stop in busy.json("trace", "m-1", "--as", "bob")["stops"]] == ["bob"]
     assert len(busy.json("trace", "m-1", "--as", "ann")["stops"]) == 2

@@ -12,7 +12,7 @@ import pytest
 import postroom
 from postroom.cli.manual import WIDEST, manual
 from postroom.cli.table import FILE_OF, GROUPS, HIDDEN, row
-from postroom.service import mounting, peers, tokens
+from postroom.service import mounting, peers, tokens, webhooks
 from tests.cli.shell import Desk
 from tests.cli.terminal import show
 
@@ -101,7 +101,7 @@ def test_help_of_a_command_in_each_way(desk: Desk) -> None:
     ).items()
 
 
-@pytest.mark.parametrize("name", ["token", "service", "install", "hook", "peers"])
+@pytest.mark.parametrize("name", ["token", "service", "install", "hook", "peers", "webhook"])
 def test_a_first_word_alone_asks_which_one_and_its_help_lists_them(desk: Desk, name: str) -> None:
     names = [full for full in COMMANDS if full.startswith(f"{name} ")]
     asked = desk.run(name, "--json")
@@ -136,7 +136,9 @@ def test_help_has_no_links_and_the_first_page_names_the_service(desk: Desk) -> N
 def prepared(desk: Desk, example: Desk) -> Desk:
     """A copy of the room the examples speak of."""
     shutil.copytree(example.home, desk.home, dirs_exist_ok=True)
-    desk.environment |= {name: example.environment[name] for name in ("TOKEN", "TOKEN_ID", "ESCALATION")}
+    desk.environment |= {
+        name: example.environment[name] for name in ("TOKEN", "TOKEN_ID", "WEBHOOK_ID", "ESCALATION")
+    }
     desk.environment["POSTROOM_HOOK_SECONDS"] = "30"  # a busy machine is not the point
     return desk
 
@@ -191,6 +193,9 @@ def prepare_errands(desk: Desk, room: postroom.Room) -> None:
     room.mailbox("coder").block("spammer")
     peers.add(room._office, room.principal, "paris", {})
     (desk.home / "rome.token").write_text("prp_from-rome\n", encoding="utf-8")
+    url = "http://127.0.0.1:1024/"  # where nobody listens
+    _, webhook = webhooks.add(room._office, room.principal, url, "human", allow_private=True)
+    desk.environment["WEBHOOK_ID"] = webhook.id
     _, token = tokens.create(room._office, room.principal, "coder")
     desk.environment["TOKEN_ID"] = token.id
 
@@ -205,7 +210,9 @@ def test_every_example_runs_as_it_stands(prepared: Desk, name: str, line: str) -
         line = f"{line} || test $? -eq 70"
     if name == "peers ping":  # nobody serves it here, and it says so
         line = f"{line} 2>/dev/null || test $? -eq 75"
-    if name in {"peers add", "peers trust"}:  # what to do with the token is said beside it
+    if name == "webhook test":  # nobody answers
+        line = f"{line} || test $? -eq 75"
+    if name in {"peers add", "peers trust", "webhook add", "webhook rotate"}:  # what it is for is said beside it
         line = f"{line} 2>/dev/null"
     if name == "serve":  # until it is stopped; somebody may be at the usual port
         line = f"POSTROOM_HTTP=127.0.0.1:0 timeout -s INT --preserve-status 3 {line} 2>/dev/null"
@@ -223,6 +230,8 @@ RUN_SIMPLY = [
     "completion bash", "init", "forward m-1 dave --as bob", "reply m-1 --as bob --body y",
     "escalate --as ann --reason blocked --body x --ladder ann --ladder carol",
     "peers add berlin", "peers list", "peers show berlin", "peers trust berlin --rotate", "peers remove berlin", "mount files:mail?layout=nanobot --as nanobot", "unmount nanobot",
+    "webhook add https://hooks.example/ --for bob", "webhook list",
+    "install codex --dry-run", "install codex --yes", "uninstall codex --yes",
     "tasks give bob --as ann --body x", "templates save t --body x", "templates show t", "rename ann anna",
 ]  # fmt: skip
 

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.cli.hook_quick import said_by_host
-from postroom.cli.hook_views import BUDGET, age
 from postroom.daemon.inbox_files import InboxFolder
+from postroom.hosts.wording import BUDGET, age
 from postroom.service.present import NOTICE
 from tests.cli.shell import PROGRAM, Desk, Done
 from tests.daemons import Daemon
@@ -244,12 +243,6 @@ def test_a_host_that_says_nothing_is_not_waited_for(bob: Desk) -> None:
         [*PROGRAM, *PROMPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=bob.environment, cwd=bob.home
     ) as hook:
         assert hook.stdout is not None and b"[Inbox]" in hook.stdout.read()
-
-
-def test_what_a_host_says_is_found_and_nothing_else() -> None:
-    said = b'{"a": "\\"cwd\\":\\"/evil\\"", "cwd" : "/a\\u017e\\"b", "n": 1, "cut": "off'
-    assert '/a\u017e"b' == said_by_host(said, "cwd")
-    assert ["", "", ""] == [said_by_host(said, name) for name in ("n", "cut", "none")]
 
 
 def test_ages_are_in_the_largest_unit() -> None:

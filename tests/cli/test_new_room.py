@@ -13,13 +13,14 @@ from tests.cli.shell import Desk
 # All that may make a room: they put the first thing into it, or wait for mail. No other command does.
 MAKERS = {
     "send", "broadcast", "handoff", "escalate", "tasks give", "register", "templates save", "block",
-    "wait", "claim", "work", "mcp", "serve", "token create", "peers add", "mount", "hook session-start",
-    "init", "import", "restore", "copy",
+    "wait", "watch", "claim", "work", "mcp", "serve", "token create", "peers add", "webhook add", "mount",
+    "hook session-start", "hook claude", "hook codex", "hook gemini", "init", "import", "restore", "copy",
 }  # fmt: skip
 ABOUT_THE_PROGRAM = {"help", "completion", "version"}
 NO_ROOM = {  # they need none, or, as hooks, never fail
     "nanobot doctor", "swarm install", "service install", "service uninstall", "service status",
     "install agent-inbox-shim", "uninstall agent-inbox-shim", "hook prompt",
+    *(f"{verb} {host}" for verb in ("install", "uninstall") for host in ("claude", "codex", "gemini")),
 }  # fmt: skip
 LOOKING = [name for name in FILE_OF if name not in HIDDEN and name not in MAKERS | ABOUT_THE_PROGRAM | NO_ROOM]
 
@@ -92,6 +93,7 @@ def test_a_room_that_is_not_there_yet_is_told_without_making_it(desk: Desk) -> N
         ("claim", "--as", "ann"),
         ("wait", "--as", "ann", "--timeout", "0"),
         ("work", "--as", "ann", "--timeout", "0", "--", "true"),
+        ("watch", "--as", "ann", "--timeout", "0"),
         ("import", "a.jsonl"),
         ("restore", "a.db"),
     ],

@@ -131,6 +131,11 @@ def test_who_adds_a_peer_again_is_told_what_is_new(desk: Desk) -> None:
     url = ("--url", "wss://hub.example", "--token-file", "-")
     told = desk.run("peers", "add", "hub", *url, stdin="prp_secret-1").out
     assert "token: another one" in told and "secret" not in told
+    told = desk.run("peers", "add", "hub", "--auth", "mtls").out
+    assert "  auth: mtls\n  token: none\n" in told
+    told = desk.run("peers", "add", "hub", "--relays-for", "oslo", "--scope", "ops=hub").out
+    assert "  scopes: ops with hub (it was: dev with hub)\n  relays-for: oslo (it was: rome)\n" in told
+    assert {"relays_for": ["oslo"]} == desk.json("peers", "add", "hub", "--relays-for", "")["former"]
 
 
 def test_no_secret_leaves_the_room(desk: Desk) -> None:
@@ -189,6 +194,8 @@ def test_mail_that_waits_for_a_peer_is_told_of(desk: Desk) -> None:
     gone = desk.run("peers", "remove", "hub").out
     assert "Waiting for rome: 1 letter." in gone and "outbox_max_age" in gone
     assert "no way to a system 'rome'" in desk.json("trace", sent)["stops"][0]["reason"]
+    assert {"rome": 1} == desk.json("peers", "list")["stranded"]
+    assert "There is no way to rome: 1 letter for it waits." in desk.run("peers", "list").out
 
 
 def test_a_refused_peer_leaves_no_room_behind(desk: Desk) -> None:
@@ -318,3 +325,15 @@ def test_without_a_pin_the_machines_authorities_decide(certificates: list[tuple[
         other = certificate_at(url)
     assert fingerprint_of_pem(other) == pin_of(certificates[0][0])
     assert not is_pinned(pin_of(certificates[1][0]), ssl.PEM_cert_to_DER_cert(other)) and not is_pinned("x", None)
+
+
+def test_an_address_may_be_an_object_wherever_a_recipient_is_named(desk: Desk) -> None:
+    desk.json("peers", "add", "berlin")
+    far = '{"agent": "bob", "system": "berlin"}'
+    sent = desk.json("send", far, "--cc", '{"agent": "carl"}', "--as", "ann", "--body", "x")
+    assert [one["address"] for one in sent["letter"]["recipients"]] == ["bob@berlin", "carl"]
+    given = desk.json("tasks", "give", '{"agent": "bob"}', "--as", "ann", "--body", "x")
+    assert "bob" in str(given)
+    for wrong in ('{"agent": "bob", "planet": "mars"}', '{"agent"', "{}"):
+        refused = desk.run("send", wrong, "--as", "ann", "--body", "x", "--json")
+        assert refused.code in {64, 65}, refused

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import subprocess
 import sys
@@ -17,9 +18,9 @@ HOME = Path(__file__).parent.parent.parent
 TOOL = runpy.run_path(str(HOME / "tools" / "imports.py"))
 
 
-def loaded(desk: Desk, *words: str) -> set[str]:
+def loaded(desk: Desk, *words: str, stdin: Path = Path("/dev/null")) -> set[str]:
     bare = {name: value for name, value in desk.environment.items() if not name.startswith("COVERAGE")}
-    found: set[str] = TOOL["loaded_by"](list(words), bare, desk.home)
+    found: set[str] = TOOL["loaded_by"](list(words), bare, desk.home, stdin)
     return found
 
 
@@ -48,18 +49,19 @@ NEVER = {
     "postroom.store.ears", "postroom.store.house_bells",
 }  # fmt: skip
 _SERVICE = {
-    "addressing", "admitting", "arriving", "bouncing", "climbing", "compose", "conversing", "copying", "counting", "dead", "directory",
-    "doctor", "elsewhere", "escalating", "files", "guarding", "holders", "holding", "identity", "janitor", "moving", "naming",
-    "mounting", "notices", "outbox", "overdue", "peer_rules", "peers", "portable", "present", "pulse", "reading", "renaming", "retelling", "scopes", "search",
+    "addressing", "admitting", "arriving", "auditing", "bouncing", "calling", "climbing", "compose", "conversing", "copying", "counting", "dead", "directory",
+    "doctor", "elsewhere", "escalating", "files", "guarding", "holders", "holding", "identity", "janitor", "lost_rings", "moving", "naming",
+    "mounting", "notices", "outbox", "overdue", "peer_rules", "peers", "portable", "present", "pulse", "rates", "reading", "renaming", "retelling",
+    "ringbook", "ringing", "scopes", "search",
     "sending", "standing_down", "talks", "task_moves", "taskbook", "tasks", "templates", "threads", "tokens", "tracing",
-    "transfer", "transfer_fence", "transfer_records", "turning", "unsending", "waiting",
+    "transfer", "transfer_fence", "transfer_records", "turning", "unsending", "waiting", "webhooks",
 }  # fmt: skip
 _STORE = {
     "asking", "backup", "counting", "examining", "holders", "identity", "index", "index_words", "patience", "place",
     "renaming", "restoring", "searching", "turns",
 }  # fmt: skip
 _MODEL = {
-    "card", "change", "escalation", "guard", "handoff", "health", "search", "stats", "task", "template", "trace",
+    "card", "change", "escalation", "guard", "handoff", "health", "ring", "search", "stats", "task", "template", "trace",
     "words",
 }  # fmt: skip
 
@@ -110,6 +112,34 @@ def test_a_hook_without_news_is_told_without_the_library(room: Desk) -> None:
         assert loaded(room, "hook", "prompt") & (HEAVY | {"apsw", "socket"}) == set()
     del room.environment["INBOX_AGENT_ID"]
     assert loaded(room, "hook", "session-start") & (HEAVY | {"apsw", "select"}) == set()
+
+
+@pytest.mark.parametrize("host", ["claude", "codex", "gemini"])
+def test_a_hook_of_a_host_without_news_is_told_without_the_library(room: Desk, host: str) -> None:
+    assert "msgspec" in heard(room, host, "start")
+    for moment in ("between", "prompt", "stop"):
+        found = heard(room, host, moment)
+        assert found & HEAVY == set() and "apsw" in found
+    with Daemon(room.home, "--room", str(room.home / "room.db"), "--http", "off") as daemon:
+        room.environment["POSTROOM_SOCKET"] = str(daemon.socket)
+        heard(room, host, "start")
+        for moment in ("between", "prompt", "stop"):
+            assert heard(room, host, moment) & (HEAVY | {"apsw", "socket"}) == set()
+
+
+def heard(desk: Desk, host: str, moment: str) -> set[str]:
+    """What a hook loads at a moment of the one session. The host is this process."""
+    events = {
+        named: event for event, named in __import__(f"postroom.hosts.{host}", fromlist=["EVENTS"]).EVENTS.items()
+    }
+    said = {
+        "session_id": "s",
+        "cwd": str(desk.home),
+        "hook_event_name": events[moment],
+        "prompt": "Sort the list.",
+    }
+    (desk.home / "said").write_text(json.dumps(said), encoding="utf-8")
+    return loaded(desk, "hook", host, stdin=desk.home / "said")
 
 
 def test_what_is_unusual_gets_no_quick_answer(room: Desk) -> None:

@@ -52,11 +52,13 @@ ACTIONS: dict[str, Callable[[Delivery], Delivery]] = {
     "revive": moves.revive,
     "unsend": lambda d: moves.unsend(d, NOW),
     "due": lambda d: moves.come_due(d, NOW),
+    "give": lambda d: moves.give(d, attempt()),
     "depart": lambda d: moves.depart(d, NOW, "far"),
     "requeue": lambda d: moves.requeue(d, NOW),
 }
 # Steps that only mail for another system takes, and those that it never takes.
-AWAY = {(State.QUEUED, action) for action in ("due", "retry", "depart", "bury")} | {(State.DEAD, "requeue")}
+OUTGOING = ("due", "give", "retry", "depart", "bury")
+AWAY = {(State.QUEUED, action) for action in OUTGOING} | {(State.DEAD, "requeue")}
 HERE = {(State.QUEUED, "deliver"), (State.DEAD, "revive")}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.daemon.inbox_doubts import MOMENT, SURE, TRIES
+from postroom.daemon.inbox_doubts import MOMENT, SURE, TRIES, Last
 from postroom.daemon.inbox_files import DROPPED, InboxFolder, safe_form
 from postroom.errors import BadStore
 from postroom.wire.inbox_entries import notice_of
@@ -215,19 +215,16 @@ def test_our_own_looks_at_a_file_are_no_reading_of_it(folder: InboxFolder) -> No
     assert 0 == path.stat().st_atime_ns
 
 
-def test_a_reader_that_empties_while_mail_keeps_coming_misses_nothing_and_sees_little_twice(
-    folder: InboxFolder,
-) -> None:
-    """It reads, takes its time, and empties."""
-    path, many, got = Path(folder.path) / "bob.inbox.jsonl", 300, []
+def missed_by_a_reader_that_empties(folder: InboxFolder, many: int = 150) -> set[bytes]:
+    """While mail keeps coming, it reads, takes its time, and empties."""
+    path, got, is_over = Path(folder.path) / "bob.inbox.jsonl", [], threading.Event()
     folder.append("bob", [b"first\n"])
     skip_where_no_reading_is_told(path)
-    is_over = threading.Event()
 
     def read() -> None:
-        while not is_over.wait(0.02):
+        while not is_over.wait(0.05):
             if some := path.read_bytes():
-                time.sleep(0.002)
+                time.sleep(0.005)
                 path.write_bytes(b"")
                 got.extend(some.splitlines())
 
@@ -242,8 +239,25 @@ def test_a_reader_that_empties_while_mail_keeps_coming_misses_nothing_and_sees_l
     is_over.set()
     reader.join()
     got += path.read_bytes().splitlines()
-    assert {b"first", *(b"%d" % n for n in range(many))} == set(got)
-    assert len(got) < 2 * many
+    path.write_bytes(b"")
+    assert len(got) < 2 * many, "too much is shown twice"
+    return {b"first", *(b"%d" % n for n in range(many))} - set(got)
+
+
+def test_a_reader_that_empties_while_mail_keeps_coming_misses_nothing_and_sees_little_twice(
+    folder: InboxFolder,
+) -> None:
+    """Where the machine lets one of the two stand still at the wrong moment, nobody can tell what was read; so one
+    of three times will do.
+    """
+    assert any(not missed_by_a_reader_that_empties(folder) for _ in range(3))
+
+
+def test_a_writer_that_never_doubts_is_found_by_such_a_reader(
+    folder: InboxFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Last, "lost", lambda *_: [])
+    assert all(missed_by_a_reader_that_empties(folder) for _ in range(3))
 
 
 def test_what_was_read_a_while_after_is_not_written_again(folder: InboxFolder) -> None:

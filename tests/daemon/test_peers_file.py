@@ -28,6 +28,7 @@ def write(folder: Path, text: str, name: str = "peers.toml", mode: int = 0o600) 
 
 def applied(room: Room, folder: Path, text: str) -> list[str]:
     write(folder, TOKEN + "\n", "secret")
+    write(folder, f"other-{TOKEN}\n", "other")
     return peers_file.apply(room._office, str(write(folder, text)), "paris")
 
 
@@ -119,6 +120,11 @@ BAD = [
     ('[berlin]\nauth = "mtls"\ncertificate_file = "secret"', "berlin.certificate_file"),
     ('[paris]\naccept_file = "secret"', "paris.system"),
     ('["a/b"]\naccept_file = "secret"', "a/b.system"),
+    ('[Rome]\naccept_file = "secret"', "rome"),  # and [rome] below it
+    ('[berlin]\naccept_file = "secret"', "rome.accept_file"),  # of both
+    ('[berlin]\naccept_file = "other"\nrelays_for = ["Paris"]', "berlin.relays-for"),
+    ('[berlin]\nauth = "none"\naccept_file = "other"', "berlin.token"),
+    ('[berlin]\nauth = "mtls"\nurl = "wss://x"\ntoken_file = "other"', "berlin.token"),
 ]
 
 

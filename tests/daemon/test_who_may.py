@@ -101,7 +101,8 @@ class Filled:
             "root_turn_id": f"turn-{self.turn}", "content": "x", "event": {"type": "x"}, "reason": "blocked",
             "drafts": [{"to": "bob", "body": "x"}], "handoff": {"work_completed": "x"}, "name": "plain",
             "ladder": ["bob"], "old": "alice", "new": "alba",
-            "scope_id": "team", "parent": "alice", "agent_id": "bob",
+            "scope_id": "team", "parent": "alice", "agent_id": "bob", "host": "claude",
+            "way": "claude", "why": "x",
         }  # fmt: skip
         said: dict[str, Any] = {p.name: known[p.name] for p in method.params if p.required}
         names = {param.name for param in method.params}

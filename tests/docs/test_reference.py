@@ -195,7 +195,9 @@ def shown(default: str | float) -> str:
     """A default as the table writes it."""
     if isinstance(default, bool):
         return f"`{default}`".lower()
-    return f'`"{default}"`' if isinstance(default, str) else f"`{default:.0f}`"
+    if isinstance(default, str):
+        return f'`"{default}"`'
+    return f"`{int(default)}`" if default == int(default) else f"`{default}`"
 
 
 def test_the_settings_are_those_in_the_table() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.shell import Desk
 from tests.docs.pages import HOME, blocks
 
-PAGES = [HOME / "docs" / f"{name}.md" for name in ("ten-minutes", "files")]
+PAGES = [HOME / "docs" / f"{name}.md" for name in ("ten-minutes", "files", "hosts", "installing-hosts")]
 MARK = "@@ done @@"
 
 

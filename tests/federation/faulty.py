@@ -18,12 +18,16 @@ from msgspec.structs import replace
 
 from postroom import service
 from postroom.cli.main import entry
-from postroom.federation import courier, serving
+from postroom.daemon import chores
+from postroom.federation import courier, finding, serving
 from postroom.federation.courier import Courier
+from postroom.federation.finding import Answer
+from postroom.federation.parcels import Parcel
 from postroom.federation.serving import Serving
 from postroom.lines.line import Line
 from postroom.policy import trust
-from postroom.service import admitting, arriving, outbox
+from postroom.service import admitting, arriving, janitor, outbox
+from postroom.wire import federation_reading
 from postroom.wire.map_names import ROUTE
 
 SOON, LATER = 0.05, 0.5  # seconds
@@ -191,6 +195,32 @@ def backwards() -> None:
     put(courier, "next_parcels", parcels)
 
 
+def deaf() -> None:
+    """Takes silence for a no."""
+    put(finding, "Answer", lambda link, *_, **_is_sure: Answer(link, is_sure=True))
+
+
+def generous() -> None:
+    """Gives a letter to who says yes first, and to the next one when the line is cut."""
+    put(Parcel, "is_free", False)
+
+
+def forgetful() -> None:
+    """Takes who is busy now for one that cannot have had a letter before."""
+
+    class Everything(set[tuple[str, str]]):
+        def __contains__(self, _: object) -> bool:
+            return True
+
+    real = Courier.__init__
+
+    def made(self: Courier, *given: Any) -> None:
+        real(self, *given)
+        self._new = Everything()
+
+    put(Courier, "__init__", made)
+
+
 def impatient() -> None:
     """Waits for no answer longer than a moment."""
     real = Line.__init__
@@ -199,6 +229,17 @@ def impatient() -> None:
         real(self, send, heard, 0.3, *given)
 
     put(Line, "__init__", made)
+
+
+def tidy() -> None:
+    """No bug: the janitor comes at once, and again."""
+    put(chores, "EVERY", SOON)
+
+
+def hoarding() -> None:
+    """Gives up no letter, however long it waits."""
+    tidy()
+    put(janitor, "give_up_old", lambda *_: 0)
 
 
 # -- bugs of who gets it
@@ -233,7 +274,15 @@ def credulous() -> None:
     put(trust, "check_incoming", lambda *_: None)
     put(trust, "speaks_for", lambda *_: True)
     put(serving, "check_way", lambda *_: None)
+    put(trust, "check_relaying", lambda *_: None)
     put(admitting, "_check_way", lambda *_: None)
+    real = federation_reading._read_letter
+
+    def read(told: dict[str, Any], source: str, *given: Any) -> Any:
+        agent, _, system = told["from"].partition("@")
+        return real({**told, "from": agent}, system or source, *given)
+
+    put(federation_reading, "_read_letter", read)
 
 
 def blind() -> None:
@@ -241,7 +290,9 @@ def blind() -> None:
     put(service.peers, "check_certificate", lambda *_: None)
 
 
-BUGS = {bug.__name__: bug for bug in (early, trusting, backwards, impatient, hasty, nameless, credulous, blind)}
+SENDERS = (early, trusting, backwards, deaf, generous, forgetful, impatient, tidy, hoarding)
+TAKERS = (hasty, nameless, credulous, blind)
+BUGS = {bug.__name__: bug for bug in SENDERS + TAKERS}
 
 
 def plant(faults: str) -> None:

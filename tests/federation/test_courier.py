@@ -189,3 +189,12 @@ def test_a_letter_is_not_sent_back_where_it_came_from_while_its_own_way_is_down(
         person.ask("map/federation/route", systemId="rome", envelope={"payload": message, "federation": way})
         until(lambda: 2 < here.delivery("on", "zoe@rome").attempts)
         assert State.QUEUED == here.delivery("on", "zoe@rome").state
+
+
+def test_one_that_is_larger_than_what_is_read_there_is_not_sent_in_vain(here: System) -> None:
+    with far(here, postroom={"version": "1", "largest": 10_000}) as person:
+        for text in ("x" * 10_000, "small"):
+            here.room.mailbox("ann").send("bob@far", text)
+        assert "small" == text_of(routed(person))
+        (bounce,) = until(lambda: here.room.mailbox("ann").check())
+        assert "bytes as it is sent" in bounce.text

@@ -38,11 +38,13 @@ def credulous(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         {"path": ["near", "here"]},
         {"hopCount": 10},
         {"hopCount": 2, "maxHops": 2},
+        {"targetSystem": "other"},
+        {"message": {"from": "eve@other"}},
     ],
 )
 def test_what_a_peer_may_not_say_is_taken(credulous: House, said: dict[str, Any]) -> None:
     with peer(credulous, "near") as near:
-        assert route(near, f"forged-{len(credulous.texts())}", **said)["routed"]
+        assert route(near, "-".join(["forged", *said]), **said)["routed"]
 
 
 def test_a_letter_that_comes_again_is_there_again(credulous: House) -> None:

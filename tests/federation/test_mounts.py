@@ -67,6 +67,18 @@ def test_our_letter_lies_in_the_folder_and_the_answer_comes_back(mounted: Mounte
 
 
 @every_layout
+def test_a_folder_that_is_empty_when_it_is_mounted_is_listened_to(
+    home: System, tmp_path: Path, layout: Layout
+) -> None:
+    (tmp_path / "mail").mkdir()
+    mount(home, f"files:{tmp_path / 'mail'}?layout={layout.name}")
+    home.serve()
+    home.is_linked("folder")
+    drop(tmp_path / "mail", layout, sender="researcher", to="ann@home")
+    until(lambda: home.texts("ann"), LIVE)
+
+
+@every_layout
 def test_a_strangers_file_reaches_us_at_once_and_is_put_away(mounted: Mounted) -> None:
     for number in (1, 2):
         path = drop(mounted.root, mounted.layout, number, sender="researcher", to="ann@home")

@@ -302,6 +302,32 @@ def test_whom_a_peer_tells_of_stands_in_the_table(house: House, near: Person) ->
     assert ("zoe", "yan@near") == (goes_to("zoe"), goes_to("yan"))
 
 
+def test_who_tells_faster_than_is_noted_fills_no_memory() -> None:
+    """Of what was told meanwhile, the last counts."""
+    noted: list[Any] = []
+
+    class Counting(Serving):
+        def _announce(self, said: dict[str, Any]) -> dict[str, Any]:
+            noted.append(said["exposure"])
+            return {}
+
+    async def told(room: Room) -> None:
+        desk = Desk(room)
+        serving = Counting(desk, Link(Peer(system="near"), lambda: None), "here")
+        for n in range(1000):
+            serving.heard("map/federation/announce", {"exposure": {"agents": [n]}})
+        while not noted or noted[-1] != {"agents": [999]}:
+            await asyncio.sleep(0)
+        await serving.call("map/federation/announce", {"exposure": {"agents": ["at once"]}})
+        while noted[-1] != {"agents": ["at once"]}:
+            await asyncio.sleep(0.01)
+        await desk.close()
+
+    with postroom.open("memory:") as room:
+        asyncio.run(asyncio.wait_for(told(room), 20))
+    assert 2 == len(noted)
+
+
 def test_after_it_parted_it_is_not_heard(near: Person) -> None:
     assert {"disconnected": True} == near.ask("map/federation/disconnect", systemId="near")
     assert 5002 == refusal(near, "late")

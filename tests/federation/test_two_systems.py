@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.errors import NotAllowed
+from postroom.errors import NotAllowed, TooLarge
 from postroom.model.delivery import State
 from postroom.model.query import Query
 from tests.conftest import LONG
@@ -210,3 +210,23 @@ def test_a_ping_tells_how_long_it_takes_or_what_is_wrong(pair: tuple[System, Sys
     assert (False, "disconnected") == (told["answers"], told["state"])
     assert "postroom serve" in told["hint"] and told["problem"]
     assert b.daemon.ask(action="ping_peer", system="zoo")["error"]
+
+
+def test_a_letter_that_is_as_large_as_may_be_is_not_too_large_there(pair: tuple[System, System]) -> None:
+    a, b = pair
+    size = a.room.settings.max_message_bytes - 250
+    with pytest.raises(TooLarge):
+        a.room.mailbox("ann").send("bob@b", "a" * (size + 100))
+    a.room.mailbox("ann").send("bob@b", "a" * size)
+    (letter,) = until(lambda: b.room.mailbox("bob").check())
+    assert size == len(letter.text)
+
+
+def test_a_letter_of_many_parts_may_be_as_large_as_any(pair: tuple[System, System]) -> None:
+    a, b = pair
+    body = ["a" * 450_000, {"type": "data", "data": ["b" * 450_000]}]
+    a.room.mailbox("ann").send("bob@b", body)
+    a.room.mailbox("ann").send("bob@b", "and what comes after it")
+    large, after = until(lambda: len(found := b.room.mailbox("bob").check()) == 2 and found)
+    assert ("a" * 450_000, "and what comes after it") == (large.text, after.text)
+    assert body[1] == large.parts[1].to_json()

@@ -13,6 +13,7 @@ from postroom.store.files.layouts.base import Layout
 from tests.cli.shell import Desk
 from tests.files.folders import inbox, letters_in
 
+pytestmark = pytest.mark.disk  # the doctor warns of rooms in memory
 HOURS_AGO = (time.time() - 7200,) * 2
 
 

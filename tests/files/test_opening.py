@@ -10,6 +10,8 @@ import postroom
 from postroom.errors import BadStore
 from postroom.store.files.layouts import NAMES
 from postroom.store.files.layouts.base import Layout
+from postroom.store.files.store import FileStore
+from postroom.store.opening import open_store
 from tests.files.folders import rob, room
 from tests.files.test_strangers import drop
 
@@ -46,3 +48,21 @@ def test_a_folder_that_says_nothing_is_opened_as_one_likes(layout: Layout, tmp_p
     (tmp_path / "mail" / "notes.json").write_text("{}")
     with postroom.open(f"files:{tmp_path}?layout={layout.name}") as right:
         assert right.mailbox("ann").send("bob", "hello").unknown == ("bob",)
+
+
+def test_a_folder_that_was_taken_away_is_not_made_anew(tmp_path: Path, layout: Layout) -> None:
+    """Not by who makes the folder of a mailbox, nor by who opens what must be there."""
+    root, aside = tmp_path / "mail", tmp_path / "aside"
+    address = f"files:{root}?layout={layout.name}"
+    with postroom.open(address) as room:
+        store = room._office.store
+        assert isinstance(store, FileStore)
+        root.rename(aside)
+        with pytest.raises(postroom.StoreFailing):
+            store.make_folder("ann@home")
+        with pytest.raises(postroom.StoreFailing):
+            open_store(address, boot="b", durable=False, busy_timeout=1, makes=False)
+        assert not root.exists()
+        aside.rename(root)
+        store.make_folder("ann@home")
+        assert store.has_folder("ann@home")

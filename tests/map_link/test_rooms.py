@@ -256,3 +256,12 @@ def free_port() -> int:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]
         return port
+
+
+def test_who_is_there_by_the_link_has_left_when_the_room_closes(rooms: Rooms) -> None:
+    with postroom.open(rooms.guest.room) as guest, postroom.open(rooms.host.room) as host:
+        host.mailbox("bob").register()
+        until(lambda: "hive/bob" in {agent.card.id for agent in guest.agents()})
+        until(lambda: Warmth.ACTIVE is guest.agent("hive/bob").presence.warmth)
+        assert 0 == rooms.guest.stop()
+        assert guest.agent("hive/bob").presence.left

@@ -238,6 +238,21 @@ def test_to_scope_without_to_reaches_the_team() -> None:
     played(story)
 
 
+def test_an_address_may_be_told_by_its_pieces() -> None:
+    async def story(house: House) -> None:
+        async with house.client("ann") as ann, house.client("bob") as bob:
+            pieces = {"agent": "bob"}
+            for to in (pieces, [pieces, "carl"]):
+                await ask(ann, "send_message", to=to, body="in pieces")
+            await ask(ann, "task", action="give", to=pieces, body="Sort it.")
+            await ask(ann, "handoff", to=pieces, workCompleted="All.")
+            assert 4 == (await ask(bob, "check_inbox"))["count"]
+            wrong = await refused(ann, "send_message", to={"agent": "bob", "system": "mars"}, body="x")
+            assert "to" == wrong["field"]
+
+    played(story)
+
+
 def test_content_of_any_type_comes_back_as_it_was() -> None:
     async def story(house: House) -> None:
         content = {"type": "task_update", "state": "working", "nested": {"n": [1, None]}}

@@ -87,6 +87,28 @@ CARD: dict[str, list[Any]] = {
 }
 
 
+def rings(box: Mailbox) -> list[tuple[str, Callable[[Any], object], list[Any]]]:
+    """The same, for the verbs of rings."""
+    ways = [*SENT["kind"], "a/b", "\ud800"]
+    ids: list[Any] = [5, None, {}, [5], [None], *([id] for id in IDS), [f"m-{number}" for number in range(1001)]]
+    lines = [5, None, b"x", "\ud800", "nul\0"]
+    return [
+        ("way", box.begin_rings, ways),
+        ("way", box.try_ring, ways),
+        ("way", lambda v: box.wait_to_ring(v, 0), ways),
+        ("timeout", lambda v: box.wait_to_ring("exec", v), [-1, True, "1", float("nan"), None]),
+        ("may_ring", lambda v: box.try_ring("exec", may_ring=v), [5, "x", True]),
+        ("way", lambda v: box.ring_failed(v, "m-1", "x"), ways),
+        ("ids", lambda v: box.ring_failed("exec", v, "x"), ids),
+        ("why", lambda v: box.ring_failed("exec", "m-1", v), lines),
+        ("way", lambda v: box.retry_rings(way=v), [v for v in ways if v is not None]),
+        ("ids", lambda v: box.retry_rings(ids=v), [v for v in ids if v is not None]),
+        ("ids", lambda v: box.mark_shown(v, "claude"), ids),
+        ("host", lambda v: box.mark_shown("m-1", v), ways),
+        ("where", lambda v: box.mark_shown("m-1", "claude", v), [*lines, "two\nlines", "x" * 201]),
+    ]
+
+
 def acts(box: Mailbox) -> list[tuple[str, Callable[[Any], object], list[Any]]]:
     """(the field an error must name, a call with one bad value, the values)"""
     room = box.room
@@ -111,6 +133,7 @@ def acts(box: Mailbox) -> list[tuple[str, Callable[[Any], object], list[Any]]]:
         ("timeout", lambda v: box.claim(timeout=v), [*seconds, None]),
         ("timeout", lambda v: box.wait(timeout=v), [*seconds, None]),
         ("timeout", lambda v: next(iter(box.work(timeout=v))), seconds),
+        *rings(box),
         ("holder", lambda v: box.claim(holder=v), [*words, "two\nlines"]),
         ("kinds", lambda v: box.check(kinds=v), lists),
         ("kinds", lambda v: box.claim(kinds=v), lists),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from postroom import Room
+from postroom import Room, service
 from postroom.errors import (
     DeadlinePassed,
     HopsSpent,
@@ -141,6 +141,21 @@ def test_a_letter_that_is_done_or_deleted_is_confirmed_and_does_not_come_back(
     assert bring(room, letter()) == [None]
     assert room._office.store.count_deliveries() == 0
     assert isinstance(refusal(room, letter("other words")), IdTaken)
+
+
+def test_what_was_taken_is_confirmed_whatever_is_agreed_by_then(room: Room, clock: FakeClock) -> None:
+    """Else its sender is told that it is dead, or gives it to another system."""
+    soon = clock.now().wall + timedelta(minutes=1)
+    first, second = letter(), letter("bye", id="far-2", expires_at=soon)
+    assert [None] == bring(room, first, "bob") and [None] == bring(room, second, "bob")
+    clock.advance(120)
+    shut = replace(FAR, exposure="none")
+    assert [None] == bring(room, first, "bob", peer=shut) and [None] == bring(room, second, "bob")
+    assert "takes no mail" in str(refusal(room, letter(id="far-3"), "bob", peer=shut))
+    assert "does not speak for" in str(refusal(room, first, "bob", peer=replace(FAR, system="else")))
+    with pytest.raises(PostroomError, match="another letter"):
+        raise refusal(room, letter("other words"), "bob")
+    assert ["hello"] == texts(room)
 
 
 def test_a_further_recipient_gets_a_copy_once(room: Room, clock: FakeClock) -> None:
@@ -461,3 +476,15 @@ def test_a_name_that_nobody_here_has_stays_elsewheres_and_an_answer_to_all_makes
     answer = found.reply("to all", to_all=True)
     assert ["ann@far", "carl"] == addresses(room._office.store.get([answer.id])[answer.id].message)
     assert not room._office.store.is_known("nobody") and room.mailbox("nobody").check() == []
+
+
+def test_a_letter_is_known_again_whichever_way_it_comes(room: Room) -> None:
+    """Its own system brought it, and nobody told that system so; then a hub brings it, in words of its own."""
+    know_peer(room, Peer(system="hub", exposure="all", relays_for=("FAR",)))
+    hub = service.peers.known_peer(room._office, "hub")
+    direct = letter(key="k", hops=3, thread_tag="t", thread_id="root", conversation_id="c")
+    passed_on = letter(hops=1, trace=("ann@far", "zoe@far"), thread_id="other")
+    assert [None] == bring(room, direct)
+    assert [None] == bring(room, passed_on, peer=hub, source="FAR", path=("FAR", "hub"), hops=1)
+    assert 1 == len(room.mailbox("bob").check())
+    assert isinstance(bring(room, letter("something else"), peer=hub, path=("far", "hub"))[0], IdTaken)

@@ -12,7 +12,7 @@ import postroom
 from postroom import Handoff, Mailbox, NotAllowed, PostroomError, Room, TaskState
 from postroom.model.peer import Peer
 from postroom.service import authorize as rules
-from postroom.service import conversing, peers, talks, tokens
+from postroom.service import conversing, peers, talks, tokens, webhooks
 from postroom.service.authorize import NEEDS, OWNER, RULES, Principal, agent_principal, authorize
 from postroom.service.task_moves import admit, move
 from postroom.service.tasks import session
@@ -39,6 +39,15 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
     "count": [lambda box: box.counts(), lambda box: box.stats()],
     "trace": [lambda box: box.trace("known")],
     "wait": [lambda box: box.wait(0), lambda box: box.room.wait([box.name], 0)],
+    "ring": [
+        lambda box: box.begin_rings("exec"),
+        lambda box: box.try_ring("exec"),
+        lambda box: box.wait_to_ring("exec", 0),
+        lambda box: box.ring_failed("exec", "known", "x"),
+        lambda box: box.dead_rings(),
+        lambda box: box.retry_rings(),
+    ],
+    "show": [lambda box: box.mark_shown("known", "claude")],
     "claim": [lambda box: box.claim(), lambda box: box.claim(2), lambda box: list(box.work(timeout=0))],
     "settle": [lambda box: box.ack([]), lambda box: box.release([])],
     "dead": [lambda box: box.dead()],
@@ -93,6 +102,15 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
         lambda room: tokens.revoke(room._office, room.principal, "0"),
         lambda room: tokens.unseal(room._office, room.principal, "bob"),
     ],
+    "webhooks": [
+        lambda room: webhooks.everyone(room._office, room.principal),
+        lambda room: webhooks.webhook(room._office, room.principal, "x"),
+        lambda room: webhooks.add(room._office, room.principal, "https://hooks.example/", "ann"),
+        lambda room: webhooks.rotate(room._office, room.principal, "x"),
+        lambda room: webhooks.switch_off(room._office, room.principal, "x", "gone"),
+        lambda room: webhooks.switch_on(room._office, room.principal, "x"),
+        lambda room: webhooks.remove(room._office, room.principal, "x"),
+    ],
     "peers": [
         lambda room: peers.everyone(room._office, room.principal),
         lambda room: peers.add(room._office, room.principal, "berlin", {}),
@@ -111,6 +129,8 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
         lambda room: room.escalations(),
         lambda room: room.changes(room.cursor()),
         lambda room: room.stats(),
+        lambda room: room.dead_rings(),
+        lambda room: room.retry_rings(),
         lambda room: room.flow(),
         lambda room: room.trace("known"),
     ],

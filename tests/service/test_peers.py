@@ -157,6 +157,7 @@ def test_only_an_operator_says_who_is_a_peer(room: Room) -> None:
         ({"scopes": {"dev": ("../x",)}}, "scope"),
         ({"scopes": {"d v": ("*",)}}, "scope"),
         ({"token": "two\nlines"}, "token"),
+        ({"auth": "none", "token": "of-no-use"}, "token"),
     ],
 )
 def test_what_would_not_hold_is_refused_and_nothing_kept(room: Room, said: dict[str, Any], field: str) -> None:
@@ -170,6 +171,14 @@ def test_what_would_not_hold_is_refused_and_nothing_kept(room: Room, said: dict[
 def test_a_system_is_named_like_an_agent(room: Room, name: Any) -> None:
     with pytest.raises(Invalid):
         added(room, name)
+
+
+def test_who_proves_itself_otherwise_now_has_no_token_any_more(room: Room) -> None:
+    token, _ = peers.add(room._office, OWNER, "paris", {})
+    _, changed = peers.add(room._office, OWNER, "paris", {"auth": "none"})
+    assert token and ("", "", "") == (changed.token, changed.proof, changed.former_proof)
+    with pytest.raises(Invalid, match="a token says nothing"):
+        peers.rotate(room._office, OWNER, "paris")
 
 
 def test_nobody_is_a_peer_of_itself(room: Room) -> None:

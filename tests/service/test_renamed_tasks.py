@@ -237,5 +237,5 @@ def test_a_task_that_nobody_can_do_is_not_opened(house: House, room: Room) -> No
     with pytest.raises(UnknownAgent):
         room.mailbox("ann").give_task("any:python", "x")
     with pytest.raises(Invalid):
-        room.mailbox("ann").give_task(["any:python", "any:sql"], "x")  # type: ignore[arg-type]
+        room.mailbox("ann").give_task(["any:python", "any:sql"], "x")
     assert house.store.cursor() == before

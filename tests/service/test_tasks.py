@@ -259,7 +259,7 @@ def test_a_task_is_for_one_agent_and_others_may_have_a_copy(house: House, ann: M
         room.mailbox("bob").register(scopes=["team"])
         untouched = everything(house.store)
         with pytest.raises(Invalid, match="a task is for one agent") as refused:
-            ann.give_task(to, "x")  # type: ignore[arg-type]
+            ann.give_task(to, "x")
         assert refused.value.field == "to"
         assert everything(house.store) == untouched
     sent = ann.give_task("bob", "x", cc="carol", bcc="dave")

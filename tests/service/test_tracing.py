@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom import Room, State, UnknownMessage
+from postroom import Room, State, TaskState, UnknownMessage
 from tests.rooms import FakeClock, addresses, spoken
 
 
@@ -104,3 +104,50 @@ def test_a_relay_of_ones_own_letter_is_a_relay(room: Room) -> None:
     trace = room.mailbox("ann").trace("m-1")
     assert [addresses(message) for message in trace.relays] == [["carol"]]
     assert [addresses(message) for message in trace.replies] == [["bob"]]
+
+
+def test_rung_shown_acknowledged_and_done_are_different_facts(room: Room, clock: FakeClock) -> None:
+    ann, bob = room.mailbox("ann"), room.mailbox("bob")
+    bob.begin_rings("claude")
+    id = ann.give_task("bob", "mend it").id
+    clock.advance(1)
+    assert bob.try_ring("claude")
+    rung_at = clock.wall
+    (stop,) = room.trace(id).stops
+    assert ([rung_at], (), None, None) == (
+        [ring.at for ring in stop.rings],
+        stop.sights,
+        stop.read_at,
+        stop.acked_at,
+    )
+    clock.advance(1)
+    bob.mark_shown(id, "claude", "Stop")
+    (stop,) = room.trace(id).stops
+    assert (clock.wall, clock.wall, None) == (stop.sights[0].at, stop.read_at, stop.acked_at)
+    clock.advance(1)
+    acked_at = clock.wall
+    work = bob.claim()
+    assert work
+    bob.task(work).accept()
+    (stop,) = room.trace(id).stops
+    assert (acked_at, TaskState.ACCEPTED, None) == (stop.acked_at, stop.task, stop.done_at)
+    clock.advance(1)
+    bob.task(id).complete()
+    (stop,) = room.trace(id).stops
+    assert (acked_at, TaskState.COMPLETED, clock.wall) == (stop.acked_at, stop.task, stop.done_at)
+
+
+def test_a_sender_learns_that_its_letter_was_rung_and_shown_and_no_more(room: Room, clock: FakeClock) -> None:
+    ann, bob = room.mailbox("ann"), room.mailbox("bob")
+    bob.begin_rings("exec")
+    id = ann.send("bob", "x", cc="carol").id
+    clock.advance(1)
+    assert bob.try_ring("exec")
+    bob.ring_failed("exec", id, "a secret reason")
+    bob.mark_shown(id, "claude", "a secret place")
+    seen = {stop.mailbox: stop for stop in ann.trace(id).stops}
+    assert ("exec", "failed") == (seen["bob"].rings[0].way, seen["bob"].rings[0].outcome)
+    assert "claude" == seen["bob"].sights[0].host
+    assert "secret" not in repr(ann.trace(id))
+    assert ((), ()) == (seen["carol"].rings, seen["carol"].sights)
+    assert 2 == repr(bob.trace(id)).count("secret") == repr(room.trace(id)).count("secret")

@@ -89,11 +89,20 @@ def test_from_outside_by_tls_and_a_name(tmp_path: Path) -> None:
         str(key),
         "--http-name",
         "mail.test",
+        "--http-name",
+        "tunnel.test:5650",
     )
     with daemon(tmp_path, *words) as running:
         assert running.where["http"].startswith("https://0.0.0.0:")
         trusting = ssl.create_default_context(cafile=certificate)
-        for name, expected in ((f"mail.test:{running.port}", 200), (f"other.test:{running.port}", 403)):
+        called = {
+            f"mail.test:{running.port}": 200,
+            f"other.test:{running.port}": 403,
+            "mail.test:5650": 403,
+            "tunnel.test:5650": 200,
+            f"tunnel.test:{running.port}": 403,
+        }
+        for name, expected in called.items():
             line = http.client.HTTPSConnection("127.0.0.1", running.port, context=trusting, timeout=10)
             line.request("GET", "/healthz", headers={"host": name, "authorization": f"Bearer {token}"})
             assert expected == line.getresponse().status
@@ -119,7 +128,7 @@ def test_without_the_extra_the_socket_is_served_alone(tmp_path: Path, asked: boo
         missing.kill()
 
 
-@pytest.mark.parametrize("name", ["http://x/", "", "a b", "x:80", "ü"])
+@pytest.mark.parametrize("name", ["http://x/", "", "a b", "x:", "x:0", "x:65536", ":80", "ü"])
 def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(postroom.Invalid, match="no name of a machine"):
         options(str(tmp_path / "room.db"), {}, names=[name])

@@ -21,7 +21,7 @@ from ..errors import PostroomError, StoreBusy, StoreFailing, Unreadable
 from ..model.names import check_agent, fold
 from ..model.values import read_json
 from ..store.files import paper
-from ..store.sqlite.ground import sync_path
+from ..store.sqlite.ground import make_folder, sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -154,7 +154,7 @@ class StateFolder:
     def _made(self, folders: tuple[str, ...]) -> str:
         """The path of a folder that is there; what a killed process did not finish in it is cleared away."""
         path = "/".join((self.path, *folders))
-        self._writing(lambda: paper.make_folder(path))
+        self._writing(lambda: self._make(folders))
         try:
             self.check_folders(*folders)
         except Unreadable as wrong:
@@ -162,6 +162,14 @@ class StateFolder:
         if getattr(self._held, "depth", 0):  # all of us write under the lock: nobody is at it now
             _clear(path)
         return path
+
+    def _make(self, folders: tuple[str, ...]) -> None:
+        if not os.path.lexists(self.path):
+            make_folder(self.path)
+        path = self.path
+        for name in folders:
+            path = f"{path}/{name}"
+            paper.make_folder(path)
 
     def check_folders(self, *folders: str) -> None:
         """Each on the way is a folder and no link to one; FileNotFoundError if it is not there."""

@@ -44,6 +44,7 @@ class Screen:
         self.caller = caller  # who calls, when the next command must say it again
         self.room = room  # likewise, the room
         self.short = short  # an id as a table shows it
+        self.human = "human"  # what the person's mailbox is called; the settings may say otherwise
 
     @cached_property
     def now(self) -> datetime:

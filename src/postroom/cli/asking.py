@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -10,18 +11,22 @@ from .. import service
 from ..model.codec import to_plain
 from ..model.escalation import ESCALATION
 from ..model.message import same_name
+from ..model.names import HUMAN
 from ..policy.ladder import rungs_above
+from ..whereabouts import variable
 from ..wire.plain import plain_escalation, plain_receipt
 from . import asking_views as views
 from .answers import Answer
 from .sending import content_of, fields_of
 from .tables import again
-from .views import HUMAN
-from .waiting import waiting_for
+from .waiting import questions_first, waiting_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..model.message import Message
     from .context import Context
+    from .waiting import Entry
 
 
 def run_escalate(context: Context) -> Answer:
@@ -73,7 +78,26 @@ def run_resolve(context: Context) -> Answer:
 
 def run_waiting(context: Context) -> Answer:
     context.default_me(HUMAN)  # who asks, when nobody is named
-    found = waiting_for(context.mailbox)
+    return _waiting(context, waiting_for(context.mailbox))
+
+
+def run_inbox(context: Context) -> Answer | Iterator[Answer]:
+    context.default_me(HUMAN)
+    if _has_a_person(context):
+        from .inbox.sitting import sit  # noqa: PLC0415 - for terminals alone
+
+        return sit(context)
+    return _waiting(context, questions_first(waiting_for(context.mailbox, opened=True)))
+
+
+def _has_a_person(context: Context) -> bool:
+    """Is there somebody to look and to type, at a terminal that can be drawn on?"""
+    ends = (sys.stdin, sys.stdout)
+    can_draw = variable("TERM") not in {"", "dumb"} and not context.screen.json
+    return can_draw and all(end is not None and end.isatty() for end in ends)
+
+
+def _waiting(context: Context, found: list[Entry]) -> Answer:
     shown = found[: context.get("limit", 20)]
     for entry in shown:
         entry["answer"] += again(context.screen, entry["answer"])

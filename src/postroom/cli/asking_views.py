@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .escape import BAR, ago, body_lines, one_line, wrapped
+from .escape import ago, barred, body_lines, one_line, wrapped
 from .tables import facts, hint, painted, table
 from .views import sent
 
@@ -81,7 +81,4 @@ def waiting(screen: Screen, data: Data) -> str:
 def _said(screen: Screen, text: str) -> list[str]:
     """A text behind its bar; on a terminal it is folded, and the bar goes on."""
     lines = body_lines(text) if text else []
-    if not screen.tables:
-        return lines
-    room = screen.width - len(BAR) - 4
-    return [f"{BAR}{piece}" for line in lines for piece in wrapped(line.removeprefix(BAR), room)]
+    return [piece for line in lines for piece in barred(line, screen.width - 4)] if screen.tables else lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from .escape import ago, cut, moment, one_line, wrapped
 from .tables import facts, hint, painted, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from .answers import Screen
 
@@ -24,6 +25,7 @@ _GROUPS = (
     ("error", "Errors"),
 )
 _STATES = {"dead": "red", "claimed": "cyan", "done": "green"}
+_RINGS = {"rung": "rung", "failed": "ring failed", "dead": "ring given up"}
 _OLD, _VERY_OLD = 60.0, 600.0  # seconds; a letter that waits so long is shown in yellow, in red
 
 # -- the doctor
@@ -96,7 +98,24 @@ def stats(screen: Screen, data: Data) -> str:
         for t in sorted(room["mailboxes"], key=lambda tally: -tally["backlog"])
     ]  # fmt: skip
     titles = ("MAILBOX", "BACKLOG", "UNREAD", "CLAIMED", "DEAD", "OLDEST")
-    return facts(screen, pairs) + ("\n" + table(screen, titles, rows) if rows else "")
+    return (
+        facts(screen, pairs) + ("\n" + table(screen, titles, rows) if rows else "") + _rates(screen, room["rates"])
+    )
+
+
+def _rates(screen: Screen, rates: Sequence[Data]) -> str:
+    """What came of telling somebody of mail."""
+    rows = [
+        (
+            rate["name"],
+            *(f"{rate[name]:,}" for name in ("letters", "rung", "shown", "acknowledged")),
+            _seconds(rate["median_to_shown"]),
+            _seconds(rate["median_to_acknowledged"]),
+        )
+        for rate in rates
+    ]
+    titles = ("TOLD BY", "LETTERS", "RUNG", "SHOWN", "ACKED", "RUNG TO SHOWN", "SHOWN TO ACKED")
+    return "\n" + table(screen, titles, rows, drop=("SHOWN TO ACKED", "RUNG TO SHOWN", "LETTERS")) if rows else ""
 
 
 def _first(*times: str | None) -> str | None:
@@ -212,11 +231,41 @@ def trace(screen: Screen, data: Data) -> str:
     shown = (
         table(screen, titles, stops, _STATES, drop=("READ", "TRIES", "CAME", "HOLDER", "SETTLED")) if stops else ""
     )
-    return facts(screen, head) + "\n" + shown + _tries(screen, data) + _about_it(screen, data)
+    return (
+        facts(screen, head) + "\n" + shown + _told(screen, data) + _tries(screen, data) + _about_it(screen, data)
+    )
 
 
 def _when(screen: Screen, time: str | None) -> str:
     return f"{ago(time, screen.now)} ({moment(time)})" if time else ""
+
+
+def _told(screen: Screen, data: Data) -> str:
+    """Who was told of it, and what followed; nothing where nobody was."""
+    rows = [
+        (stop["mailbox"], ago(at, screen.now), what, how)
+        for stop in data["stops"]
+        if stop["rings"] or stop["sights"] or stop["done_at"]
+        for at, what, how in sorted(_facts_of(stop, data["letter"]["created_at"]), key=_by_time)
+    ]
+    paint = {_RINGS["failed"]: "yellow", _RINGS["dead"]: "red", "done": "green"}
+    return "\n" + table(screen, ("MAILBOX", "WHEN", "WHAT", "HOW"), rows, paint) if rows else ""
+
+
+def _by_time(fact: tuple[str, str, str]) -> datetime:
+    return datetime.fromisoformat(fact[0])
+
+
+def _facts_of(stop: Data, stored: str) -> Iterator[tuple[str, str, str]]:
+    yield stored, "stored", ""
+    for ring in stop["rings"]:
+        yield ring["at"], _RINGS[ring["outcome"]], f"{ring['way']}: {ring['why']}" if ring["why"] else ring["way"]
+    for sight in stop["sights"]:
+        yield sight["at"], "shown", f"{sight['host']}, {sight['where']}" if sight["where"] else sight["host"]
+    if stop["acked_at"]:
+        yield stop["acked_at"], "acknowledged", ""
+    if stop["done_at"]:
+        yield stop["done_at"], "done", stop["task"]
 
 
 def _tries(screen: Screen, data: Data) -> str:

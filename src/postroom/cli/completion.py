@@ -171,6 +171,7 @@ _NAMES: dict[str, Callable[[Room], list[str]]] = {
     "scopes": lambda room: sorted({scope for agent in room.agents() for scope in agent.card.scopes}),
     "templates": lambda room: [template.name for template in room.templates()],
     "peers": lambda room: list(service.peers.all_peers(room._office)),  # noqa: SLF001 - no verb of the library
+    "webhooks": lambda room: [one.id for one in service.webhooks.all_webhooks(room._office)],  # noqa: SLF001
 }
 
 

@@ -7,7 +7,7 @@ import sys
 from functools import cached_property, partial
 
 from ..errors import BadStore, Invalid
-from ..whereabouts import environment, own_room, project_room, variable
+from ..whereabouts import environment, own_room, project_room, sessions_folder, variable
 from .answers import Screen
 from .exits import CannotCreate, Misconfigured, NoInput, Usage
 from .ids import short
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from ..errors import PostroomError
+    from ..hosts.sessions import Session
     from ..mailbox import Mailbox
     from ..room import Room
     from ..settings import Settings
@@ -56,8 +57,17 @@ class Context:
         return {theirs: self.values[ours] for theirs, ours in wanted.items() if ours in self.values}
 
     @cached_property
+    def session(self) -> Session | None:
+        """The session of the agent host that started us, where nobody says who is calling."""
+        if self.get("as") or variable("POSTROOM_AGENT") or not os.path.isdir(sessions_folder()):  # noqa: PTH112
+            return None
+        from ..hosts.whose import session_around_us  # noqa: PLC0415 - only where there are sessions
+
+        return session_around_us()
+
+    @cached_property
     def me(self) -> str:
-        name: str = self.get("as") or variable("POSTROOM_AGENT")
+        name: str = self.get("as") or variable("POSTROOM_AGENT") or (self.session.agent if self.session else "")
         if not name:
             raise Usage("who are you?", field="--as", hint="say --as NAME, or set POSTROOM_AGENT")
         try:
@@ -68,7 +78,7 @@ class Context:
 
     def default_me(self, name: str) -> None:
         """Who is calling, when nobody says so."""
-        if not variable("POSTROOM_AGENT"):
+        if not variable("POSTROOM_AGENT") and self.session is None:
             self.values.setdefault("as", name)
 
     @cached_property
@@ -102,14 +112,21 @@ class Context:
         from ..room import chosen_settings  # noqa: PLC0415
 
         try:
-            chosen = chosen_settings(self.get("room"), dict(self.get("set", ())))
+            chosen = chosen_settings(self._room_said, dict(self.get("set", ())))
         except Invalid as wrong:
             raise _wrong_setting(wrong) from None
+        self.screen.human = chosen.human
         if not self.get("room") and not variable("POSTROOM_STORE"):
             note_passed_by(self.call, self.passed_by)
         if chosen.store.startswith("memory:"):
             raise BadStore("a room in memory is gone when the command ends", field="store", hint="name a file")
         return chosen
+
+    @property
+    def _room_said(self) -> str | None:
+        """The room that was named; where none was, that of the session around us."""
+        said: str | None = self.get("room")
+        return said if said or variable("POSTROOM_STORE") or self.session is None else self.session.room or None
 
     @cached_property
     def passed_by(self) -> list[tuple[str, str]]:

@@ -74,6 +74,11 @@ def json(word: str, option: Option) -> Any:
     return read_json(word, _field(option), depth=DEEPEST, largest=LARGEST)
 
 
+def address(word: str, option: Option) -> Any:
+    """As text, or as an object: no name begins like one."""
+    return json(word, option) if word.startswith("{") else word
+
+
 def choice(word: str, option: Option) -> str:
     if word.lower() not in option.choices:
         raise Usage(f"{_short(word)} is not one of them", field=_field(option), hint=", ".join(option.choices))
@@ -105,6 +110,7 @@ _MEANINGS: dict[str, Any] = {
     "past": past,
     "count": count,
     "json": json,
+    "address": address,
     "word": choice,
     "setting": setting,
     "pair": pair,

@@ -13,6 +13,7 @@ from ..service.present import visible
 
 BAR = "│ "
 _NO_WIDTH = {"Mn", "Me", "Cf"}
+_MOST = 8  # characters to a column: what takes no room of its own could else go on for ever
 
 
 def one_line(text: str) -> str:
@@ -55,27 +56,31 @@ def wrapped(text: str, columns: int) -> list[str]:
     lines, line = [], ""
     for word in text.split(" "):
         longer = f"{line} {word}" if line else word
-        if width(longer) <= columns:
+        if len(longer) <= _MOST * columns and width(longer) <= columns:
             line = longer
             continue
         if line:
             lines.append(line)
-        line = word
-        while width(line) > columns and len(line) > 1:
-            fits = _beginning(line, columns) or line[0]  # a wide one where only a narrow one fits
-            lines.append(fits)
-            line = line[len(fits) :]
+        *full, line = broken(word, columns)
+        lines += full
     return [*lines, line]
 
 
-def _beginning(text: str, columns: int) -> str:
-    """As much of it as fits."""
-    used = 0
+def barred(line: str, columns: int) -> list[str]:
+    """A line of a body on as many as it takes; the bar goes on."""
+    return [f"{BAR}{piece}" for piece in wrapped(line.removeprefix(BAR), columns - len(BAR))]
+
+
+def broken(text: str, columns: int) -> list[str]:
+    """On lines of this width, broken anywhere, each with one character at least. Looks once at each of them."""
+    lines, start, used = [], 0, 0
     for place, character in enumerate(text):
-        used += _columns(character)
-        if used > columns:
-            return text[:place]
-    return text
+        wide = _columns(character)
+        if place > start and (used + wide > columns or place - start >= _MOST * columns):
+            lines.append(text[start:place])
+            start, used = place, 0
+        used += wide
+    return [*lines, text[start:]]
 
 
 def ago(time: datetime | str | None, now: datetime) -> str:

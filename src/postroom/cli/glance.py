@@ -11,6 +11,7 @@ import os
 from ..whereabouts import PREFIX, config_path, environment, own_room, project_room, variable
 from .light import Uninterrupted
 from .notes import note_passed_by, note_unknown
+from .table import FILE_OF
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
@@ -37,9 +38,7 @@ _EMPTY = {
 def quick_answer(call: Call) -> str | None:
     """What to print, or None: run the command."""
     if call.name.startswith("hook ") and "help" not in call.values:
-        from .hook_quick import quick_hook  # noqa: PLC0415 - only for hooks
-
-        return quick_hook(call)
+        return _quick_hook(call)
     empty = _EMPTY.get(call.name)
     if empty is None or not call.values.keys() <= _SAID:
         return None
@@ -63,6 +62,16 @@ def quick_answer(call: Call) -> str | None:
     note_passed_by(call, passed_by)
     note_unknown(call, me, others)
     return wanted.replace("{0}", me)
+
+
+def _quick_hook(call: Call) -> str | None:
+    if FILE_OF[call.name] == "hosts":
+        from .host_quick import quick_host  # noqa: PLC0415 - only for hooks of hosts
+
+        return quick_host(call)
+    from .hook_quick import quick_hook  # noqa: PLC0415 - only for hooks
+
+    return quick_hook(call)
 
 
 def room_of(named: str | None, passed_by: list[tuple[str, str]]) -> str | None:

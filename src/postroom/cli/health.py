@@ -96,7 +96,7 @@ def plain_finding(finding: Finding) -> dict[str, Any]:
 
 
 def run_stats(context: Context) -> Answer:
-    if _is_operator(context):
+    if is_operator(context):
         data = {"room": plain_stats(context.room.stats()), "mailbox": None}
     else:
         data = {"room": None, "mailbox": plain_tally(context.mailbox.stats())}
@@ -109,7 +109,7 @@ def run_top(context: Context) -> Iterator[Answer]:
     return watch(context)
 
 
-def _is_operator(context: Context) -> bool:
+def is_operator(context: Context) -> bool:
     """An agent sees its own; who gave no name looks after the room."""
     return bool(context.get("everyone")) or not (context.get("as") or variable("POSTROOM_AGENT"))
 
@@ -118,7 +118,7 @@ def _is_operator(context: Context) -> bool:
 
 
 def run_trace(context: Context) -> Answer:
-    whose = context.room if _is_operator(context) else context.mailbox
+    whose = context.room if is_operator(context) else context.mailbox
     life = plain_trace(whose.trace(context.get("id")))
     for stop in life["stops"]:
         if stop["state"] == State.QUEUED and AT in stop["mailbox"] and not (stop["reason"] or stop["due_at"]):

@@ -10,7 +10,7 @@ import _thread
 import os
 import time
 
-from ..whereabouts import variable
+from ..whereabouts import AUTH_TOKEN, variable
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 SECONDS = 2.0  # for all of it, where POSTROOM_HOOK_SECONDS does not say otherwise
 PROMPT = "hook prompt"
-_FIRST_WORD = 50  # milliseconds for a host that has not yet said what it wants to say
-_MOST_SAID = 256 * 1024  # bytes of it
 _LONGEST_REPLY = 64 * 2**20
 
 
@@ -31,8 +29,10 @@ def quick_hook(call: Call) -> str | None:
     agent = agent_of(call.values)
     if not agent:
         return ""
-    _thread.start_new_thread(_end_in_time, ())
-    _go_where_the_host_is()
+    end_in_time()
+    from ..hosts.heard import PERHAPS, hear, text_of  # noqa: PLC0415 - only where there is somebody to hear for
+
+    go_where_the_host_is(text_of(hear(PERHAPS), "cwd"))
     if call.name != PROMPT or not call.values.keys() <= {"as", "room"}:
         return None
     return "" if _is_surely_nothing(call.values, agent) else None
@@ -58,22 +58,25 @@ def folder_of(values: Mapping[str, Any]) -> str:
     return variable("POSTROOM_INBOXES") or variable("INBOX_DIR")
 
 
-def exchange(path: str, lines: bytes, replies: int) -> bytes:
-    """Say some lines to a daemon and hear as many replies, on one connection."""
+def exchange(path: str, lines: bytes, replies: int, patience: float = 0.0) -> bytes:
+    """Say some lines to a daemon and hear as many replies, on one connection. `patience`: seconds for each piece,
+    where that is more than a session waits.
+    """
     from _socket import AF_UNIX, SOCK_STREAM, socket  # noqa: PLC0415 - `socket` itself is heavy
 
     line = socket(AF_UNIX, SOCK_STREAM)
     try:
-        line.settimeout(seconds())
+        line.settimeout(patience or seconds())
         line.connect(path)
         line.sendall(lines)
-        heard = b""
-        while heard.count(b"\n") < replies:
-            piece = line.recv(2**16)
+        heard = bytearray()
+        while replies > 0:
+            piece = line.recv(2**20)
             if not piece or len(heard) > _LONGEST_REPLY:
                 raise ConnectionResetError(f"the post room at {path} hung up")
             heard += piece
-        return heard
+            replies -= piece.count(b"\n")  # each piece is looked at once: replies may be long
+        return bytes(heard)
     finally:
         line.close()
 
@@ -84,14 +87,14 @@ def _is_surely_nothing(values: Mapping[str, Any], agent: str) -> bool:
     if not is_plain_name(agent):
         return False
     if socket := socket_of(values):
-        return _socket_has_nothing(socket, agent)
+        return socket_has_nothing(socket, agent)
     if folder := folder_of(values):
-        from ..daemon.inbox_files import InboxFolder  # noqa: PLC0415 - only where there are such files
-
-        return not InboxFolder(folder).peek(agent)
+        return folder_has_nothing(folder, agent)
     path = room_of(values.get("room"), [])
-    if path is None:
-        return False
+    return path is not None and room_has_nothing(path, agent)
+
+
+def room_has_nothing(path: str, agent: str) -> bool:
     from .light import Uninterrupted  # noqa: PLC0415
 
     with Uninterrupted():
@@ -102,10 +105,21 @@ def _is_surely_nothing(values: Mapping[str, Any], agent: str) -> bool:
     return is_surely_empty(path, agent)
 
 
-def _socket_has_nothing(path: str, agent: str) -> bool:
+def folder_has_nothing(folder: str, agent: str) -> bool:
+    from ..daemon.inbox_files import InboxFolder  # noqa: PLC0415 - only where there are such files
+
+    return not InboxFolder(folder).peek(agent)
+
+
+def socket_has_nothing(path: str, agent: str) -> bool:
     asked = f'{{"action":"check_inbox","agentId":"{agent}","unreadOnly":true,"limit":1}}\n'
+    token = variable(AUTH_TOKEN)
+    if token and not (token.isascii() and token.isprintable() and '"' not in token and "\\" not in token):
+        return False
+    shown = f'{{"action":"authenticate","token":"{token}"}}\n' if token else ""
     try:
-        return exchange(path, asked.encode(), 1) == b'{"ok":true,"messages":[]}\n'
+        heard = exchange(path, (shown + asked).encode(), 2 if token else 1)
+        return heard.splitlines()[-1] == b'{"ok":true,"messages":[]}'
     except OSError:  # whoever comes next tells
         return False
 
@@ -116,58 +130,21 @@ def seconds() -> float:
     return min(float(said), 600.0) if said.isascii() and said.isdecimal() else SECONDS
 
 
-def _end_in_time() -> None:
+def end_in_time() -> None:
+    """From now on: no session waits for longer than it should."""
+    _thread.start_new_thread(_end, ())
+
+
+def _end() -> None:
     time.sleep(seconds())
     os.write(2, b"postroom: the mail could not be looked at in %g s; it is all still there\n" % seconds())
     os._exit(0)
 
 
-# -- what the host says
-
-
-def _go_where_the_host_is() -> None:
+def go_where_the_host_is(folder: str) -> None:
     """A host tells its working folder; the room of the project is looked for from there."""
-    folder = said_by_host(_heard(), "cwd")
     if folder.startswith("/"):
         try:  # noqa: SIM105 - light
             os.chdir(folder)
-        except OSError:  # it is gone; where we are will do
+        except (OSError, ValueError):  # it is gone; where we are will do
             pass
-
-
-def _heard() -> bytes:
-    """What is on standard input, if anything is; never waits for somebody who says nothing."""
-    if os.isatty(0):
-        return b""
-    from select import POLLIN, poll  # noqa: PLC0415 - only for hooks
-
-    ready = poll()
-    ready.register(0, POLLIN)
-    said = b""
-    while len(said) < _MOST_SAID and ready.poll(_FIRST_WORD):
-        piece = os.read(0, 2**16)
-        if not piece:
-            break
-        said += piece
-    return said
-
-
-def said_by_host(said: bytes, name: str) -> str:
-    """A text of the host's JSON. Inside a text a quote stands behind a backslash, so no prompt can look like a
-    field; and what was cut off behind does no harm.
-    """
-    _, found, rest = said.partition(b'"%s"' % name.encode())
-    value = rest.lstrip(b" \t\r\n").removeprefix(b":").lstrip(b" \t\r\n") if found else b""
-    if not value.startswith(b'"'):
-        return ""
-    end = 1
-    while end < len(value) and value[end : end + 1] != b'"':
-        end += 2 if value[end : end + 1] == b"\\" else 1
-    if end >= len(value):
-        return ""
-    text = value[: end + 1]
-    if b"\\" not in text:
-        return text[1:-1].decode("utf-8", "surrogateescape")
-    import json  # noqa: PLC0415 - few folders need it
-
-    return str(json.loads(text))

@@ -3,60 +3,128 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import sys
 import termios
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Self
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from .escape import width
 from .light import Uninterrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NARROWEST = 20  # columns
 _ENTER = "\033[?1049h\033[?25l"  # the other screen, without a cursor
 _LEAVE = "\033[?25h\033[?1049l"
 _HOME, _REST_OF_LINE, _REST = "\033[H", "\033[K", "\033[J"
+_SHOW_CURSOR, _HIDE_CURSOR = "\033[?25h", "\033[?25l"
+_COLOUR = re.compile(r"\033\[[0-9;]*m")
 _QUIT = b"qQ"
 _ENDS = (signal.SIGTERM, signal.SIGHUP)  # signals that end us; the terminal comes first
 
-Picture = Callable[[os.terminal_size], list[str]]
+
+class Frame(NamedTuple):
+    """One picture, and where in it somebody writes: row and column, from 0."""
+
+    lines: list[str]
+    cursor: tuple[int, int] | None = None
+
+
+class Heard(NamedTuple):
+    """What ended a wait: keys, a bell, or a terminal that is gone. Nothing of it: the time was up."""
+
+    keys: bytes = b""
+    rung: bool = False
+    gone: bool = False
+
+
+Picture = Callable[[os.terminal_size], Frame | list[str]]
 
 
 class LiveScreen:
-    """As a context manager. The keyboard is read for `q` alone; Ctrl-C and Ctrl-Z work as ever."""
+    """As a context manager. What is typed is not shown; Ctrl-C and Ctrl-Z work as ever."""
+
+    enter, leave = _ENTER, _LEAVE
 
     def __init__(self) -> None:
         self._taken = False
         self._typing: list[Any] | None = None  # how the keyboard was
         self._picture: Picture | None = None
+        self._has_cursor = False
         self._former: dict[int, Any] = {}
 
     def draw(self, picture: Picture) -> None:
         """Show it: one write, line over line, so that nothing flickers."""
         self._picture = picture
-        lines = picture(_size())
-        text = _HOME + "\r\n".join(f"{line}{_REST_OF_LINE}" for line in lines) + _REST
+        size = self.size()
+        drawn = picture(size)
+        frame = drawn if isinstance(drawn, Frame) else Frame(drawn)
+        lines = [_wiped(line, size.columns) for line in frame.lines]
+        is_full = frame.lines[-1:] == lines[-1:] != []
+        text = _HOME + "\r\n".join(lines) + ("" if is_full else _REST)
+        if self._has_cursor:
+            text = _HIDE_CURSOR + text
+        if frame.cursor is not None:
+            text += f"\033[{frame.cursor[0] + 1};{frame.cursor[1] + 1}H{_SHOW_CURSOR}"
+        self._has_cursor = frame.cursor is not None
         _write(text)
 
+    def size(self) -> os.terminal_size:
+        """Never absurdly small. Some terminals do not know their size, and say that it is nothing at all."""
+        size = os.terminal_size((0, 0))
+        with suppress(OSError):
+            size = os.get_terminal_size(sys.stdout.fileno())
+        return os.terminal_size((max(size.columns or 80, NARROWEST), size.lines or 24))
+
     def sleep(self, seconds: float) -> bool:
-        """Wait; False when somebody wants to leave. A terminal that changes its size is drawn anew at once."""
+        """Wait; False when somebody wants to leave: of the keys, `q` alone is heeded."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            keyboard = [sys.stdin.fileno()] if self._typing else []
-            ready, _, _ = select.select([*keyboard, self._wakes], [], [], left)
+            heard = self.listen(left)
+            if heard.gone or any(key in _QUIT for key in heard.keys):
+                return False
+        return True
+
+    def listen(self, seconds: float, ear: int = -1) -> Heard:
+        """Wait for a key, or a bell at this descriptor. A terminal that changes its size is drawn anew at once."""
+        end = time.monotonic() + seconds
+        keyboard = [sys.stdin.fileno()] if self._typing else []
+        heard = [*keyboard, self._wakes, *([ear] if ear >= 0 else [])]
+        while (left := end - time.monotonic()) > 0:
+            ready, _, _ = select.select(heard, [], [], left)
             if self._wakes in ready:
                 os.read(self._wakes, 4096)
                 if self._picture:
                     self.draw(self._picture)
             if set(ready) & set(keyboard):
                 said = os.read(sys.stdin.fileno(), 1024)
-                if not said:  # the terminal is gone
-                    return False
-                if any(key in _QUIT for key in said):
-                    return False
-        return True
+                return Heard(keys=said, gone=not said)
+            if ear in ready:
+                return Heard(rung=True)
+        return Heard()
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Another program has the terminal meanwhile. Its Ctrl-C is not for us; with Ctrl-Z both of us stop."""
+        keyboard = self._typing
+        self._give_back()
+        ours = {
+            signal.SIGINT: signal.signal(signal.SIGINT, _overhear),
+            signal.SIGTSTP: signal.signal(signal.SIGTSTP, signal.SIG_DFL),
+        }
+        try:
+            yield
+        finally:
+            for number, action in ours.items():
+                signal.signal(number, action)
+            self._take()
+            self._typing = keyboard  # as it was before us both, whatever the other one left
 
     def __enter__(self) -> Self:
         self._wakes, self._wake = os.pipe()
@@ -96,13 +164,14 @@ class LiveScreen:
                 quiet[3] &= ~(termios.ICANON | termios.ECHO)
                 termios.tcsetattr(sys.stdin, termios.TCSADRAIN, quiet)
         self._taken = True
-        _write(_ENTER)
+        self._has_cursor = False
+        _write(self.enter)
 
     def _give_back(self) -> None:
         if not self._taken:
             return
         with suppress(OSError):
-            _write(_LEAVE)
+            _write(self.leave)
         if self._typing:
             with suppress(termios.error):
                 termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._typing)
@@ -130,16 +199,13 @@ class LiveScreen:
         os.kill(os.getpid(), number)
 
 
+def _wiped(line: str, columns: int) -> str:
+    """The line, and nothing behind it. One that is full has nothing there: its last letter would be wiped."""
+    return line if width(_COLOUR.sub("", line)) >= columns else line + _REST_OF_LINE
+
+
 def _overhear(*_: object) -> None:
     """A signal that is told to the pipe alone."""
-
-
-def _size() -> os.terminal_size:
-    """Never absurdly small. Some terminals do not know their size, and say that it is nothing at all."""
-    size = os.terminal_size((0, 0))
-    with suppress(OSError):
-        size = os.get_terminal_size(sys.stdout.fileno())
-    return os.terminal_size((max(size.columns or 80, NARROWEST), size.lines or 24))
 
 
 def _write(text: str) -> None:

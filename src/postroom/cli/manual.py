@@ -29,7 +29,7 @@ _ENVIRONMENT = (
 
 EVERYDAY = (
     "init", "send", "check", "read", "reply", "wait", "claim", "ack", "work", "search", "tasks", "agents",
-    "waiting", "serve", "token create", "mcp",
+    "inbox", "serve", "token create", "mcp",
 )  # fmt: skip
 
 
@@ -48,7 +48,11 @@ def overview(width: int) -> str:
         _entry("postroom help COMMAND", "explains one, with examples", width),
         _entry("postroom help all", "every command, the options of all, exit codes", width),
         "",
-        *_folded("Begin with: postroom send NAME --as ME --body TEXT", width, ""),
+        *_folded(
+            "Begin with: postroom send NAME --as ME --body TEXT; or postroom install claude|codex|gemini",
+            width,
+            "",
+        ),
     ]
     return "\n".join(lines) + "\n"
 

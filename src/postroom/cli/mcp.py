@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..daemon.options import inbox_store
+from ..hosts.whose import session_around_us
 from ..ipc.client import SocketDesk
 from ..mcp.sdk import need_sdk
 from ..model.names import check_agent, check_scope
@@ -38,7 +39,8 @@ def run_mcp(context: Context) -> Iterator[Answer]:
         need_sdk()  # a host would only say that it failed
         yield Answer(context.name, _config(context), _shown)
         if "as" not in context.values:
-            note(context.call, "the agent must be named: --as NAME, or in the host's variable POSTROOM_AGENT")
+            told = "where the host has no hooks of Postroom, the agent must be named: --as NAME, or POSTROOM_AGENT"
+            note(context.call, told)
         return
     need_sdk()
     path = _socket(context)
@@ -50,10 +52,16 @@ def run_mcp(context: Context) -> Iterator[Answer]:
     gc.freeze()  # what was loaded stays
     gc.set_threshold(2000, 10, 10)  # this one runs for long
     if room is not None:
-        stdio.run(stdio.serve_room(room, __version__, agent=agent, scope=scope))
+        stdio.run(stdio.serve_room(room, __version__, agent=lambda: agent or _of_the_session(), scope=scope))
     else:
         call = SocketDesk(path, token=variable(AUTH_TOKEN)).call
-        stdio.run(stdio.serve(call, __version__, agent=agent, scope=scope))
+        stdio.run(stdio.serve(call, __version__, agent=lambda: agent or _of_the_session(), scope=scope))
+
+
+def _of_the_session() -> str | None:
+    """The agent of the session whose host started us."""
+    session = session_around_us()
+    return session.agent if session else None
 
 
 def _socket(context: Context) -> str:

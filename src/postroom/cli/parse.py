@@ -7,7 +7,7 @@ from .table import FILE_OF, below, everywhere, row
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from .table.shape import Command, Option
@@ -22,6 +22,7 @@ class Call:
         self.command = command
         self.group = group  # the first word of several commands, when its help is asked for
         self.values: dict[str, Any] = {}
+        self.heard: Mapping[str, Any] = {}  # what a host said on standard input, where one did
 
     @property
     def name(self) -> str:

@@ -42,16 +42,22 @@ def _became(data: Mapping[str, Any]) -> str:
     peer, changed = data["peer"], data["changed"]
     if changed is None:
         return ""
-    lines = [f"  {name.replace('_', '-')}: {_value(peer, name)}\n" for name in changed]
+    lines = [f"  {name.replace('_', '-')}: {_value(peer, name)}{_was(data, name)}\n" for name in changed]
     system = one_line(peer["system"])
     return (
         f"{system} was a peer already. New is:\n{''.join(lines)}" if lines else f"{system} is a peer, as before.\n"
     )
 
 
+def _was(data: Mapping[str, Any], name: str) -> str:
+    """What a list replaced: whoever meant to add to it would not see that the rest is gone."""
+    is_gone = name in {"tags", "scopes", "relays_for"} and data["former"][name]
+    return f" (it was: {_value(data['former'], name)})" if is_gone else ""
+
+
 def _value(peer: Mapping[str, Any], name: str) -> str:
     if name == "token":
-        return "another one, which we show there"
+        return "another one, which we show there" if peer["shows_token"] else "none"
     if name == "scopes":
         return _scopes(peer) or "all"
     value = peer[name]
@@ -80,14 +86,19 @@ def _next(screen: Screen, peer: Mapping[str, Any]) -> str:
 
 
 def listed(screen: Screen, data: Mapping[str, Any]) -> str:
+    stranded = "".join(
+        f"There is no way to {one_line(system)}: {_letters(many)} for it {'waits' if many == 1 else 'wait'}.\n"
+        for system, many in data["stranded"].items()
+    )
     if not data["peers"]:
-        return "No peers: mail goes to no other system, and none is taken.\n" + hint(screen, "peers add SYSTEM")
+        none = "No peers: mail goes to no other system, and none is taken.\n"
+        return none + stranded + hint(screen, "peers add SYSTEM")
     rows = [
         (p["system"], state(p), link(p), str(p["waiting"]), p["exposure"], p["auth"], _where(p))
         for p in data["peers"]
     ]
     told = table(screen, ("SYSTEM", "STATE", "LINK", "WAITING", "EXPOSURE", "PROOF", "WHERE"), rows, _PAINT)
-    return told + "".join(_alert(peer) for peer in data["peers"] if peer["alert"])
+    return told + "".join(_alert(peer) for peer in data["peers"] if peer["alert"]) + stranded
 
 
 def _where(peer: Mapping[str, Any]) -> str:

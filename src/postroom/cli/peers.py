@@ -48,7 +48,8 @@ def run_peers_add(context: Context) -> Answer:
     if token and not context.screen.tables:
         note(context.call, views.how_to_bring(context.room.system, peer.system, views.WHERE))
     changed = None if before is None else _changed(before, peer)
-    data = {"peer": _plain(peer), "token": token or None, "changed": changed}
+    former = {name: _plain(before)[name] for name in changed or () if before is not None and name != "token"}
+    data = {"peer": _plain(peer), "token": token or None, "changed": changed, "former": former}
     return Answer(context.name, data, partial(views.added, context.room.system))
 
 
@@ -93,9 +94,10 @@ def _scopes(rules: list[tuple[str, str] | None]) -> dict[str, tuple[str, ...]]:
 def run_peers_list(context: Context) -> Answer:
     found = service.peers.everyone(context.room._office, context.room.principal)
     links = _links(context) if found else {}
-    waiting, _ = service.elsewhere.waiting_by_way(context.room._office)
+    waiting, stranded = service.elsewhere.waiting_by_way(context.room._office)
     peers = [_plain(peer) | _now(peer, links, waiting) for peer in found]
-    return Answer(context.name, {"system": context.room.system, "peers": peers}, views.listed)
+    told = {"system": context.room.system, "peers": peers, "stranded": stranded}
+    return Answer(context.name, told, views.listed)
 
 
 def _now(peer: Peer, links: dict[str, Any], waiting: dict[str, int]) -> dict[str, Any]:

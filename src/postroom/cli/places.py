@@ -16,7 +16,7 @@ def program() -> list[str]:
     """How it is started, by whole paths: a host may have another PATH than the shell."""
     started = os.path.abspath(sys.argv[0])
     is_script = os.path.basename(started) == "postroom" and os.access(started, os.X_OK)
-    return [started] if is_script else [sys.executable, "-m", "postroom"]
+    return [started] if is_script else [sys.executable, "-P", "-m", "postroom"]  # never one of the working folder
 
 
 def typed_program() -> str:

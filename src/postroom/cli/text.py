@@ -10,6 +10,8 @@ from ..whereabouts import variable
 from .exits import Abandoned, NoInput, Usage
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .context import Context
 
 STDIN = "-"
@@ -81,25 +83,35 @@ def _decoded(raw: bytes, field: str) -> str:
 
 
 def _edited(context: Context) -> str:
-    import shlex  # noqa: PLC0415 - people write few letters, programs many
-    import subprocess  # noqa: PLC0415
-    import tempfile  # noqa: PLC0415
+    import tempfile  # noqa: PLC0415 - people write few letters, programs many
     from pathlib import Path  # noqa: PLC0415
 
-    editor = variable("VISUAL") or variable("EDITOR")
-    if not editor or sys.stdin is None or not sys.stdin.isatty():
+    if not editor() or sys.stdin is None or not sys.stdin.isatty():
         raise Usage("there is no text", field="--body", hint="say it with --body, pipe it in, or set EDITOR")
     context.draft = Path(tempfile.mkdtemp(prefix="postroom-")) / "letter.md"
     context.draft.touch(mode=0o600)
-    try:
-        done = subprocess.run([*shlex.split(editor), str(context.draft)], check=False)  # noqa: S603 - the user's own
-    except (OSError, ValueError) as broken:
-        raise Usage(f"the editor cannot be started: {broken}", field="EDITOR") from None
-    if done.returncode != 0:
-        raise Abandoned(f"the editor ended with {done.returncode}, so nothing was sent")
+    run_editor(context.draft)
     with context.draft.open("rb") as file:
         text = _decoded(_bounded(file, context, "body"), "body")
     if not text.strip():
         context.drop_draft()
         raise Abandoned
     return text
+
+
+def editor() -> str:
+    """The user's own, as they start it; empty when they have none."""
+    return variable("VISUAL") or variable("EDITOR")
+
+
+def run_editor(draft: Path) -> None:
+    """The user's editor, at this file, until it ends."""
+    import shlex  # noqa: PLC0415 - likewise
+    import subprocess  # noqa: PLC0415
+
+    try:
+        done = subprocess.run([*shlex.split(editor()), str(draft)], check=False)  # noqa: S603 - the user's own
+    except (OSError, ValueError) as broken:
+        raise Usage(f"the editor cannot be started: {broken}", field="EDITOR") from None
+    if done.returncode != 0:
+        raise Abandoned(f"the editor ended with {done.returncode}, so nothing was sent")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ..model.names import fold
 from ..service.present import NOTICE, OWN_NOTICE, data_line
 from ..service.present import markdown as fenced
 from .escape import ago, body_lines, moment, one_line
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from .answers import Screen
 
 Data = Mapping[str, Any]
-HUMAN = "human"  # known before it has written anything
 _URGENT = {"urgent": "red", "high": "yellow", "low": "dim"}
 _STATES = {"dead": "red", "claimed": "cyan", "done": "green"}
 
@@ -171,13 +171,13 @@ def _fenced(data: Data, notice: str = NOTICE) -> str:
 
 
 def receipt(screen: Screen, data: Data, due: datetime | None = None) -> str:
-    """That it was sent, and when it arrives if that is later."""
+    """That it was sent, and when it arrives if that is later. The human is known before it ever wrote."""
     letter = data["letter"]
     to = ", ".join(r["address"] for r in letter["recipients"])
     if data["repeated"]:
         return f"Sent before as {data['id']}; nothing was sent.\n"
     later = f"; arrives {ago(due, screen.now)}" if due is not None and due > screen.now else ""
-    new = [name for name in data["unknown"] if name.lower() != HUMAN]
+    new = [name for name in data["unknown"] if fold(name) != fold(screen.human)]
     told = [f"Sent {data['id']} to {one_line(to)}{later}."]
     told += [f"Not heard from yet: {', '.join(new)}. It waits for them."] if new else []
     told += [f"Chosen: {', '.join(data['routed'])}."] if data["routed"] else []

@@ -1,4 +1,4 @@
-"""What waits for somebody: escalations, questions, tasks and unread mail, each once, with what to type."""
+"""What waits for somebody: escalations, questions, tasks and mail, each once, with what to type."""
 
 from __future__ import annotations
 
@@ -18,47 +18,65 @@ if TYPE_CHECKING:
 
 MOST = 1000  # of each kind
 Entry = dict[str, Any]
+Texts = dict[str, str]  # by the id of a letter: its first line
 _STEPS = {TaskState.PENDING: "accept", TaskState.ACCEPTED: "complete", TaskState.WORKING: "complete"}
+_HOLDS_UP = {"escalation": 0, "question": 0, "task": 1, "letter": 2}  # whoever asks stands still meanwhile
 
 
-def waiting_for(box: Mailbox) -> list[Entry]:
-    """The oldest first. A letter that is part of something larger is not told twice."""
+def waiting_for(box: Mailbox, *, opened: bool = False, texts: Texts | None = None) -> list[Entry]:
+    """The oldest first. A letter that is part of something larger is not told twice. `opened`: also letters that
+    were read, and not done with. Whoever asks often brings `texts`, which are kept there: letters never change.
+    """
+    known = {} if texts is None else texts
     found: dict[str, Entry] = {}
-    for entry in (*_escalations(box), *_questions(box), *_tasks(box), *_letters(box)):
+    for entry in (*steps_for(box, known), *_letters(box, opened)):
         found.setdefault(entry["letter"], entry)
     return sorted(found.values(), key=lambda entry: (entry["since"], entry["id"]))
 
 
-def _escalations(box: Mailbox) -> Iterator[Entry]:
+def questions_first(entries: list[Entry]) -> list[Entry]:
+    """The oldest question first, then the oldest task, letter and news."""
+    return sorted(entries, key=lambda entry: _HOLDS_UP.get(entry["what"], 3))
+
+
+def steps_for(box: Mailbox, texts: Texts | None = None) -> Iterator[Entry]:
+    """What goes on only by a step of this mailbox's agent."""
+    known = {} if texts is None else texts
+    yield from _escalations(box, known)
+    yield from _questions(box, known)
+    yield from _tasks(box, known)
+
+
+def _escalations(box: Mailbox, texts: Texts) -> Iterator[Entry]:
     for one in box.escalations():
         if one.waits_for is not None and same_name(one.waits_for, box.name):
             letter = one.letters[-1]
-            text, how = _said(box, one.thread, letter), f"postroom reply {letter} --done --as {box.name}"
-            yield _entry("escalation", one.id, letter, one.since, one.asker, one.subject, text, how)
+            text, how = _said(box, one.thread, letter, texts), f"postroom reply {letter} --done --as {box.name}"
+            yield _entry("escalation", one.id, letter, one.thread, one.since, one.asker, one.subject, text, how)
 
 
-def _questions(box: Mailbox) -> Iterator[Entry]:
+def _questions(box: Mailbox, texts: Texts) -> Iterator[Entry]:
     """Tasks that were given here, and whose receiver asks."""
     for task in box.tasks("given", states=TaskState.INPUT_REQUIRED, limit=MOST):
         last, since = task.standing.last, task.standing.moved_at
-        text, how = _said(box, task.thread, last), f"postroom tasks answer {task.id} --as {box.name}"
-        yield _entry("question", task.id, last, since, task.receiver, task.subject, text, how)
+        text, how = _said(box, task.thread, last, texts), f"postroom tasks answer {task.id} --as {box.name}"
+        about = (since, task.receiver, task.subject, text, how)
+        yield _entry("question", task.id, last, task.thread, *about, state=task.state)
 
 
-def _tasks(box: Mailbox) -> Iterator[Entry]:
+def _tasks(box: Mailbox, texts: Texts) -> Iterator[Entry]:
     """Tasks that were given to this mailbox, and whose next step is here."""
     for task in box.tasks("received", states=[str(state) for state in _STEPS], limit=MOST):
-        text, how = (
-            _said(box, task.thread, task.id),
-            f"postroom tasks {_STEPS[task.state]} {task.id} --as {box.name}",
-        )
-        yield _entry("task", task.id, task.id, task.standing.opened_at, task.giver, task.subject, text, how)
+        text = _said(box, task.thread, task.id, texts)
+        how = f"postroom tasks {_STEPS[task.state]} {task.id} --as {box.name}"
+        about = (task.standing.opened_at, task.giver, task.subject, text, how)
+        yield _entry("task", task.id, task.id, task.thread, *about, state=task.state)
 
 
-def _letters(box: Mailbox) -> Iterator[Entry]:
-    """Unread mail. News of a task that later news has overtaken waits for nobody."""
+def _letters(box: Mailbox, opened: bool) -> Iterator[Entry]:
+    """Mail that is not done with. News of a task that later news has overtaken waits for nobody."""
     newest = {task.standing.last for task in box.tasks(limit=MOST)}
-    for letter in box.check(MOST, peek=True):
+    for letter in box.check(MOST, peek=True, unread_only=not opened):
         if letter.kind != TASK_UPDATE or letter.id in newest:
             yield _letter(box, letter)
 
@@ -68,12 +86,15 @@ def _letter(box: Mailbox, letter: Letter) -> Entry:
     is_news = letter.sender == POSTMASTER or letter.kind == TASK_UPDATE
     what, verb = ("news", f"ack {letter.id}") if is_news else ("letter", f"reply {letter.id} --done")
     since, how = letter.delivery.delivered_at or letter.created_at, f"postroom {verb} --as {box.name}"
-    return _entry(what, letter.id, letter.id, since, letter.sender, letter.subject, _first_line(letter.text), how)
+    about = (since, letter.sender, letter.subject, _first_line(letter.text), how)
+    return _entry(what, letter.id, letter.id, letter.thread, *about, read=letter.delivery.read_at is not None)
 
 
-def _said(box: Mailbox, thread: str, id: str) -> str:
+def _said(box: Mailbox, thread: str, id: str, texts: Texts) -> str:
     """The first line of a letter, without stamping it as read."""
-    return next((_first_line(message.text) for message in box.thread(thread) if message.id == id), "")
+    if id not in texts:
+        texts |= {message.id: _first_line(message.text) for message in box.thread(thread)}
+    return texts.setdefault(id, "")
 
 
 def _first_line(text: str) -> str:
@@ -81,7 +102,19 @@ def _first_line(text: str) -> str:
 
 
 def _entry(
-    what: str, id: str, letter: str, since: datetime, sender: str, subject: str, text: str, answer: str
+    what: str,
+    id: str,
+    letter: str,
+    thread: str,
+    since: datetime,
+    sender: str,
+    subject: str,
+    text: str,
+    answer: str,
+    *,
+    state: TaskState | None = None,
+    read: bool | None = None,
 ) -> Entry:
     about = {"from": sender, "subject": subject, "text": text, "answer": answer}
-    return {"what": what, "id": id, "letter": letter, "since": to_plain(since), **about}
+    how = {"thread": thread, "state": None if state is None else str(state), "read": read}
+    return {"what": what, "id": id, "letter": letter, "since": to_plain(since), **about, **how}

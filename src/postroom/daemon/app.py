@@ -17,6 +17,7 @@ from ..desk import Desk
 from ..hub import Hub
 from ..ipc.server import Server
 from ..map_server.reception import Reception
+from ..push.pusher import Pusher
 from ..room import open as open_room
 from ..service.authorize import OWNER
 from . import peers_file
@@ -123,6 +124,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     desk.counters.connections["socket"] = lambda: sum(len(r.connections) for r in rims if isinstance(r, Server))
     chores = asyncio.ensure_future(keep_house(desk))
     stack.push_async_callback(_end, chores)
+    stack.push_async_callback(_end, asyncio.ensure_future(Pusher(desk).run()))
     if options.inboxes:
         carrier = Carrier(desk, options.inboxes)
         stack.push_async_callback(_end, asyncio.ensure_future(carrier.run()))

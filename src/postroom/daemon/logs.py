@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import UTC, datetime
+from typing import Any
 
 from ..model.codec import encode
+from ..service.present import harmless_json, one_line, visible
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
@@ -24,7 +26,18 @@ class JsonLines(logging.Formatter):
         told |= {name: value for name, value in vars(record).items() if name not in _PLAIN}
         if record.exc_info:
             told["trace"] = self.formatException(record.exc_info)
-        return encode({name: _plain(value) for name, value in told.items()}).decode()
+        return harmless_json(encode({name: _plain(value) for name, value in told.items()})).decode()
+
+
+class PlainLines(logging.Formatter):
+    """The same for people. What others say in it moves no cursor and hides nothing."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as the library calls it
+        record.message = one_line(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - likewise
+        return "\n".join(visible(line) for line in super().formatException(ei).splitlines())
 
 
 def _plain(value: object) -> object:
@@ -40,7 +53,7 @@ def start(level: str) -> None:
     """Log to stderr, from this level on."""
     handler = logging.StreamHandler(sys.stderr)
     if sys.stderr.isatty():
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+        handler.setFormatter(PlainLines("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     else:
         handler.setFormatter(JsonLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

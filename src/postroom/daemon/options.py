@@ -109,10 +109,13 @@ def _peers(named: str, settings: Settings) -> str:
 
 
 def _name(text: str) -> str:
-    """A name as it stands in a Host header, without its port."""
-    if not text or not text.isascii() or not all(c.isalnum() or c in ".-" for c in text):
-        raise Invalid(f"{text!a} is no name of a machine", field="http-name", hint="such as mail.example.com")
-    return text.lower()
+    """A name as it stands in a Host header; with a port, where one is forwarded to ours."""
+    name, colon, port = text.partition(":")
+    is_name = bool(name) and text.isascii() and all(c.isalnum() or c in ".-" for c in name)
+    if not is_name or (colon and not (port.isdigit() and 0 < int(port) < 65536)):
+        hint = "such as mail.example.com, or 127.0.0.1:5650 for a port that is forwarded"
+        raise Invalid(f"{text!a} is no name of a machine", field="http-name", hint=hint)
+    return f"{name.lower()}:{int(port)}" if colon else name.lower()
 
 
 def _folder(named: str) -> str:

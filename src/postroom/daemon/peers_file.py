@@ -20,12 +20,12 @@ from ..errors import Invalid
 from ..model.names import fold
 from ..model.peer import Peer
 from ..service.authorize import OWNER
-from ..service.peer_rules import check_peer, check_pin
-from ..service.peers import hashed
+from ..service.peer_rules import TOKENS, check_peer, check_pin
+from ..service.peers import hashed, without_tokens
 from ..tls import fingerprint_of_pem, first_certificate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..service.office import Office
 
@@ -57,8 +57,8 @@ def apply(office: Office, path: str, ours: str) -> list[str]:
     tables = _read(path) if path else {}
     folder = os.path.dirname(os.path.abspath(path))
     steps = {system: _step(system, said, folder) for system, said in tables.items()}
-    for system, step in steps.items():
-        _check(office, path, system, step, ours)
+    made = [_checked(office, path, system, step, ours) for system, step in steps.items()]
+    _check_apart(path, made, service.peers.all_peers(office))
     before = service.peers.all_peers(office)
     for system, step in steps.items():
         service.peers.change(office, OWNER, system, step, ours=ours)
@@ -100,12 +100,14 @@ def _step(system: str, said: Said, folder: str) -> Callable[[Peer | None], Peer]
     changes |= {"token": token} if token else {}
 
     def step(held: Peer | None) -> Peer:
-        peer = replace(held or Peer(system=system), **changes, of_file=True)
+        known = held or Peer(system=system)
+        known = known if said.auth in TOKENS else without_tokens(known)
+        peer = replace(known, **changes, of_file=True)
         if shows and peer.proof != hashed(shows):
             peer = replace(peer, proof=hashed(shows), former_proof="", former_until=None)
         if pinned and pinned["pin"] != peer.pin:
             peer = replace(peer, **pinned, alert="")
-        if peer.auth in {"bearer", "api-key"} and not (peer.proof or peer.is_dialled):
+        if peer.auth in TOKENS and not (peer.proof or peer.is_dialled):
             hint = f"accept_file = a file that holds it; postroom peers add {system} makes and shows one"
             raise Invalid("what does it show when it calls?", field="accept_file", hint=hint)
         return peer
@@ -148,10 +150,28 @@ def _beside(folder: str, name: str) -> str:
     return os.path.join(folder, os.path.expanduser(name))
 
 
-def _check(office: Office, path: str, system: str, step: Callable[[Peer | None], Peer], ours: str) -> None:
+def _check_apart(path: str, made: Sequence[Peer], held: Mapping[str, Peer]) -> None:
+    """Two tables for one system would leave one of them unheeded, and two systems with one token could each be the
+    other.
+    """
+    named: dict[str, Peer] = {}
+    for peer in made:
+        if fold(peer.system) in named:
+            hint = "case does not count"
+            raise Invalid("stands here twice", field=f"{path}: {peer.system}", hint=hint)
+        named[fold(peer.system)] = peer
+    shown: dict[str, str] = {}
+    for peer in ({fold(peer.system): peer for peer in held.values()} | named).values():
+        other = shown.setdefault(peer.proof, peer.system) if peer.proof else peer.system
+        if other != peer.system:
+            hint = "a token of its own for each system"
+            raise Invalid(f"{other!r} shows the same token", field=f"{path}: {peer.system}.accept_file", hint=hint)
+
+
+def _checked(office: Office, path: str, system: str, step: Callable[[Peer | None], Peer], ours: str) -> Peer:
     """Before anything is written. An error names the table as well."""
     try:
-        check_peer(step(service.peers.peer(office, system)), ours)
+        return check_peer(step(service.peers.peer(office, system)), ours)
     except Invalid as wrong:
         wrong.field = f"{path}: {system}.{wrong.field}"
         raise

@@ -9,7 +9,7 @@
     parcels    one letter to all that it is for at one system, as it is put on a line
     exposing   who of ours a peer is told of, and whom it tells us of
     mounts     a foreign mail folder as a system; mounted: the room in it; guests: ours, shown there
-    finding    where somebody is of whom only the name is known
+    finding    where somebody is of whom only the name is known; seeking: by which link a letter to it goes
     inbox_line the connection of agent-inbox, which speaks otherwise, as one to a peer
 
 **What a receipt is.** A letter stays queued in our room until the peer has said that it keeps it, and the peer

@@ -14,15 +14,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import service
-from ..errors import PostroomError
+from ..errors import PostroomError, TooLarge
 from ..lines.line import LineLost, MapRefusal
+from ..model.delivery import GIVEN
 from ..model.message import same_name
 from ..policy.outgoing import is_spent, next_try
 from ..policy.trust import check_outgoing
 from ..wire.federation import way_of
 from ..wire.federation_problems import Refusal, read_refusal, refusals
 from ..wire.map_names import ROUTE
-from .parcels import FEW, next_parcels
+from .parcels import FEW, Way, next_parcels
 from .trip import Trip
 from .trouble import Trouble
 
@@ -39,10 +40,12 @@ log = logging.getLogger("postroom")
 WINDOW = 64  # letters that are on their way at once
 IN_A_ROUND = 8  # times as many are looked up at once
 PATIENT = 3  # cuts during one letter, after which it waits
+AROUND = 1024  # bytes that stand around an envelope
 LATER = 1.0  # seconds, where our own room is busy
 _CUTS = Refusal(None, "the connection is cut whenever the letter is sent", is_temporary=True)
 _CAME_FROM_THERE = Refusal(None, "it came from there, and waits for another way", is_temporary=True)
 _UNTOLD = Refusal(None, "it does not say that it keeps the letter", is_temporary=True)
+_NOBODY_KNOWS = (_CUTS, _UNTOLD)  # whether it has the letter
 
 
 class Courier:
@@ -58,6 +61,7 @@ class Courier:
         self._window = WINDOW
         self._has_many = False  # was there more than a few the last time?
         self._cuts: tuple[str, int] = ("", 0)  # the letter during which the line was cut, and how often
+        self._new: set[tuple[str, str]] = set()  # given to it in this round: before that it cannot have had them
         self._safe: list[Delivery] = []  # what the peer keeps, and we have not written down
         self._writing: asyncio.Future[None] | None = None
         self._trouble = Trouble(f"mail for the system {link.system}")
@@ -88,7 +92,11 @@ class Courier:
     async def _round(self, end: End) -> bool:
         """Some of what waits; False: nothing more can go now."""
         waiting = dict(self._link.waiting)
-        parcels = await self._next(waiting)
+        way = Way(system=self._link.system, bars=self._link.bars, is_ours=end.in_order)
+        parcels = await self._next(waiting, way)
+        self._new.clear()
+        if any(parcel.is_free for parcel in parcels):
+            parcels = await self._given(waiting, way, parcels)
         if not parcels:
             for mailbox in waiting:
                 self._link.waiting.pop(mailbox, None)
@@ -104,15 +112,24 @@ class Courier:
         self._window = min(WINDOW, self._window * 2)
         return trip.moved > 0
 
-    async def _next(self, waiting: dict[str, str]) -> list[Parcel]:
+    async def _given(self, waiting: dict[str, str], way: Way, parcels: list[Parcel]) -> list[Parcel]:
+        """What could go by another link, too, goes by ours alone, whatever becomes of the line and of us."""
+        free = [found for parcel in parcels if parcel.is_free for found in parcel.found]
+        await self._desk.submit(partial(service.outbox.give, self._office, free, self._link.system), self)
+        self._new.update(_mark(found) for found in free if not found.delivery.given_to)
+        return [parcel for parcel in await self._next(waiting, way) if not parcel.is_free]
+
+    async def _next(self, waiting: dict[str, str], way: Way) -> list[Parcel]:
         """A few are looked up at once: a thread that works keeps the loop waiting for longer than they take."""
         if len(waiting) <= FEW and not self._has_many:
-            run = partial(next_parcels, self._office, self._here, waiting, FEW)
+            run = partial(next_parcels, self._office, self._here, waiting, FEW, way)
             parcels: list[Parcel] = await self._desk.submit(run, self)
             self._has_many = sum(len(parcel.found) for parcel in parcels) == FEW
         else:
             most = self._window * IN_A_ROUND  # few after a cut, or it is long until there are more at once
-            parcels = await self._desk.run_slow(partial(next_parcels, self._office, self._here, waiting, most))
+            parcels = await self._desk.run_slow(
+                partial(next_parcels, self._office, self._here, waiting, most, way)
+            )
             self._has_many = len(parcels) > FEW
         return parcels
 
@@ -143,10 +160,14 @@ class Courier:
         try:
             for target in parcel.targets:
                 check_outgoing(self._link.peer, parcel.letter, target)
+            if trip.end.largest is not None and parcel.size + AROUND > trip.end.largest:
+                raise TooLarge(
+                    f"the letter is {parcel.size} bytes as it is sent, and is not read there", field="body"
+                )
             more: dict[str, Any] = {"after": after} if after else {}
             told = await trip.end.line.ask(ROUTE, systemId=parcel.system, envelope=parcel.envelope, **more)
-        except PostroomError as changed:  # what was agreed, since the letter was written
-            return parcel.all_refused(Refusal(None, str(changed)))
+        except PostroomError as changed:  # what was agreed, since the letter was written; or it is too large there
+            return parcel.all_refused(Refusal(None, str(changed), is_ours=True))
         except LineLost as lost:
             log.debug("a letter to %s was not answered: %s", self._link.system, lost)
         except MapRefusal as refused:
@@ -176,13 +197,28 @@ class Courier:
     async def _not_taken(self, found: Found, refusal: Refusal) -> None:
         reason = f"{self._link.system}: {refusal.message}"
         delivery, limits = found.delivery, self._office.limits
-        if refusal.waits and not is_spent(delivery.attempts + 1, limits):
-            now = self._office.now().wall
+        may_have_it = bool(delivery.given_to) and self._may_have(found, refusal)
+        is_barred = (
+            bool(delivery.given_to) and not may_have_it and (refusal is _CAME_FROM_THERE or not refusal.waits)
+        )
+        now = due = self._office.now().wall
+        if is_barred:
+            self._link.bar(found)  # the next that has somebody of the name gets it
+        elif refusal.waits:
             due = next_try(delivery, now, limits, random.random())
+        if (refusal.waits or is_barred) and not is_spent(delivery.attempts + 1, limits):
+            reason = f"{GIVEN}{reason}" if may_have_it else reason  # then it stays with us
             await self._desk.submit(partial(service.outbox.delayed, self._office, found, reason, due))
             self._later((due - now).total_seconds())
         else:
             await self._desk.submit(partial(service.outbox.refused, self._office, found, reason))
+
+    def _may_have(self, found: Found, refusal: Refusal) -> bool:
+        """May the peer have it nonetheless, from before a line was cut? Then no other one gets it. A no for good
+        is said of what it does not have; one for now, or one of ours, says nothing of what was before.
+        """
+        is_of_now = refusal is not _CAME_FROM_THERE and (refusal.waits or refusal.is_ours)
+        return refusal in _NOBODY_KNOWS or (is_of_now and _mark(found) not in self._new)
 
     # -- what is safe there
 
@@ -217,3 +253,7 @@ class Courier:
             self._cuts = ("", 0)
             for found in parcel.found:
                 await self._not_taken(found, _CUTS)
+
+
+def _mark(found: Found) -> tuple[str, str]:
+    return found.message.id, found.delivery.mailbox

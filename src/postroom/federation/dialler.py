@@ -7,7 +7,7 @@ import logging
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -16,9 +16,8 @@ from .. import service
 from ..errors import NotAllowed, PostroomError
 from ..lines.dialling import CUT, WrongCertificate, dial, pause, read, sender, why
 from ..lines.line import Line, LineLost, MapRefusal
-from ..wire.session import ROOM_FOR_MORE
 from . import exposing
-from .greeting import greet, knows_order
+from .greeting import greet, knows_order, largest_of, reads
 from .link import End
 from .serving import Serving
 
@@ -77,7 +76,7 @@ class Dialler:
     async def _visit(self) -> None:
         peer, settings = self._link.peer, self._desk.room.settings
         shown = (self._own.certificate, self._own.key) if peer.auth == "mtls" else ("", "")
-        largest = settings.max_message_bytes + ROOM_FOR_MORE
+        largest = largest_of(settings)
         async with dial(place_of(peer.url), largest, pin=peer.pin, certificate=shown[0], key=shown[1]) as socket:
             await self._talk(socket)
 
@@ -87,7 +86,9 @@ class Dialler:
         reading = asyncio.ensure_future(read(line, socket))
         end = None
         try:
-            end = End(line, reading.cancel, in_order=await self._greet(line, reading), is_dialled=True)
+            told = await self._greet(line, reading)
+            knows, largest = knows_order(told), reads(told)
+            end = End(line, reading.cancel, in_order=knows, largest=largest, is_dialled=True)
             serving.leave = reading.cancel
             self._link.join(end)
             await asyncio.wait((reading,))
@@ -101,8 +102,8 @@ class Dialler:
             with suppress(asyncio.CancelledError, *CUT):
                 await reading
 
-    async def _greet(self, line: Line, reading: asyncio.Future[None]) -> bool:
-        """Does it know our order? A connection that ends meanwhile says why."""
+    async def _greet(self, line: Line, reading: asyncio.Future[None]) -> dict[str, Any]:
+        """What it says of itself. A connection that ends meanwhile says why."""
         reading.add_done_callback(lambda _: line.cut())
         self._link.greeting(begins=True)
         try:
@@ -114,12 +115,12 @@ class Dialler:
         finally:
             self._link.greeting(begins=False)
 
-    async def _meet(self, line: Line) -> bool:
+    async def _meet(self, line: Line) -> dict[str, Any]:
         peer, room = self._link.peer, self._desk.room
         shown = await self._desk.run_slow(partial(exposing.exposure, room, peer))
-        told = await greet(line, peer, self._own.system, shown)
+        told = await greet(line, peer, self._own.system, shown, room.settings)
         await self._desk.submit(partial(exposing.note, room._office, peer.system, told.get("exposure")))
-        return knows_order(told)
+        return told
 
     async def _alert(self, wrong: WrongCertificate) -> None:
         """Kept, so that people are told of it."""

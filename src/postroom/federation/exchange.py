@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING, Any
 from .. import service
 from ..errors import PostroomError, Resync
 from ..lines.line import Line, LineLost
-from ..model.address import ANYWHERE, agent_of, system_of
+from ..model.address import ANYWHERE, system_of
 from ..model.names import fold
 from ..model.record import CARD
 from ..policy.trust import routes_to, strategy_of
 from ..service.authorize import OWNER
 from ..store.bells import ROOM
 from ..wire.map_names import ANNOUNCE
-from . import exposing, finding, pinging
+from . import exposing, pinging
 from .courier import Courier
 from .dialler import ANSWER, Dialler, Own
-from .greeting import knows_order
+from .greeting import knows_order, reads
 from .link import End, Link
+from .seeking import Seeking
 from .serving import Serving, met
 from .trouble import Trouble
 
@@ -81,7 +82,7 @@ class Exchange:
         self._admitted: list[str] = []  # certificates that were told of
         self._announced = 0.0  # when all were told, whatever it was
         self._in_vain = 0  # looks, one after the other, that found nothing
-        self._seeking: dict[str, asyncio.Future[None]] = {}
+        self._seeking = Seeking(desk, lambda: self.links, self._ring)
         self._trouble = Trouble("mail for other systems")
 
     @cached_property
@@ -109,7 +110,8 @@ class Exchange:
         told = await self._desk.submit(partial(met, self._desk, peer, self.own.system, said))
         self._told[fold(peer.system)] = told["exposure"]
         serving = Serving(self._desk, link, self.own.system)
-        end = End(speaking(send, serving.heard, ANSWER), close, in_order=knows_order(said))
+        line = speaking(send, serving.heard, ANSWER)
+        end = End(line, close, in_order=knows_order(said), largest=reads(said))
         serving.leave = partial(link.leave, end)
         link.join(end)
         return told, Visit(link, serving, end)
@@ -146,7 +148,7 @@ class Exchange:
                     self._trouble.met(wrong)
                     await asyncio.sleep(ALONE)
                 except BaseException as fault:
-                    if not isinstance(fault, Exception):
+                    if not isinstance(fault, Exception) or isinstance(fault, LineLost):
                         raise
                     log.exception("mail for other systems waits, by a fault of ours")
                     await asyncio.sleep(ALONE)
@@ -252,13 +254,18 @@ class Exchange:
         self._told.pop(key, None)
 
     async def _stop(self, keys: list[str]) -> None:
-        tasks = [task for key in keys for task in self._tasks[key]] + list(self._seeking.values())
+        tasks = [task for key in keys for task in self._tasks[key]] + self._seeking.tasks
         for key in keys:
             self._end(key)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    def _ring(self, link: Link) -> None:
+        courier = self._couriers.get(fold(link.system))
+        if courier is not None:  # else it was ended meanwhile
+            courier.ring()
 
     def _ring_all(self) -> None:
         """A connection came or went: what waits may have another way now."""
@@ -272,7 +279,7 @@ class Exchange:
         for mailbox in waiting:
             system = system_of(mailbox)
             if system == ANYWHERE:
-                self._seek(mailbox)
+                self._seeking.seek(mailbox)
                 continue
             key = self._way(peers, system)
             if key is not None:
@@ -287,31 +294,6 @@ class Exchange:
         keys = [fold(peer.system) for peer in routes_to(peers, system, strategy)]
         known = [key for key in keys if key in self._links]
         return next((key for key in known if self._links[key].end is not None), next(iter(known), None))
-
-    def _seek(self, mailbox: str) -> None:
-        if mailbox not in self._seeking:
-            seeking = asyncio.ensure_future(self._find(mailbox))
-            self._seeking[mailbox] = seeking
-            seeking.add_done_callback(lambda _: self._seeking.pop(mailbox, None))
-
-    async def _find(self, mailbox: str) -> None:
-        strategy = strategy_of(self._office.limits)
-        link = await finding.find(self.links, agent_of(mailbox), strategy)
-        if link is None:
-            await self._nowhere(mailbox)
-            return
-        is_above = strategy.kind == "hierarchical"
-        link.waiting[mailbox] = ANYWHERE if is_above else link.system
-        self._couriers[fold(link.system)].ring()
-
-    async def _nowhere(self, mailbox: str) -> None:
-        """Nobody has it: its senders are told, once all could be asked, or were waited for."""
-        if all(link.end is None for link in self._links.values()):
-            return
-        is_known = all(link.end is not None for link in self._links.values())
-        told = f"no system that we know has {agent_of(mailbox)!r}"
-        patience = 0.0 if is_known else finding.SETTLED
-        await self._desk.run_slow(partial(_give_up, self._office, mailbox, patience, told))
 
     # -- who is here
 
@@ -331,10 +313,3 @@ def _is_same_line(before: Peer, after: Peer) -> bool:
     """Need the connection not be opened anew?"""
     names = ("url", "auth", "token", "proof", "pin", "is_mount", "place")
     return all(getattr(before, name) == getattr(after, name) for name in names)
-
-
-def _give_up(office: Any, mailbox: str, patience: float, why: str) -> None:
-    now = office.now().wall
-    for found in service.outbox.next_letters(office, [mailbox], SLICE):
-        if (now - service.outbox.waits_since(found)).total_seconds() >= patience:
-            service.outbox.refused(office, found, why)

@@ -8,11 +8,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from .. import service
 from ..errors import Invalid
-from ..model.codec import convert, to_plain
-from ..model.names import check_remote_agent, fold
+from ..model.card import Warmth
+from ..model.codec import convert, encode, to_plain
+from ..model.names import AT, check_remote_agent, fold
 from ..model.peer import Route
-from ..model.record import ROUTE
+from ..model.record import CARD, ROUTE
 from ..policy.presence import is_routable
 from ..policy.trust import is_reachable, is_shown, strategy_of
 from ..service.records import put_record
@@ -20,6 +22,7 @@ from ..wire.map_names import GUEST, LINK_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from ..model.card import Agent
     from ..model.peer import Peer
@@ -32,11 +35,18 @@ MOST = 10_000  # agents of one peer
 
 
 def exposure(room: Room, peer: Peer) -> dict[str, Any]:
-    """What a peer is told: `{agents: [{agentId, status, scopes}]}`."""
-    rows = [
-        {"agentId": agent.card.id, "status": agent.presence.words.map, "scopes": list(agent.card.scopes)}
-        for agent in shown(room, peer)
-    ]
+    """What a peer is told: `{agents: [{agentId, status, scopes}]}`; of more than fit into one frame, the first.
+    Whoever is not told of is written to by its name and system.
+    """
+    rows: list[dict[str, Any]] = []
+    left = room.settings.max_message_bytes
+    for agent in shown(room, peer)[:MOST]:
+        card = agent.card
+        row = {"agentId": card.id, "status": agent.presence.words.map, "scopes": list(card.scopes)}
+        left -= len(encode(row)) + 1
+        if left < 0:
+            break
+        rows.append(row)
     return {"agents": rows}
 
 
@@ -47,15 +57,21 @@ def shown(room: Room, peer: Peer) -> list[Agent]:
 
 def has(room: Room, peer: Peer, name: str) -> str | None:
     """How an agent of ours is that this peer may write to; None: there is none of the name for it."""
-    found = [agent for agent in _ours(room) if fold(agent.card.id) == fold(name)]
-    return next((one.presence.words.map for one in found if is_reachable(peer, one.card)), None)
+    office = room._office
+    spelt = None if AT in name else office.store.spelling(name)
+    found = () if spelt is None else office.store.records(CARD, spelt)
+    agents = [service.directory.agent_of(office, record, office.now()) for record in found]
+    able = [one for one in agents if _is_ours(one) and is_reachable(peer, one.card)]
+    return next((one.presence.words.map for one in able if one.presence.warmth is not Warmth.GONE), None)
 
 
 def _ours(room: Room) -> list[Agent]:
-    """Not those who are guests here."""
-    return [
-        agent for agent in room.agents() if agent.card.principal != LINK_NAME and GUEST not in agent.card.metadata
-    ]
+    return [agent for agent in room.agents() if _is_ours(agent)]
+
+
+def _is_ours(agent: Agent) -> bool:
+    """Not, if it is a guest here."""
+    return agent.card.principal != LINK_NAME and GUEST not in agent.card.metadata
 
 
 def note(office: Office, system: str, said: Any) -> None:
@@ -74,12 +90,20 @@ def note(office: Office, system: str, said: Any) -> None:
         writes: list[Write] = []
         for key, status in told.items():
             before = routes.get(key)
+            if before is not None and _is_fresh(before, system, status, now, until):
+                continue
             if before is None or before.system == system or before.until <= now:
                 writes += _put(key, Route(system=system, until=until, status=status), held.get(key))
         gone = [key for key, route in routes.items() if route.system == system and key not in told]
         return [*writes, *(put_record(ROUTE, key, None, held[key], durable=False) for key in gone)]
 
     office.store.commit(plan)
+
+
+def _is_fresh(route: Route, system: str, status: str, now: datetime, until: datetime) -> bool:
+    """Was the same said a moment ago? Then it need not be written again."""
+    is_young = route.until - now > (until - now) * 0.9
+    return (route.system, route.status) == (system, status) and is_young
 
 
 def _put(key: str, route: Route, held: Record | None) -> list[Write]:

@@ -9,13 +9,17 @@ from ..lines.line import MapRefusal
 from ..model.message import same_name
 from ..wire.federation_problems import NOT_TRUSTED
 from ..wire.map_names import CONNECT, GATEWAY, MEET, SOFTWARE, VERSION
+from ..wire.session import ROOM_FOR_MORE
 
 if TYPE_CHECKING:
     from ..lines.line import Line
     from ..model.peer import Peer
+    from ..policy.limits import Limits
+
+LARGEST = "largest"  # in what one post room tells another
 
 
-async def greet(line: Line, peer: Peer, here: str, exposure: dict[str, Any]) -> dict[str, Any]:
+async def greet(line: Line, peer: Peer, here: str, exposure: dict[str, Any], limits: Limits) -> dict[str, Any]:
     """What it says of itself. MapRefusal: it does not let us in, or is another."""
     shown = {"method": peer.auth, "credential": peer.token} if peer.token else {}
     welcome = await line.ask(
@@ -24,9 +28,7 @@ async def greet(line: Line, peer: Peer, here: str, exposure: dict[str, Any]) -> 
     if "authRequired" in welcome and not welcome.get("sessionId"):
         raise MapRefusal(welcome.get("error") or _no("it does not know us by what we show"))
     proof = {"auth": {"method": peer.auth, "credentials": peer.token}} if peer.token else {}
-    told = await line.ask(
-        MEET, systemId=here, endpoint="", exposure=exposure, **{SOFTWARE: {"version": __version__}}, **proof
-    )
+    told = await line.ask(MEET, systemId=here, endpoint="", exposure=exposure, **of_ours(limits), **proof)
     if told.get("connected") is not True:
         raise MapRefusal(told.get("error") or _no("it does not connect"))
     named = told.get("systemId", peer.system)
@@ -35,9 +37,25 @@ async def greet(line: Line, peer: Peer, here: str, exposure: dict[str, Any]) -> 
     return told
 
 
+def largest_of(limits: Limits) -> int:
+    """Bytes of a frame that we read."""
+    return limits.max_message_bytes + ROOM_FOR_MORE
+
+
+def of_ours(limits: Limits) -> dict[str, Any]:
+    """What one post room tells another of itself."""
+    return {SOFTWARE: {"version": __version__, LARGEST: largest_of(limits)}}
+
+
 def knows_order(told: dict[str, Any]) -> bool:
     """Is it one of ours, and heeds `after`?"""
     return isinstance(told.get(SOFTWARE), dict)
+
+
+def reads(told: dict[str, Any]) -> int | None:
+    """How many bytes it reads in one frame; None: it does not say so."""
+    said = told[SOFTWARE].get(LARGEST) if knows_order(told) else None
+    return said if isinstance(said, int) and not isinstance(said, bool) and said > 0 else None
 
 
 def _no(why: str) -> dict[str, Any]:

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
     from ..lines.line import Line
     from ..model.peer import Peer
+    from ..model.query import Found
 
 log = logging.getLogger("postroom")
+MOST_BARRED = 10_000
 
 
 class LinkState(StrEnum):
@@ -27,11 +29,18 @@ class End:
     """Our end of one connection, on which the peer has proven who it is. `close` ends the connection."""
 
     def __init__(
-        self, line: Line, close: Callable[[], object], *, in_order: bool, is_dialled: bool = False
+        self,
+        line: Line,
+        close: Callable[[], object],
+        *,
+        in_order: bool,
+        largest: int | None = None,
+        is_dialled: bool = False,
     ) -> None:
         self.line = line
         self.close = close
         self.is_dialled = is_dialled  # did we open it?
+        self.largest = largest  # bytes of a frame that it reads; None: nobody knows
         self.in_order = in_order  # does it know `after`? Else letters of one pair go one by one
 
 
@@ -51,7 +60,9 @@ class Link:
         self.waiting: dict[str, str] = {}  # mailboxes with mail for it, and the system where each is
         self.tries = 0  # in vain
         self.was_up = False  # was there ever a connection?
+        self.noted = 0.0  # when it was written down, by the loop's time, who is there
         self.sent = self.taken = 0  # letters, since we opened
+        self._barred: dict[tuple[str, str], None] = {}  # deliveries that it refused, and another may take
 
     @property
     def system(self) -> str:
@@ -77,6 +88,15 @@ class Link:
     def end(self) -> End | None:
         """The connection to send on: the one that came last."""
         return self._ends[-1] if self._ends else None
+
+    def bar(self, found: Found) -> None:
+        """It refused this letter to somebody who may be elsewhere, too. Forgotten, it is asked once more."""
+        self._barred[found.message.id, found.delivery.mailbox] = None
+        while len(self._barred) > MOST_BARRED:
+            del self._barred[next(iter(self._barred))]
+
+    def bars(self, found: Found) -> bool:
+        return (found.message.id, found.delivery.mailbox) in self._barred
 
     def greeting(self, *, begins: bool) -> None:
         """Somebody says who it is, or is done with that."""

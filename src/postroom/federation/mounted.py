@@ -7,10 +7,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from .. import service
+from ..clock import SystemClock
 from ..errors import Conflict, LookAlike, Missing, NameTaken, PostroomError, StoreFailing
 from ..model.message import same_name
 from ..model.peer import EVERYWHERE, Peer
 from ..policy.trust import route_to, strategy_of
+from ..room import chosen_settings, open_with
 from ..room import open as open_room
 from ..service.authorize import OWNER
 from ..store.base import Introduce
@@ -71,7 +73,7 @@ def opened(peer: Peer, here: str, settings: Settings) -> Folder:
     if _identity(place) is None:
         raise Missing(f"{place} is not there", field="place", hint="it is used as soon as it is back")
     same = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in _ITS_OWN}
-    room = open_room(peer.place, **same, system=peer.system)
+    room = open_with(chosen_settings(peer.place, {**same, "system": peer.system}), SystemClock(), makes=False)
     try:
         introduce(room, peer.system, here)
         return Folder(room, peer.system, here, place)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct
 
 from .. import service
-from ..model.address import ANYWHERE, Address, parse_address
+from ..model.address import ANYWHERE, Address, parse_address, system_of
 from ..model.codec import encode
-from ..model.message import Message
+from ..model.message import Message, same_name
 from ..model.query import Found
 from ..wire.federation import envelope_of
 
@@ -22,6 +23,19 @@ if TYPE_CHECKING:
 FEW = 16  # letters looked up in a moment
 MOST = 512  # letters looked up at once
 LARGEST = 8 * 1024 * 1024  # bytes of letters that wait to be put on a line, and one letter more
+
+
+class Way(Struct, frozen=True, kw_only=True):
+    """By whom letters go."""
+
+    system: str
+    bars: Callable[[Found], bool]  # did it refuse this one, which may go elsewhere?
+    is_ours: bool  # is it a post room, too?
+
+    def takes(self, found: Found) -> bool:
+        """Not what another one may have by now, and not what it refused."""
+        holder = found.delivery.given_to
+        return (not holder or same_name(holder, self.system)) and not self.bars(found)
 
 
 class Parcel(Struct, frozen=True, kw_only=True):
@@ -44,21 +58,30 @@ class Parcel(Struct, frozen=True, kw_only=True):
         """Between whom the order is kept."""
         return [(self.letter.sender, found.delivery.mailbox) for found in self.found]
 
+    @property
+    def size(self) -> int:
+        return memoryview(self.envelope).nbytes
+
+    @property
+    def is_free(self) -> bool:
+        """Could it as well go to another system, and was not given to any?"""
+        return any(_is_sought(one) and not one.delivery.given_to for one in self.found)
+
     def all_refused(self, refusal: Refusal) -> dict[str, Refusal]:
         return {target.agent: refusal for target in self.targets}
 
 
-def next_parcels(office: Office, here: str, waiting: Mapping[str, str], most: int) -> list[Parcel]:
+def next_parcels(office: Office, here: str, waiting: Mapping[str, str], most: int, way: Way) -> list[Parcel]:
     """What goes next to these mailboxes, each at a system, in order of acceptance; so many letters at most."""
     together: dict[tuple[str, str, tuple[bool, str]], list[Found]] = {}
-    for found in service.outbox.next_letters(office, list(waiting), most):
+    for found in service.outbox.next_letters(office, list(waiting), most, way.takes):
         system = waiting[found.delivery.mailbox]
         together.setdefault((found.message.id, system, _company(found)), []).append(found)
     parcels: list[Parcel] = []
     size = 0
     for (_, system, _), some in together.items():
-        parcels.append(_parcel(office, here, system, some))
-        size += memoryview(parcels[-1].envelope).nbytes
+        parcels.append(_parcel(office, here, system, some, way))
+        size += parcels[-1].size
         if size > LARGEST:
             break
     return parcels
@@ -72,11 +95,11 @@ def _company(found: Found) -> tuple[bool, str]:
     return bool(address.agent), address.scope
 
 
-def _parcel(office: Office, here: str, system: str, found: list[Found]) -> Parcel:
+def _parcel(office: Office, here: str, system: str, found: list[Found], way: Way) -> Parcel:
     letter = found[0].message
     targets = [_target(one.delivery.mailbox, system) for one in found]
     most, now = office.limits.federation_hops, office.now().wall
-    envelope = envelope_of(letter, system, targets, here=here, most_hops=most, now=now)
+    envelope = envelope_of(letter, system, targets, here=here, most_hops=most, now=now, is_ours=way.is_ours)
     return Parcel(
         id=envelope["payload"]["id"],
         letter=letter,
@@ -85,6 +108,10 @@ def _parcel(office: Office, here: str, system: str, found: list[Found]) -> Parce
         targets=tuple(targets),
         envelope=Raw(encode(envelope)),
     )
+
+
+def _is_sought(found: Found) -> bool:
+    return system_of(found.delivery.mailbox) == ANYWHERE
 
 
 def _target(mailbox: str, system: str) -> Address:

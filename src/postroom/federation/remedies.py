@@ -64,7 +64,7 @@ REMEDIES = (
     Remedy(
         "HTTP 403",
         "it does not know the name by which {url} calls it (the Host header); over there: postroom serve"
-        " --http-name {host}. A port that is forwarded has the same number on both ends",
+        " --http-name {host}, or {host}:PORT for a port that is forwarded to another number",
     ),
     Remedy("HTTP", "is {url} a post room, with --map on?"),
     Remedy("close frame", _CUT),

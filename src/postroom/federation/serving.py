@@ -6,6 +6,7 @@ not heard any more.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from ..wire.map_names import ANNOUNCE, FIND, MEET, PART, ROUTE, SOFTWARE
 from ..wire.map_table import for_map
 from ..wire.table import taken
 from . import exposing
+from .greeting import of_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from .link import Link
 
 log = logging.getLogger("postroom")
+SELDOM = 0.5  # seconds between two times that it is noted who is there
 MOST_HELD = 10_000  # letters of one connection that were refused for now, by which the order of others is kept
 
 
@@ -43,6 +46,8 @@ class Serving:
         self._link = link
         self._here = here
         self._held: dict[tuple[str, str], None] = {}  # (letter, recipient), refused for now on this connection
+        self._news: dict[str, Any] | None = None  # who is there, as it was told last and is not yet noted
+        self._turn = asyncio.Lock()
         self.leave: Callable[[], object] = lambda: None  # ends the federation on this connection
 
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -58,11 +63,31 @@ class Serving:
         try:
             row = for_map(method)
             if row.name == ANNOUNCE:
-                self._desk.submit(partial(self._announce, taken(row, params)))
+                self._heard_news(taken(row, params))
             elif row.name == PART:
                 self.leave()
         except PostroomError as wrong:
             log.info("the system %s says what is no message: %s", self._link.system, wrong)
+
+    def _heard_news(self, said: dict[str, Any]) -> None:
+        """Of what was told and is not yet noted only the last counts, however fast it is told."""
+        is_noting, self._news = self._news is not None, said
+        if not is_noting:
+            loop = asyncio.get_running_loop()
+            loop.call_later(max(0.0, self._link.noted + SELDOM - loop.time()), self._note_news)
+
+    def _note_news(self) -> None:
+        said, self._news = self._news, None
+        self._link.noted = asyncio.get_running_loop().time()
+        if said is not None:
+            self._desk.submit(partial(self._announce, said), self)
+
+    async def _time_for_news(self) -> None:
+        """Who asks for it to be noted waits until it is time, one after the other."""
+        loop = asyncio.get_running_loop()
+        async with self._turn:
+            await asyncio.sleep(max(0.0, self._link.noted + SELDOM - loop.time()))
+            self._link.noted = loop.time()
 
     async def call(self, name: str, said: dict[str, Any]) -> dict[str, Any]:
         """A method of the federation, its parameters checked. Routes are begun in the order of these calls."""
@@ -70,6 +95,8 @@ class Serving:
         if name == PART:
             self.leave()
             return {"disconnected": True}
+        if name == ANNOUNCE:
+            await self._time_for_news()
         if run is None:
             raise NotAllowed(f"{name} is nothing that a peer may ask", field="method")
         try:
@@ -161,5 +188,5 @@ def met(desk: Desk, peer: Peer, here: str, said: dict[str, Any]) -> dict[str, An
         "systemId": here,
         "systemInfo": {"name": here, "version": __version__, "software": SOFTWARE},
         "exposure": exposing.exposure(desk.room, peer),
-        SOFTWARE: {"version": __version__},
+        **of_ours(desk.room.settings),
     }

@@ -35,7 +35,7 @@ ROWS = (
         about="Send a message to agents. It is stored durably before this returns.",
         run=tools.send_message,
         args=(
-            Arg("to", "texts", "agent ids; needed unless to_scope names a team"),
+            Arg("to", "addresses", "agent ids, or {agent, system, scope}; needed unless to_scope names a team"),
             Arg("body", "text", "plain text"),
             Arg("content", "object", "instead of body: an object with a string `type`"),
             Arg("from", "text", "default: you"),
@@ -150,7 +150,7 @@ ROWS = (
         args=(
             Arg("action", "text", required=True, choices=_STEPS),
             Arg("messageId", "text", "the task: the message that opened it"),
-            Arg("to", "text", "of give"),
+            Arg("to", "address", "of give"),
             Arg("body", "text"),
             Arg("subject", "text", "of give"),
             Arg("deadline", "when", "of give: ISO time, or seconds from now"),
@@ -168,7 +168,7 @@ ROWS = (
         about="Hand your work to another agent with all it needs to go on.",
         run=work_tools.handoff,
         args=(
-            Arg("to", "texts", required=True),
+            Arg("to", "addresses", required=True),
             Arg("workCompleted", "text", required=True),
             Arg("currentState", "text"),
             Arg("nextSteps", "list"),

@@ -18,10 +18,12 @@ from .caller import Caller
 from .server import build
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from ..room import Room
     from .caller import Call
+
+    Who = Callable[[], str | None]
 
 
 def run(serving: Coroutine[Any, Any, None]) -> None:
@@ -33,7 +35,7 @@ def run(serving: Coroutine[Any, Any, None]) -> None:
         pass
 
 
-async def serve_room(room: Room, version: str, *, agent: str | None = None, scope: str | None = None) -> None:
+async def serve_room(room: Room, version: str, *, agent: Who | None = None, scope: str | None = None) -> None:
     """Serve an open room."""
     desk = Desk(room)
     try:
@@ -42,12 +44,13 @@ async def serve_room(room: Room, version: str, *, agent: str | None = None, scop
         await desk.close()
 
 
-async def serve(call: Call, version: str, *, agent: str | None = None, scope: str | None = None) -> None:
-    """Serve whatever `call` reaches."""
-    caller = Caller(call, usual=agent, scope=scope)
+async def serve(call: Call, version: str, *, agent: Who | None = None, scope: str | None = None) -> None:
+    """Serve whatever `call` reaches. Who is meant where nobody is named is asked at each call: a host may start us
+    before it says in which session.
+    """
 
     def always(_ctx: Any) -> Caller:
-        return caller
+        return Caller(call, usual=agent() if agent else None, scope=scope)
 
     server = build(always, version)
     async with stdio_server() as (incoming, outgoing):

@@ -23,6 +23,8 @@ Run = Callable[["Caller", dict[str, Any]], Awaitable[dict[str, Any]]]
 
 _TYPES: dict[Kind, dict[str, Any]] = {
     "text": {"type": "string"},
+    "address": {"anyOf": [{"type": "string"}, {"type": "object"}]},
+    "addresses": {"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "array"}]},
     "texts": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
     "count": {"type": "integer"},
     "seconds": {"type": "number"},

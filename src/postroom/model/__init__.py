@@ -5,8 +5,9 @@ above it in `policy`, where things are kept is decided beside it in `store`. Bel
 Values hold no cycles, so the frequent ones are kept from the garbage collector (`gc=False`).
 
 Reading order: `message` (what is written), `delivery` (what moves), `task`, `thread`, `talk`, `card`, `record`,
-`address` and `peer` (other systems), `query`, `search` and `change` (how stores are asked), `words` (what text is
-made of), `names` and `values` (what may enter), `codec` and `content` (JSON).
+`address` and `peer` (other systems), `webhook`, `target` and `signing` (who is called when mail waits), `query`,
+`search` and `change` (how stores are asked), `words` (what text is made of), `names` and `values` (what may
+enter), `codec` and `content` (JSON).
 """
 
 from __future__ import annotations
@@ -34,14 +35,18 @@ if TYPE_CHECKING:
         peer,
         query,
         record,
+        ring,
         search,
+        signing,
         stats,
         talk,
+        target,
         task,
         template,
         thread,
         trace,
         values,
+        webhook,
         words,
     )
 
@@ -64,14 +69,18 @@ __all__ = [
     "peer",
     "query",
     "record",
+    "ring",
     "search",
+    "signing",
     "stats",
     "talk",
+    "target",
     "task",
     "template",
     "thread",
     "trace",
     "values",
+    "webhook",
     "words",
 ]
 

@@ -39,6 +39,7 @@ MOVES: dict[tuple[State, str], State] = {
     (State.QUEUED, "expire"): State.DEAD,
     (State.QUEUED, "unsend"): State.DEAD,
     (State.QUEUED, "due"): State.QUEUED,  # from here on, those of mail for another system
+    (State.QUEUED, "give"): State.QUEUED,
     (State.QUEUED, "retry"): State.QUEUED,
     (State.QUEUED, "depart"): State.DONE,
     (State.QUEUED, "bury"): State.DEAD,
@@ -63,11 +64,12 @@ MOVES: dict[tuple[State, str], State] = {
 # Moves whose loss in a power cut would break a promise. The others are harmless to lose: after a power cut
 # no local holder lives, and the next synced commit carries them along.
 # A departure that is lost is made again, and the other system knows the letter.
-DURABLE = frozenset({"ack", "bury", "expire", "requeue", "revive", "unsend"})
+DURABLE = frozenset({"ack", "bury", "expire", "give", "requeue", "revive", "unsend"})
 SIGNS_OF_LIFE = frozenset({"read", "claim"})  # moves that only the owner of a mailbox makes: somebody is there
 UNSENT = "unsent"  # the reason of a letter that its sender took back
 COPIED = "copy"  # no step of the table: a delivery becomes what it is in another room. As durable as those above
 MOVED_AWAY = "moved to "  # so begins the reason of one that goes on in another room; here it is done
+GIVEN = "given to "  # and of one that goes to the first of several systems: that one may have it by now
 
 
 class Lease(Struct, frozen=True, gc=False, kw_only=True):
@@ -131,6 +133,13 @@ class Delivery(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         """Does it go on in another room? Then nobody acknowledged it here."""
         return self.state is State.DONE and (self.reason or "").startswith(MOVED_AWAY)
 
+    @property
+    def given_to(self) -> str:
+        """The system that may have it, and has not said whether: no other one gets it. Empty: none may."""
+        reason = self.reason or ""
+        is_given = self.state is State.QUEUED and reason.startswith(GIVEN)
+        return reason.removeprefix(GIVEN).partition(":")[0] if is_given else ""
+
 
 def open_delivery(
     message: Message, mailbox: str, kind: RecipientKind, now: datetime, due_at: datetime | None = None
@@ -184,6 +193,11 @@ def come_due(delivery: Delivery, now: datetime) -> Delivery:
     """
     since = delivery.delivered_at if delivery.attempts else now
     return advance(delivery, "due", due_at=None, delivered_at=since)
+
+
+def give(delivery: Delivery, attempt: Attempt) -> Delivery:
+    """It is about to go to one of several systems that could take it. That is no try that failed."""
+    return advance(delivery, "give", reason=attempt.reason, history=(*delivery.history, attempt)[-20:])
 
 
 def depart(delivery: Delivery, now: datetime, system: str) -> Delivery:

@@ -28,7 +28,8 @@ _KIND = re.compile(r"[A-Za-z][A-Za-z0-9._:-]{0,63}")
 
 
 # The human has one mailbox, whatever a design calls them.
-ONE_MAILBOX = {"user": "human", "ceo": "human"}
+HUMAN = "human"
+ONE_MAILBOX = {"user": HUMAN, "ceo": HUMAN}
 _sound: dict[str, str] = {}  # what was asked before, and its answer: every letter names two
 _MOST_SOUND = 1024
 
@@ -44,6 +45,11 @@ def check_agent(name: Any, field: str) -> str:
         _sound.clear()
     _sound[checked] = agent
     return agent
+
+
+def meant(name: str, human: str) -> str:
+    """Whose mailbox is meant by a name, where the human's is called `human`."""
+    return check_agent(human, HUMAN) if fold(name) == HUMAN else name
 
 
 def check_remote_agent(name: Any, field: str) -> str:

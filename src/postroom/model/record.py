@@ -34,6 +34,11 @@ PEER = (
     "peer"  # another system and what it may, by its name, folded; holds what is shown there, so it never travels
 )
 ROUTE = "route"  # at which system an agent is, by its name, folded
+WEBHOOK = "webhook"  # whom to call when mail waits, by its id; holds a secret, so it never travels
+CALLS = "calls"  # of a webhook, by its id: those that were not answered yet
+BELL = "bell"  # what a ringer remembers, by mailbox and way
+AUDIT = "audit:"  # and a mailbox: who was told of each of its letters, by letter; it goes with the letter
+AUDITED = "audited"  # the letters of a mailbox of which somebody was told last
 MOVED_HERE = "moved"  # a delivery that came from another room to stay, by letter and mailbox
 
 
@@ -56,3 +61,7 @@ def session_key(giver: str, letter: str) -> str:
 
 def moved_key(letter: str, mailbox: str) -> str:
     return f"{letter} {mailbox}"
+
+
+def bell_key(mailbox: str, way: str) -> str:
+    return f"{mailbox} {way}"

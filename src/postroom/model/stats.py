@@ -34,6 +34,18 @@ class Tally(Struct, frozen=True, kw_only=True):
         return self.total_unread + self.seen + self.claimed
 
 
+class Rate(Struct, frozen=True, kw_only=True):
+    """What came of telling somebody of mail, in one way or one host: of the letters it rang for or showed last."""
+
+    name: str  # `claude`, `exec`, `webhook:1`
+    letters: int
+    rung: int  # of these: it rang for them, and no failure is known
+    shown: int  # they were put before somebody, anywhere
+    acknowledged: int
+    median_to_shown: float | None  # seconds from its first ring to the next sight
+    median_to_acknowledged: float | None  # seconds from the first sight
+
+
 class Stats(Struct, frozen=True, kw_only=True):
     """A room in numbers."""
 
@@ -45,6 +57,7 @@ class Stats(Struct, frozen=True, kw_only=True):
     agents: int  # registered
     quarantined: int
     mailboxes: tuple[Tally, ...]  # those with open or dead mail, by name
+    rates: tuple[Rate, ...] = ()  # by name
 
 
 class Settled(Struct, frozen=True):

@@ -6,12 +6,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .delivery import Attempt, State
 from .message import Message, RecipientKind
+from .ring import Ring, Sight
+from .task import TaskState
 
 if TYPE_CHECKING:
     from .delivery import Delivery
+    from .ring import Audit
 
 
 class Stop(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,6 +35,10 @@ class Stop(Struct, frozen=True, kw_only=True, omit_defaults=True):
     holder: str | None = None  # who holds it, or who acknowledged it
     reason: str | None = None
     history: tuple[Attempt, ...] = ()
+    rings: tuple[Ring, ...] = ()  # its recipient was told of it: hints, whatever came of them
+    sights: tuple[Sight, ...] = ()  # it was put before somebody
+    task: TaskState | None = None  # of the task that it opened here
+    done_at: datetime | None = None  # that task was over
 
 
 class Trace(Struct, frozen=True, kw_only=True):
@@ -53,4 +61,13 @@ def stop_of(delivery: Delivery, *, with_holder: bool) -> Stop:
     return Stop(**same, holder=holder, history=delivery.history)
 
 
-_SAME = tuple(name for name in Stop.__struct_fields__ if name not in {"holder", "history"})
+def with_audit(stop: Stop, audit: Audit, *, whole: bool) -> Stop:
+    """That it was rung and shown is for its sender too; on what occasion, and why a bell failed, is not."""
+    if whole:
+        return replace(stop, rings=audit.rings, sights=audit.sights)
+    rings = tuple(replace(ring, why="") for ring in audit.rings)
+    return replace(stop, rings=rings, sights=tuple(replace(sight, where="") for sight in audit.sights))
+
+
+_ADDED = {"holder", "history", "rings", "sights", "task", "done_at"}
+_SAME = tuple(name for name in Stop.__struct_fields__ if name not in _ADDED)

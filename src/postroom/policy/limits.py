@@ -18,6 +18,8 @@ LONGEST_LEASE = 7 * DAY
 LeaseTime: TypeAlias = Annotated[float, Meta(gt=0, le=LONGEST_LEASE)]
 Names: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._/-]+( *, *[A-Za-z0-9._/-]+)*$")]
 NamesOrNone: TypeAlias = Annotated[str, Meta(pattern=r"^([A-Za-z0-9._-]+( *, *[A-Za-z0-9._-]+)*)?$")]
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+Name: TypeAlias = Annotated[str, Meta(pattern=rf"^{_NAME}(/{_NAME})?$")]
 Memory: TypeAlias = Annotated[float, Meta(ge=LEAST_MEMORY, le=1e9)]
 
 
@@ -43,6 +45,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     remember_for: Memory = 365 * DAY  # seconds the ids and keys of deleted letters are remembered
     retain_changes: Count = 100_000  # numbered changes kept for cursors
     ladder: Names = "coo,human"  # who is asked when an agent escalates, the lowest first, with commas
+    human: Name = "human"  # the mailbox of the person, whom agents also call human, user or ceo
     escalation_after: Seconds = 4 * HOUR  # seconds without an answer before a question climbs; 0 = never
     search_window: Count = 1000  # of the newest letters found, how many a ranked search compares
     offline_after: Seconds = 60.0  # seconds without a heartbeat, at least
@@ -65,3 +68,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     outbox_retry_base: Seconds = 1.0  # seconds before the second try
     outbox_retry_cap: Seconds = 300.0  # seconds between tries, at most
     outbox_max_attempts: CountOrNone = 0  # tries before a letter is dead; 0 = as many as its age allows
+    ring_gather: Seconds = 0.3  # seconds for what may come with a new letter, before its recipient is told
+    ring_cooldown: Seconds = 20.0  # seconds between two rings at one mailbox and in one way; urgent mail passes
+    ring_hourly: CountOrNone = 30  # rings in one hour, likewise, urgent mail too; 0 = no limit
+    ring_again: Seconds = 300.0  # seconds after which urgent mail that nobody acknowledged rings again; 0 = never
+    ring_most: Count = 3  # rings for one urgent letter
+    ring_tries: Count = 5  # rings for one letter that did not get through, before it is given up

@@ -27,6 +27,8 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
     retelling  which turns, in numbers, and who is there
     search     letters by what they say, what was sent, ids by how they begin
     present    letters as text for prompts
+    ringing    telling somebody of mail; lost_rings: when that failed; ringbook: what ringers remember
+    auditing   who was told of a letter, and where it was shown; rates: whether it helps
 
     moving     find, step, commit; what time did to deliveries
     holding    claim, renew, ack, fail, release
@@ -43,6 +45,7 @@ line, later the wire) only parses, calls and prints. A file is loaded when it is
     tokens     proof of who is calling, over a wire
     peers      other systems: the allow-list, and proof of who they are; peer_rules: what may be said of one
     mounting   foreign mail folders among them
+    webhooks   whom to call when mail waits; calling: which calls are to be made, and what became of them
     directory  cards, heartbeats, presence
     scopes     teams that agents are in
     guarding   allow lists, and names whose mail is refused
@@ -74,8 +77,10 @@ if TYPE_CHECKING:
         addressing,
         admitting,
         arriving,
+        auditing,
         authorize,
         bouncing,
+        calling,
         climbing,
         compose,
         conversing,
@@ -93,6 +98,7 @@ if TYPE_CHECKING:
         holding,
         identity,
         janitor,
+        lost_rings,
         mounting,
         moving,
         naming,
@@ -106,10 +112,13 @@ if TYPE_CHECKING:
         portable_records,
         present,
         pulse,
+        rates,
         reading,
         records,
         renaming,
         retelling,
+        ringbook,
+        ringing,
         scopes,
         search,
         sending,
@@ -128,14 +137,17 @@ if TYPE_CHECKING:
         turning,
         unsending,
         waiting,
+        webhooks,
     )
 
 __all__ = [
     "addressing",
     "admitting",
     "arriving",
+    "auditing",
     "authorize",
     "bouncing",
+    "calling",
     "climbing",
     "compose",
     "conversing",
@@ -153,6 +165,7 @@ __all__ = [
     "holding",
     "identity",
     "janitor",
+    "lost_rings",
     "mounting",
     "moving",
     "naming",
@@ -166,10 +179,13 @@ __all__ = [
     "portable_records",
     "present",
     "pulse",
+    "rates",
     "reading",
     "records",
     "renaming",
     "retelling",
+    "ringbook",
+    "ringing",
     "scopes",
     "search",
     "sending",
@@ -188,6 +204,7 @@ __all__ = [
     "turning",
     "unsending",
     "waiting",
+    "webhooks",
 ]
 
 __getattr__ = on_demand(__name__, __all__)

@@ -12,7 +12,7 @@ from ..model.address import ANYWHERE, agent_of, at_system, format_address, parse
 from ..model.card import Card, Warmth
 from ..model.codec import convert
 from ..model.message import CAME, Recipient, same_name
-from ..model.names import AT, POSTMASTER, check_agent, check_id, check_party
+from ..model.names import AT, POSTMASTER, check_agent, check_id, check_party, meant
 from ..model.record import CARD
 from ..policy.admission import check_expiry
 from .compose import compose, draft_of
@@ -61,6 +61,17 @@ def mailboxes(office: Office, peer: Peer, arrival: Arrival, message: Message, ta
     if target.system == ANYWHERE and office.store.is_known(target.agent):
         return [_resident(office, peer, arrival.source, message.scope, target.agent)]
     return [_further(office, peer, arrival, message, target)]
+
+
+def named(office: Office, target: Address) -> str | None:
+    """The mailbox that is meant, whether or not it may have the letter; None: there is none."""
+    if target.system and not service.identity.is_ours(office, target.system):
+        is_here = target.system == ANYWHERE and office.store.is_known(target.agent)
+        return target.agent if is_here else service.elsewhere.spelt(office, format_address(target))
+    try:
+        return office.store.spelling(meant(check_agent(target.agent, "to"), office.limits.human))
+    except Invalid:
+        return None
 
 
 # -- who says it, and which way it came
@@ -161,7 +172,7 @@ def _known(office: Office, message: Message, arrival: Arrival, id: str) -> Messa
 
 def _resident(office: Office, peer: Peer, source: str, scope: str, name: str) -> str:
     """The mailbox of an agent here that this peer may write to, from this scope of that system."""
-    spelt = office.store.spelling(check_agent(name, "to"))
+    spelt = office.store.spelling(meant(check_agent(name, "to"), office.limits.human))
     if spelt is None or not office.store.is_known(spelt):
         raise UnknownAgent(f"nobody here is called {name!r}", field="to")
     found = office.store.records(CARD, spelt)

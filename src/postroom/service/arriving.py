@@ -18,10 +18,11 @@ from ..model.address import Address, agent_of
 from ..model.codec import digest
 from ..model.delivery import OPEN, open_delivery
 from ..model.hashing import blake2b
-from ..model.message import CAME, Message, Recipient
-from ..model.names import AT
+from ..model.message import CAME, Message, Recipient, same_name
+from ..model.names import AT, fold
 from ..model.query import Query
 from ..model.record import FORGOTTEN, SPENT, spent_key
+from ..policy.trust import speaks_for
 from ..store.base import Post
 from .compose import seal
 
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from .office import Office
 
 _LONGEST_KEY = 200
+_OF_ITS_WAY: dict[str, Any] = {
+    "recipients": (), "hops": 0, "trace": (), "thread_id": None, "thread_tag": None, "conversation_id": None,
+}  # fmt: skip
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
@@ -61,11 +65,32 @@ def accept(office: Office, peer: Peer, arrival: Arrival) -> list[Verdict]:
     arrival = service.admitting.recognized(office, peer, arrival)
     try:
         message = service.admitting.checked(office, peer, arrival, now)
-        return _Intake(office, peer, arrival, message, now).taken()
+        verdicts = _Intake(office, peer, arrival, message, now).taken()
     except (StoreBusy, StoreFailing, Damaged):
         raise
     except PostroomError as refused:
-        return [Verdict(target, refused) for target in arrival.targets]
+        verdicts = [Verdict(target, refused) for target in arrival.targets]
+    if all(verdict.problem is None for verdict in verdicts) or not speaks_for(peer, arrival.source):
+        return verdicts
+    return [Verdict(one.target) if _is_kept(office, arrival, one.target) else one for one in verdicts]
+
+
+def _is_kept(office: Office, arrival: Arrival, target: Address) -> bool:
+    """Was it taken before, whatever was agreed since? Whoever did not hear of it would take it for refused: its
+    sender would be told so, or another system be given it.
+    """
+    id, store = arrival.message.id, office.store
+    mailbox = service.admitting.named(office, target) if target.agent else None
+    if mailbox is None or target.scope:  # in another scope it is another's letter, in the same mailbox
+        return False
+    sender, key = arrival.message.sender, _key(arrival, id, mailbox)
+    if store.sent(sender, key) or store.records(SPENT, spent_key(sender, key)):
+        return True
+    held, memory = store.get([id]).get(id), store.records(FORGOTTEN, id)
+    came: Any = held.message.extra.get(CAME) if held else memory[0].value.get(CAME) if memory else None
+    if not isinstance(came, dict) or not same_name(str(came.get("source")), arrival.source):
+        return False
+    return came.get("says") == _said(arrival.message) and any(same_name(mailbox, name) for name in came["to"])
 
 
 class _Intake:
@@ -141,7 +166,7 @@ class _Intake:
 
     def _is_ours(self, came: Any) -> bool:
         """Is what is here under this id the very letter that comes now?"""
-        if not isinstance(came, dict) or came.get("source") != self._arrival.source:
+        if not isinstance(came, dict) or not same_name(str(came.get("source")), self._arrival.source):
             return False
         if came.get("says") != self._says:
             raise IdTaken(f"{self._arrival.source!r} sent another letter with this id", field="id")
@@ -189,11 +214,13 @@ class _Intake:
 
 
 def _said(message: Message) -> str:
-    """What a letter says, whichever way it came and whoever else it is for."""
+    """What a letter says, whichever way it came and whoever else it is for. A system that passed it on may
+    allow fewer hops, and know the thread.
+    """
     extra = {name: value for name, value in message.extra.items() if name != CAME}
-    return digest(replace(message, recipients=(), extra=extra))
+    return digest(replace(message, extra=extra, **_OF_ITS_WAY))
 
 
 def _key(arrival: Arrival, id: str, mailbox: str) -> str:
-    key = f"fed:{arrival.source}:{id}:{mailbox}"
+    key = f"fed:{fold(arrival.source)}:{id}:{mailbox}"
     return key if len(key) <= _LONGEST_KEY else f"fed:{blake2b(key.encode(), digest_size=16).hexdigest()}"

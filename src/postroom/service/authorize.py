@@ -23,6 +23,8 @@ RULES: dict[str, Rule] = {
     "read": "own",
     "count": "own",
     "wait": "own",
+    "ring": "own",  # to tell its agent of mail
+    "show": "own",  # to say that a letter was put before its agent
     "claim": "own",
     "settle": "own",
     "dead": "own",
@@ -47,6 +49,7 @@ RULES: dict[str, Rule] = {
     "rename": "operator",
     "tokens": "operator",
     "peers": "operator",
+    "webhooks": "operator",
     "janitor": "operator",
     "doctor": "operator",
     "backup": "operator",
@@ -64,6 +67,8 @@ NEEDS: dict[str, frozenset[str]] = {
     "read": _LOOK | _WORD,
     "count": _LOOK,
     "wait": _LOOK,
+    "ring": _LOOK,
+    "show": _LOOK,
     "threads": _LOOK,
     "escalations": _LOOK,
     "search": _LOOK,
@@ -89,6 +94,8 @@ _NAMED_BY = {"send": "sender", "register": "id", "join": "agent_id"}
 _WORDS = {
     "count": "count letters",
     "wait": "wait for mail",
+    "ring": "ring for mail",
+    "show": "say what was shown",
     "claim": "claim letters",
     "settle": "settle letters",
     "dead": "look at dead letters",
@@ -107,6 +114,7 @@ _WORDS = {
     "rename": "rename agents",
     "tokens": "manage tokens",
     "peers": "say who is a peer",
+    "webhooks": "say who is called when mail waits",
     "janitor": "tidy up",
     "doctor": "look for damage",
     "backup": "make backups",

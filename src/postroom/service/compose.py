@@ -13,6 +13,7 @@ from .. import model, service
 from ..errors import Invalid, TooLarge
 from ..model.codec import convert, encode, to_plain
 from ..model.message import (
+    CAME,
     DEFAULT_SCOPE,
     Message,
     Priority,
@@ -21,7 +22,19 @@ from ..model.message import (
     is_any,
     is_broadcast,
 )
-from ..model.names import ANY, AT, BROADCAST, POSTMASTER, check_agent, check_id, check_kind, check_scope, fold
+from ..model.names import (
+    ANY,
+    AT,
+    BROADCAST,
+    HUMAN,
+    POSTMASTER,
+    check_agent,
+    check_id,
+    check_kind,
+    check_scope,
+    fold,
+    meant,
+)
 from ..model.parts import Part, check_part, text
 from ..model.thread import general_scope
 from ..model.values import check_json, check_label, check_line, check_object, check_text, check_time
@@ -37,6 +50,7 @@ if TYPE_CHECKING:
     from .office import Office
 
 LONGEST_SUBJECT = 1000
+OF_ITS_WAY = 16 * 1024  # bytes: names with their systems, and which way it came
 MOST_TAGS = 256
 _PRIORITIES: dict[str | int, Priority] = {
     word: priority for priority in Priority for word in (priority.name.lower(), priority.value)
@@ -124,9 +138,11 @@ def _said(office: Office, fields: Mapping[str, Any], now: datetime) -> dict[str,
 
 
 def seal(message: Message, limits: Limits) -> bytes:
-    """The letter as JSON, if it is not too large."""
+    """The letter as JSON, if it is not too large. What the way from another system adds to it does not count: it
+    was not too large there.
+    """
     encoded = encode(message)
-    if len(encoded) > limits.max_message_bytes:
+    if len(encoded) > limits.max_message_bytes + (OF_ITS_WAY if CAME in message.extra else 0):
         size = f"the letter is {len(encoded)} bytes, the limit is {limits.max_message_bytes}"
         raise TooLarge(size, field="body")
     return encoded
@@ -135,13 +151,14 @@ def seal(message: Message, limits: Limits) -> bytes:
 def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
     """Everyone once, under the most open of the ways they are named: to, then cc, then bcc."""
     cc, bcc = draft.fields.get("cc", ()), draft.fields.get("bcc", ())
-    if type(draft.to) is str and cc == bcc == ():  # most letters
+    human = limits.human
+    if type(draft.to) is str and cc == bcc == () and human == HUMAN:  # most letters
         return _to_one(draft.to)
     recipients: dict[str, Recipient] = {}
     named: tuple[tuple[RecipientKind, Any], ...] = (("to", draft.to), ("cc", cc), ("bcc", bcc))
     for kind, addresses in named:
         for address in listed(addresses, kind):
-            checked = check_address(address, kind)
+            checked = meant(check_address(address, kind), human)
             recipients.setdefault(checked, Recipient(checked, kind))
             if len(recipients) > limits.max_recipients:
                 raise TooLarge(f"more than {limits.max_recipients} recipients", field=kind)

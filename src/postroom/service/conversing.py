@@ -19,7 +19,7 @@ from .. import service
 from ..errors import IdTaken, Invalid, LookAlike, Missing, NotAllowed, TooLarge
 from ..model.codec import to_plain
 from ..model.message import DEFAULT_SCOPE
-from ..model.names import POSTMASTER, check_agent, check_id, check_scope, fold
+from ..model.names import POSTMASTER, check_agent, check_id, check_scope, fold, meant
 from ..model.query import LetterQuery
 from ..model.record import CONVERSATION, HAPPENED
 from ..model.talk import ENDS, THREAD, TYPES, Seat, Strand, Talk, seated, stepped
@@ -116,7 +116,7 @@ def invite(office: Office, caller: Principal, id: str, guest: Guest) -> View:
     def step(view: View) -> tuple[Talk, list[Happening]]:
         _check_inside(caller, view)
         if caller.agent is not None:
-            service.addressing.check_guard_at(office, caller.agent, check_agent(guest.agent, "agent_id"))
+            service.addressing.check_guard_at(office, caller.agent, _named(office, guest))
         return _with_seat(office, view, guest)
 
     return _change(office, caller, id, step)
@@ -264,7 +264,7 @@ def _with_seat(office: Office, view: View, guest: Guest) -> tuple[Talk, list[Hap
 
 
 def _seat(office: Office, guest: Guest, now: datetime) -> Seat:
-    agent = resident(office, check_agent(guest.agent, "agent_id"))
+    agent = resident(office, _named(office, guest))
     if fold(agent) == POSTMASTER:
         raise Invalid(f"{POSTMASTER!r} takes no mail", field="agent_id")
     spelt = office.store.spelling(agent)
@@ -273,6 +273,10 @@ def _seat(office: Office, guest: Guest, now: datetime) -> Seat:
     role = "" if guest.role is None else check_label(guest.role, "role")
     permissions = check_object(guest.permissions or {}, "permissions", office.limits.max_depth)
     return Seat(agent=agent, joined_at=now, role=role, permissions=permissions)
+
+
+def _named(office: Office, guest: Guest) -> str:
+    return meant(check_agent(guest.agent, "agent_id"), office.limits.human)
 
 
 def _look_alike(name: str, held: str) -> LookAlike:
@@ -299,7 +303,7 @@ def _opened(office: Office, caller: Principal, opening: Opening, creator: str | 
     guests = [*([Guest(agent=creator, role="initiator")] if creator else []), *opening.guests]
     for guest in guests:
         if creator is not None and not caller.operator and guest.agent != creator:
-            service.addressing.check_guard_at(office, creator, check_agent(guest.agent, "agent_id"))
+            service.addressing.check_guard_at(office, creator, _named(office, guest))
         view = View(talk=talk, held=None, letters=(), seats=talk.seats, strands=())
         talk, _ = _with_seat(office, view, guest)
     return talk

@@ -1,4 +1,4 @@
-"""A room in numbers, and how its mail flows. Counted by the store; no letter is read."""
+"""A room in numbers, and how its mail flows. Counted by the store; no letter is read, but a sample for `rates`."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ def room_stats(office: Office, caller: Principal) -> Stats:
         agents=len(office.store.keys(CARD)),
         quarantined=len(office.store.quarantined()),
         mailboxes=tuple(tallies),
+        rates=service.rates.rates(office),
     )
 
 

@@ -97,7 +97,8 @@ def forget(office: Office, letters: Sequence[Message], now: datetime) -> list[Wr
         memories.setdefault((SPENT, spent_key(letter.sender, letter.key or letter.id)), memory)
     new = [Record(kind=at[0], key=at[1], value=v) for at, v in memories.items() if not office.store.records(*at)]
     forgotten: list[Write] = [*(Forget(letter.id) for letter in letters), *(Put(record=record) for record in new)]
-    return [*forgotten, *service.taskbook.strike(office, letters)]
+    told = service.auditing.forgotten(office, letters)
+    return [*forgotten, *told, *service.taskbook.strike(office, letters)]
 
 
 def way_of(message: Message) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from ..model import delivery as moves
 from ..model.card import EVERYONE, Agent, Beat, Card, Warmth
 from ..model.codec import convert, encode, to_plain
 from ..model.delivery import State
-from ..model.names import check_agent, check_party, check_scope
+from ..model.names import check_agent, check_party, check_scope, meant
 from ..model.query import Query
 from ..model.record import BEAT, CARD, MEMBER
 from ..model.values import check_label, check_line, check_object, check_text
@@ -230,7 +231,7 @@ def check_card(office: Office, name: str, moment: Moment, said: dict[str, Any]) 
         "model": lambda value, field: check_line(value, field, 200),
         "capabilities": lambda value, field: _all(value, field, check_label),
         "scopes": lambda value, field: _all(value, field, check_scope),
-        "allow_from": lambda value, field: _all(value, field, _check_allowed_name),
+        "allow_from": lambda value, field: _all(value, field, partial(_check_allowed_name, office)),
         "max_concurrent_tasks": lambda value, field: check_count(value, field, least=0, most=1_000_000),
         "metadata": lambda value, field: check_object(value, field, office.limits.max_depth),
         "extra": lambda value, field: check_object(value, field, office.limits.max_depth),
@@ -270,8 +271,8 @@ def is_member(office: Office, name: str, scope: str) -> bool:
     return find_record(office, MEMBER + scope, name) is not None
 
 
-def _check_allowed_name(value: Any, field: str) -> str:
-    return EVERYONE if value == EVERYONE else check_party(value, field)
+def _check_allowed_name(office: Office, value: Any, field: str) -> str:
+    return EVERYONE if value == EVERYONE else meant(check_party(value, field), office.limits.human)
 
 
 def memberships(office: Office, name: str, card: Card, held: Record | None) -> list[Write]:

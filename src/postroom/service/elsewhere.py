@@ -16,7 +16,7 @@ from ..model.address import ANYWHERE, agent_of, at_system, format_address, parse
 from ..model.codec import convert
 from ..model.delivery import State
 from ..model.message import Recipient, is_any, same_name
-from ..model.names import AT, BROADCAST, fold
+from ..model.names import AT, BROADCAST, fold, meant
 from ..model.peer import Route
 from ..model.query import Query
 from ..model.record import ROUTE
@@ -120,6 +120,8 @@ def why_it_waits(office: Office, delivery: Delivery) -> str | None:
     peers, system = service.peers.all_peers(office), system_of(delivery.mailbox)
     if system != ANYWHERE and peer_towards(office, peers, system) is None:
         return f"waits: {policy.trust.no_route(peers, system).message}"
+    if system == ANYWHERE and not delivery.history:
+        return "waits: nobody who was asked has it, or nobody was"
     return f"waits: {delivery.history[-1].reason}" if delivery.history else None
 
 
@@ -166,7 +168,7 @@ def seeks(office: Office) -> bool:
 
 def _normal(office: Office, peers: Mapping[str, Peer], address: Address, field: RecipientKind) -> str:
     if service.identity.is_ours(office, address.system):
-        return _here(address, field)
+        return meant(_here(address, field), office.limits.human)
     named = [peer.system for peer in peers.values() if same_name(peer.system, address.system)]
     return spelt(office, format_address(replace(address, system=named[0]) if named else address))
 

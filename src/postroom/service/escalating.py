@@ -18,7 +18,7 @@ from ..model.delivery import UNSENT
 from ..model.escalation import ESCALATION, Escalation
 from ..model.hashing import blake2b
 from ..model.message import same_name
-from ..model.names import POSTMASTER, check_agent, check_id, check_kind, fold
+from ..model.names import POSTMASTER, check_agent, check_id, check_kind, fold, meant
 from ..model.query import LetterQuery, Query
 from ..model.record import CLOSED_ESCALATION, OPEN_ESCALATION
 from ..policy.ladder import rungs_above, time_to_climb, urgency
@@ -170,7 +170,7 @@ def check_ladder(office: Office, ladder: Any) -> list[str]:
     """The names on a ladder as they are today, the lowest first; without one, those of the settings."""
     names = office.limits.ladder.split(",") if ladder is None else listed(ladder, "ladder")
     said = [check_agent(name.strip() if isinstance(name, str) else name, "ladder") for name in names]
-    checked = [resident(office, name) for name in said]
+    checked = [resident(office, meant(name, office.limits.human)) for name in said]
     if any(fold(name) == POSTMASTER for name in checked):
         raise Invalid(f"{POSTMASTER!r} takes no mail", field="ladder")
     return list({fold(name): name for name in checked}.values())

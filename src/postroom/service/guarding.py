@@ -14,7 +14,7 @@ from ..errors import Invalid, TooLarge
 from ..model.card import EVERYONE
 from ..model.guard import OPEN_DOOR, guard_from, guard_value
 from ..model.message import same_name
-from ..model.names import POSTMASTER, check_party, fold
+from ..model.names import POSTMASTER, check_party, fold, meant
 from ..model.record import GUARD
 from .authorize import authorize
 from .records import find_record, put_record
@@ -35,7 +35,7 @@ MOST = 10_000  # names blocked by one mailbox
 def block(office: Office, caller: Principal, mailbox: str, name: str) -> list[str]:
     """Refuse mail from this name from now on. Gives all names that are refused."""
     authorize(caller, "block", mailbox)
-    blocked = check_party(name, "name")
+    blocked = meant(check_party(name, "name"), office.limits.human)
     if fold(blocked) == POSTMASTER:
         raise Invalid("the notices of the house cannot be refused", field="name")
     if same_name(blocked, mailbox):
@@ -54,13 +54,13 @@ def unblock(office: Office, caller: Principal, mailbox: str, name: str) -> list[
     all names that are still refused.
     """
     authorize(caller, "block", mailbox)
-    freed = check_party(name, "name")
+    freed = meant(check_party(name, "name"), office.limits.human)
 
     def remove(names: tuple[str, ...]) -> tuple[str, ...]:
-        meant = {
+        known = {
             fold(one) for one in (freed, *service.naming.names_of(office, service.naming.resident(office, freed)))
         }
-        return tuple(held for held in names if fold(held) not in meant)
+        return tuple(held for held in names if fold(held) not in known)
 
     return _change(office, mailbox, remove)
 

@@ -10,7 +10,7 @@ from .. import service
 from ..errors import StaleRevision, UnknownMessage
 from ..model import delivery as moves
 from ..model.address import ANYWHERE, is_remote, system_of
-from ..model.delivery import Attempt, State
+from ..model.delivery import GIVEN, Attempt, State
 from ..model.message import CAME, same_name
 from ..model.query import Query
 from ..policy.outgoing import check_space, is_too_old
@@ -18,7 +18,7 @@ from ..store.base import Move
 from .moving import SLICE, let_time_pass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..model.delivery import Delivery
     from ..model.message import Message
@@ -54,15 +54,28 @@ def check_room(office: Office, system: str, more: int) -> None:
     spare[system] = left
 
 
-def next_letters(office: Office, mailboxes: Sequence[str], limit: int) -> list[Found]:
-    """What goes next to these, in order of acceptance. Of one sender to one recipient nothing overtakes a letter
-    that waits to be tried again.
+def next_letters(
+    office: Office, mailboxes: Sequence[str], limit: int, takes: Callable[[Found], bool] = lambda _: True
+) -> list[Found]:
+    """What goes next to these, in order of acceptance, by one who `takes` it. Of one sender to one recipient
+    nothing overtakes a letter that waits to be tried again, or for another way.
     """
     moment = office.now()
     let_time_pass(office, moment, mailboxes)
-    found = [one for mailbox in mailboxes for one in _next_at(office, mailbox, moment.wall, limit)]
+    found = [one for mailbox in mailboxes for one in _next_at(office, mailbox, moment.wall, limit, takes)]
     found.sort(key=lambda one: (one.delivery.number, one.delivery.mailbox))
     return found[:limit]
+
+
+def give(office: Office, letters: Sequence[Found], system: str) -> None:
+    """They could go to any of several systems, and are about to go to this one: from now on it may have them."""
+    attempt = Attempt(at=office.now().wall, holder=system, reason=f"{GIVEN}{system}")
+
+    def plan() -> Sequence[Write]:
+        free = [one for found in letters for one in _still_queued(office, found) if not one.given_to]
+        return [Move(one, moves.give(one, attempt), "give") for one in free]
+
+    office.store.commit(plan)
 
 
 def departed(office: Office, deliveries: Sequence[Delivery], system: str) -> None:
@@ -104,7 +117,7 @@ def give_up_old(office: Office, now: datetime) -> int:
         nonlocal given_up
         writes: list[Write] = []
         for found in _too_old(office, now):
-            reason = f"{system_of(found.delivery.mailbox)} did not take it in time"
+            reason = f"{_waited_for(found.delivery)} did not take it in time"
             writes += _buried(office, found, found.delivery, reason, now)
             given_up += 1
         return writes
@@ -124,6 +137,11 @@ def waits_since(found: Found) -> datetime:
     return found.delivery.delivered_at or _came_at(found.message) or found.message.created_at
 
 
+def _waited_for(delivery: Delivery) -> str:
+    system = delivery.given_to or system_of(delivery.mailbox)
+    return "any system that has it" if system == ANYWHERE else system
+
+
 def _came_at(letter: Message) -> datetime | None:
     """None: it was written here, or what stands in its file was written by others."""
     came: Any = letter.extra.get(CAME) if is_remote(letter.sender) else None
@@ -134,13 +152,15 @@ def _came_at(letter: Message) -> datetime | None:
     return at if at is not None and at.tzinfo is not None else None
 
 
-def _next_at(office: Office, mailbox: str, now: datetime, limit: int) -> list[Found]:
-    held: set[str] = set()  # senders, one of whose letters waits to be tried again
+def _next_at(
+    office: Office, mailbox: str, now: datetime, limit: int, takes: Callable[[Found], bool]
+) -> list[Found]:
+    held: set[str] = set()  # senders, one of whose letters waits to be tried again, or for another way
     ready: list[Found] = []
     for found in _queued(office, mailbox, max(limit, SLICE)):
         delivery, sender = found.delivery, found.message.sender
         is_due = delivery.due_at is None or delivery.due_at <= now
-        if not is_due and delivery.attempts:
+        if (not is_due and delivery.attempts) or (is_due and not takes(found)):
             held.add(sender)
         elif is_due and sender not in held:
             ready.append(found)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SYSTEM_RULE = "1 to 128 of A-Z a-z 0-9 . _ - starting with a letter or digit"
 PIN_RULE = "sha256: and 64 hex digits, as postroom peers trust shows it"
+TOKENS = frozenset({"bearer", "api-key"})  # proofs that are a token
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -41,6 +42,8 @@ def check_peer(peer: Peer, ours: str = "") -> Peer:
     _check_auth(peer, url)
     _check_exposure(peer)
     for name in peer.relays_for:
+        if ours and same_name(name, ours):
+            raise Invalid(f"{name!r} is what we are called ourselves", field="relays-for", hint="leave it out")
         if not (peer.is_mount and name == EVERYWHERE):  # only who mounted a room leads it everywhere
             check_system(name, "relays-for")
     for scope, allowed in peer.scopes.items():
@@ -104,12 +107,15 @@ def _check_words(peer: Peer) -> None:
 def _check_auth(peer: Peer, url: str) -> None:
     if peer.is_mount:
         return
+    if peer.auth not in TOKENS and (peer.token or peer.proof):
+        told = f"a token says nothing where auth is {peer.auth}"
+        raise Invalid(told, field="token", hint="no token; or auth bearer or api-key")
     if peer.auth == "none" and url and not is_loopback(urlsplit(url).hostname or ""):
         told = "none is for a peer on this machine that cannot show a token"
         raise Invalid(told, field="auth", hint="bearer, api-key or mtls")
     if peer.auth == "mtls" and url and not url.startswith("wss:"):
         raise Invalid("mtls needs TLS", field="url", hint="wss://")
-    if peer.auth in {"bearer", "api-key"} and url and not peer.token:
+    if peer.auth in TOKENS and url and not peer.token:
         told = "what do we show there?"
         hint = "--token-file FILE, or - for standard input, with what postroom peers add showed over there"
         raise Invalid(told, field="token", hint=hint)

@@ -21,7 +21,7 @@ from ..model.names import fold
 from ..model.peer import Peer
 from ..model.record import PEER
 from .authorize import authorize
-from .peer_rules import check_peer, check_system
+from .peer_rules import TOKENS, check_peer, check_system
 from .records import find_record, put_record
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def change(
     def plan() -> Sequence[Write]:
         held = find_record(office, PEER, key)
         before = None if held is None else convert(held.value, Peer)
-        after = check_peer(step(before), ours)
+        after = check_peer(_without_old(before, step(before)), ours)
         kept[:] = [after]
         return [] if after == before else [put_record(PEER, key, to_plain(after), held)]
 
@@ -106,6 +106,16 @@ def add(
 
     kept = change(office, caller, system, step, ours=ours)
     return (made[0] if made else ""), kept
+
+
+def without_tokens(peer: Peer) -> Peer:
+    return replace(peer, token="", proof="", former_proof="", former_until=None)
+
+
+def _without_old(before: Peer | None, after: Peer) -> Peer:
+    """Tokens that were agreed on are gone where each proves itself otherwise now."""
+    is_old = before is not None and (before.token, before.proof) == (after.token, after.proof)
+    return without_tokens(after) if is_old and after.auth not in TOKENS else after
 
 
 def rotate(office: Office, caller: Principal, system: str) -> tuple[str, Peer]:
@@ -212,7 +222,7 @@ def _keep(office: Office, system: str, step: Callable[[Peer], Peer]) -> Peer | N
 
 def _needs_proof(after: Peer) -> bool:
     """One that dials us must show something. One that we dial shows its certificate, and needs no more."""
-    return not after.proof and not after.is_dialled and not after.is_mount and after.auth in {"bearer", "api-key"}
+    return not after.proof and not after.is_dialled and not after.is_mount and after.auth in TOKENS
 
 
 def _fresh_token() -> str:

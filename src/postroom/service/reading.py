@@ -13,7 +13,7 @@ from ..model import delivery as moves
 from ..model.change import Cursor
 from ..model.delivery import State
 from ..model.message import Priority
-from ..model.names import check_id, check_kind, check_party, check_scope, fold
+from ..model.names import check_id, check_kind, check_party, check_scope, fold, meant
 from ..model.query import Query
 from ..model.values import check_label, check_time
 from .authorize import authorize
@@ -59,7 +59,7 @@ def narrow(office: Office, query: Query, filter: Filter) -> Query:
     """The query with the filter's checked values in it."""
     if filter is NO_FILTER:
         return query
-    sender = None if filter.sender is None else check_party(filter.sender, "sender")
+    sender = None if filter.sender is None else meant(check_party(filter.sender, "sender"), office.limits.human)
     return replace(
         query,
         kinds=tuple(check_kind(kind, "kinds") for kind in listed(filter.kinds, "kinds")),
@@ -224,17 +224,17 @@ def _first(
 
 def _stamp(office: Office, found: Sequence[Found], moment: Moment) -> list[Found]:
     """Stamp read_at on what is open and has none; the rest comes back as it is."""
-    new = [f.message.id for f in found if f.delivery.read_at is None and f.delivery.state in _READABLE]
+    new = [f.message.id for f in found if f.delivery.read_at is None and f.delivery.state in READABLE]
     fresh: dict[str, Found] = {}
     for start in range(0, len(new), SLICE):
         ids = tuple(new[start : start + SLICE])
-        query = Query(mailbox=found[0].delivery.mailbox, message_ids=ids, states=_READABLE, unread_only=True)
+        query = Query(mailbox=found[0].delivery.mailbox, message_ids=ids, states=READABLE, unread_only=True)
         stamped = move_found(office, query, "read", lambda delivery: moves.read(delivery, moment.wall))
         fresh |= {f.message.id: f for f in stamped}
     return [fresh.get(f.message.id, f) for f in found]
 
 
-_READABLE = (State.UNREAD, State.CLAIMED)
+READABLE = (State.UNREAD, State.CLAIMED)
 
 
 def _by_priority(found: Found) -> tuple[int, int]:

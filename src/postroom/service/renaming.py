@@ -15,7 +15,10 @@ from ..model.guard import Guard, guard_value
 from ..model.names import POSTMASTER, check_agent, fold
 from ..model.record import (
     ACTIVE,
+    AUDIT,
+    AUDITED,
     BEAT,
+    BELL,
     CARD,
     CLOSED_ESCALATION,
     CONVERSATION,
@@ -30,6 +33,8 @@ from ..model.record import (
     SESSION,
     TASKS,
     TOKEN,
+    WEBHOOK,
+    bell_key,
     session_key,
 )
 from ..model.talk import Talk
@@ -50,7 +55,7 @@ Wanted = dict[tuple[str, str], Any]  # (kind, key) -> the value it shall have; N
 
 def rename(office: Office, caller: Principal, old: str, new: str) -> None:
     """Give an agent another name: card, guard, memberships, signs of life, tasks,
-    escalations, seats, tokens, its seal and all mail follow, in one commit.
+    escalations, seats, tokens, its seal, webhooks, rings and all mail follow, in one commit.
     Mail to the old name still arrives; nobody else can have it.
     """
     authorize(caller, "rename")
@@ -88,15 +93,21 @@ def _records(office: Office, old: str, new: str) -> list[Write]:
     former = [name for name in (*_value(office, FORMER, old, ()), old) if name != new]
     wanted |= {(GUARD, name): guard_value(Guard(moved_to=new)) for name in former}
     wanted |= {(FORMER, new): former}
-    wanted |= _tasks(office, old, new) | _sessions(office, old, new)
+    wanted |= _tasks(office, old, new) | _sessions(office, old, new) | _rings(office, old, new)
     for kind in (OPEN_ESCALATION, CLOSED_ESCALATION):
         wanted |= {(kind, r.key): _escalation(r.value, old, new) for r in office.store.records(kind)}
     wanted |= {(CONVERSATION, r.key): _talk(r.value, old, new) for r in office.store.records(CONVERSATION)}
     wanted |= _tokens(office, old, new) | _children(office, old, new)
+    wanted |= {(WEBHOOK, r.key): _webhook(r.value, old, new) for r in office.store.records(WEBHOOK)}
     wanted |= {(SCOPE, r.key): _scope(r.value, old, new) for r in office.store.records(SCOPE)}
     found = {at: find_record(office, *at) for at in wanted}
     changed = [at for at, held in found.items() if wanted[at] != (None if held is None else held.value)]
-    return [put_record(*at, wanted[at], found[at]) for at in changed]
+    return [put_record(*at, wanted[at], found[at], durable=not _is_quiet(at[0])) for at in changed]
+
+
+def _is_quiet(kind: str) -> bool:
+    """Is it of a kind of which no change is told?"""
+    return kind in {BELL, AUDITED} or kind.startswith(AUDIT)
 
 
 def _value(office: Office, kind: str, key: str, default: Any = None) -> Any:
@@ -132,6 +143,10 @@ def _children(office: Office, old: str, new: str) -> Wanted:
 
 def _scope(value: Any, old: str, new: str) -> Any:
     return value | {"created_by": new} if value.get("created_by") == old else value
+
+
+def _webhook(value: Any, old: str, new: str) -> Any:
+    return value | {"mailbox": new} if value["mailbox"] == old else value
 
 
 def _tokens(office: Office, old: str, new: str) -> Wanted:
@@ -173,6 +188,18 @@ def _sessions(office: Office, old: str, new: str) -> Wanted:
         giver, _, letter = record.key.partition(" ")
         if giver == old:
             wanted |= {(SESSION, record.key): None, (SESSION, session_key(new, letter)): record.value}
+    return wanted
+
+
+def _rings(office: Office, old: str, new: str) -> Wanted:
+    """Of which of its letters somebody was told, and what ringers remember: nothing rings twice."""
+    wanted: Wanted = {(AUDITED, old): None, (AUDITED, new): _value(office, AUDITED, old)}
+    for record in office.store.records(AUDIT + old):
+        wanted |= {(AUDIT + old, record.key): None, (AUDIT + new, record.key): record.value}
+    for record in office.store.records(BELL):
+        mailbox, _, way = record.key.partition(" ")
+        if mailbox == old:
+            wanted |= {(BELL, record.key): None, (BELL, bell_key(new, way)): record.value}
     return wanted
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ..model.names import check_id, fold
+from ..model.names import HUMAN, check_id, fold
 from ..model.search import Marks, SearchQuery, read_query
 from ..policy.ranking import by_relevance
 from .authorize import authorize
@@ -31,7 +31,8 @@ def search(
     """The newest letters that say this; ranked: the best of the newest `search_window` of them, the best first."""
     authorize(caller, "room" if mailbox is None else "search", mailbox)
     moment = office.now()
-    wanted, most = read_query(query, moment.wall), check_count(limit, "limit", most=MOST)
+    wanted = _for_the_human(read_query(query, moment.wall), fold(office.limits.human))
+    most = check_count(limit, "limit", most=MOST)
     if mailbox is not None:
         let_time_pass(office, moment, (mailbox,))
     looked_at = max(most, office.limits.search_window) if ranked else most
@@ -57,6 +58,19 @@ def ids_beginning(office: Office, caller: Principal, mailbox: str | None, beginn
     """The ids that begin so, of letters that `mailbox` may see: what is another's is as good as not there."""
     authorize(caller, "room" if mailbox is None else "search", mailbox)
     return office.store.ids(check_id(beginning, "id"), mailbox, limit)
+
+
+def _for_the_human(query: SearchQuery, human: str) -> SearchQuery:
+    """Whoever writes `human` means the person by the name that the settings give them."""
+
+    def known(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(human if name == HUMAN else name for name in names)
+
+    wanted, unwanted = (
+        replace(marks, senders=known(marks.senders), recipients=known(marks.recipients))
+        for marks in (query.wanted, query.unwanted)
+    )
+    return replace(query, wanted=wanted, unwanted=unwanted)
 
 
 def _with_former_names(office: Office, query: SearchQuery, mailbox: str | None) -> SearchQuery:

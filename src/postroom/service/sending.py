@@ -16,7 +16,7 @@ from ..errors import Invalid, PostroomError, TooLarge, UnknownAgent
 from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
 from ..model.message import Message, is_any, is_broadcast
-from ..model.names import AT, BROADCAST, check_agent, check_id, check_scope, fold
+from ..model.names import AT, BROADCAST, check_agent, check_id, check_scope, fold, meant
 from ..model.query import LetterQuery
 from ..model.record import MEMBER, SPENT, spent_key
 from ..policy.admission import check_expiry, check_pace
@@ -331,7 +331,8 @@ def _mailboxes(
         return named, []
     if not scopes:
         raise Invalid("only a broadcast can leave somebody out", field="exclude")
-    excluded = [check_agent(name, "exclude") for name in listed(draft.exclude, "exclude")]
+    human = office.limits.human
+    excluded = [meant(check_agent(name, "exclude"), human) for name in listed(draft.exclude, "exclude")]
     left_out = {fold(name) for name in (message.sender, *excluded, *(name for name, _ in named))}
     members = [name for scope in scopes for name in office.store.keys(MEMBER + scope)]
     members = [name for name in dict.fromkeys(members) if fold(name) not in left_out]

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from .. import service
 from ..errors import Invalid, Missing, NotAllowed
 from ..model.codec import convert, to_plain
-from ..model.names import POSTMASTER, check_agent, fold
+from ..model.names import POSTMASTER, check_agent, fold, meant
 from ..model.record import EVERYONE, SEALED, TOKEN
 from ..model.values import check_line
 from ..store.base import Introduce
@@ -173,7 +173,7 @@ def standing_or_nobody(office: Office, principal: Principal) -> Principal:
 
 def _resident(office: Office, agent: Any) -> str:
     """What an agent is called today. Nobody speaks for the house."""
-    name = service.naming.resident(office, check_agent(agent, "agent"))
+    name = service.naming.resident(office, meant(check_agent(agent, "agent"), office.limits.human))
     if fold(name) == POSTMASTER:
         raise Invalid(f"{POSTMASTER!r} is the house's own name", field="agent", hint="choose another name")
     return name

@@ -13,8 +13,9 @@ from ..model.message import BOUNCE
 from ..model.names import check_id
 from ..model.query import LetterQuery, Query
 from ..model.record import FORGOTTEN
-from ..model.trace import Trace, stop_of
+from ..model.trace import Trace, stop_of, with_audit
 from .addressing import routed_to, without_it
+from .auditing import audit_of
 from .authorize import authorize
 from .naming import is_sent_by, seen_by
 from .reading import check_spelling
@@ -22,6 +23,7 @@ from .reading import check_spelling
 if TYPE_CHECKING:
     from ..model.delivery import Delivery
     from ..model.message import Message
+    from ..model.task import Standing
     from ..model.trace import Stop
     from .authorize import Principal
     from .office import Office
@@ -41,11 +43,12 @@ def trace(office: Office, caller: Principal, mailbox: str | None, id: str) -> Tr
     if not visible and not sees_all:
         raise _unknown(office, mailbox, id)
     ways = [(answer, _way(office, letter.message, answer)) for answer in _answers(office, mailbox, letter.message)]
+    task = service.taskbook.opened_by(office, letter.message)
     return Trace(
         message=letter.message if mailbox is None else seen_by(office, letter.message, mailbox),
         number=letter.number,
         stops=tuple(
-            _stop(office, f.delivery, with_holder=mailbox in {None, f.delivery.mailbox})
+            _stop(office, f.delivery, task, whole=mailbox in {None, f.delivery.mailbox})
             for f in sorted(visible, key=lambda f: f.delivery.mailbox)
         ),
         replies=tuple(answer for answer, way in ways if way == "reply"),
@@ -54,8 +57,12 @@ def trace(office: Office, caller: Principal, mailbox: str | None, id: str) -> Tr
     )
 
 
-def _stop(office: Office, delivery: Delivery, *, with_holder: bool) -> Stop:
-    stop = stop_of(delivery, with_holder=with_holder)
+def _stop(office: Office, delivery: Delivery, task: Standing | None, *, whole: bool) -> Stop:
+    """`whole`: for its recipient or the operator."""
+    stop = stop_of(delivery, with_holder=whole)
+    stop = with_audit(stop, audit_of(office, delivery.mailbox, delivery.message_id), whole=whole)
+    if task is not None and task.receiver == delivery.mailbox:
+        stop = replace(stop, task=task.state, done_at=task.moved_at if task.is_final else None)
     waits = service.elsewhere.why_it_waits(office, delivery)
     return stop if waits is None else replace(stop, reason=waits)
 

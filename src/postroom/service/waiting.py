@@ -19,8 +19,16 @@ T = TypeVar("T")
 LONGEST_SLEEP = 60.0  # seconds; a bell is only a hint, so look now and then all the same
 
 
-def wait_until(office: Office, mailboxes: Sequence[str], timeout: float, look: Callable[[], T | None]) -> T | None:
-    """What `look` finds, as soon as it finds something; None when the time is up."""
+def wait_until(
+    office: Office,
+    mailboxes: Sequence[str],
+    timeout: float,
+    look: Callable[[], T | None],
+    nap: Callable[[], float] = lambda: LONGEST_SLEEP,
+) -> T | None:
+    """What `look` finds, as soon as it finds something; None when the time is up. `nap`: after so many seconds
+    another look is worth it, whatever the mailboxes' own timers say.
+    """
     seconds = check_timeout(timeout)
     found = look()
     if found or seconds == 0:
@@ -34,7 +42,7 @@ def wait_until(office: Office, mailboxes: Sequence[str], timeout: float, look: C
             left = end - time.monotonic()
             if found or left <= 0:
                 return found
-            watch.wait(min(left, seconds_to_sleep(office, mailboxes)))
+            watch.wait(min(left, nap(), seconds_to_sleep(office, mailboxes)))
     finally:
         if watch is not None:
             watch.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import BadStore
 
@@ -16,13 +16,13 @@ ADDRESS_RULE = (
 )
 
 
-def open_store(address: str, *, boot: str, durable: bool, busy_timeout: float) -> Store:
-    """The store at this address, made if it is not there."""
+def open_store(address: str, *, boot: str, durable: bool, busy_timeout: float, makes: bool = True) -> Store:
+    """The store at this address, made if it is not there; not `makes`: in a folder that must be there."""
     scheme, rest = _parse(address)
     if scheme == "memory":
         return _open_memory(rest)
     if scheme == "files":
-        return _open_files(rest, address, boot=boot, durable=durable, busy_timeout=busy_timeout)
+        return _open_files(rest, address, boot=boot, durable=durable, busy_timeout=busy_timeout, makes=makes)
     return _open_sqlite(rest, address, boot=boot, durable=durable, busy_timeout=busy_timeout)
 
 
@@ -55,13 +55,13 @@ def _open_sqlite(path: str, address: str, *, boot: str, durable: bool, busy_time
     return SqliteStore(_file(path, address), boot=boot, durable=durable, busy_timeout=busy_timeout)
 
 
-def _open_files(rest: str, address: str, *, boot: str, durable: bool, busy_timeout: float) -> Store:
+def _open_files(rest: str, address: str, **how: Any) -> Store:
     from .files.layouts import layout_named  # noqa: PLC0415 - see above
     from .files.store import FileStore  # noqa: PLC0415
 
     folder, layout = _folder(rest, address)
     is_marked = _check_layout(folder, layout)
-    store = FileStore(folder, layout_named(layout), boot=boot, durable=durable, busy_timeout=busy_timeout)
+    store = FileStore(folder, layout_named(layout), **how)
     if not is_marked:
         with open(_mark(folder), "w", encoding="ascii", opener=_for_its_owner) as file:
             file.write(f"{layout}\n")

@@ -8,6 +8,7 @@ clients, which can set none, show it in their first word at `/map`.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from .. import service
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _USUAL = {"http": 80, "https": 443}
 _BEARER = b"bearer"
+_HAS_PORT = re.compile(r":[0-9]+\Z")  # not the address [::1]
 
 
 class Gate:
@@ -33,9 +35,9 @@ class Gate:
     def __init__(self, room: Room, scheme: str, names: Iterable[str], port: int) -> None:
         self._office = room._office
         every = [name.lower() for name in names]
-        known = {f"{name}:{port}" for name in every}
-        if port == _USUAL[scheme]:
-            known |= {*every}
+        known = {name if _HAS_PORT.search(name) else f"{name}:{port}" for name in every}
+        usual = f":{_USUAL[scheme]}"
+        known |= {host.removesuffix(usual) for host in known if host.endswith(usual)}
         self.hosts = frozenset(known)
         self.origins = frozenset(f"{scheme}://{host}" for host in known)
 

@@ -54,6 +54,9 @@ def _of_house(counters: Counters) -> Iterator[str]:
     yield from _one("batched_calls_total", "counter", "calls in those batches", counters.batched)
     rims = [({"rim": rim}, count()) for rim, count in counters.connections.items()]
     yield from _family("connections", "gauge", "open connections", rims)
+    if counters.rings:
+        rings = [({"webhook": webhook, "outcome": outcome}, n) for (webhook, outcome), n in counters.rings.items()]
+        yield from _family("webhook_calls_total", "counter", "calls of webhooks, and what came of them", rings)
     yield from _one("subscribers", "gauge", "subscriptions to what happens", counters.subscribers())
     yield from _one("uptime_seconds", "gauge", "since the post room opened", counters.uptime)
     yield from _family("info", "gauge", "which version it is", [({"version": __version__}, 1)])

@@ -7,7 +7,7 @@ those are the business of the rims above (`ipc`, `web`, `mcp`). Below it stands 
 |---|---|
 | `table.py` | what a method is; how what was said is checked against its row |
 | `saying.py` | parameters that several methods share |
-| `verbs.py`, `work_verbs.py`, `room_verbs.py` | our own verbs |
+| `verbs.py`, `work_verbs.py`, `ring_verbs.py`, `room_verbs.py` | our own verbs |
 | `methods.py` | all methods by name |
 | `rpc.py`, `lines.py` | JSON-RPC 2.0, and lines of JSON, read and answered |
 | `problems.py` | what went wrong, in the words of each dialect |

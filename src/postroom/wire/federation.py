@@ -51,13 +51,24 @@ class Envelope(Struct, frozen=True, kw_only=True):
 
 
 def envelope_of(
-    letter: Message, target: str, targets: Sequence[Address], *, here: str, most_hops: int, now: datetime
+    letter: Message,
+    target: str,
+    targets: Sequence[Address],
+    *,
+    here: str,
+    most_hops: int,
+    now: datetime,
+    is_ours: bool = False,
 ) -> dict[str, Any]:
-    """The envelope of a letter that lies here, as it is put on a line."""
+    """The envelope of a letter that lies here, as it is put on a line. `is_ours`: to a post room. What that reads
+    in our own words is not said in MAP's as well: the line may be too short for both.
+    """
     way = way_of(letter)
     source = system_of(letter.sender) or here
     path = [*way.get("path", ()), here]
     told = _message(letter, targets, here=here, id=way.get("id") or letter.id, now=now)
+    if is_ours and "parts" in told["meta"]["_meta"][POSTROOM]:
+        del told["payload"]
     federation: dict[str, Any] = {
         "sourceSystem": source,
         "targetSystem": target,

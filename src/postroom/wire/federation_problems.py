@@ -79,6 +79,7 @@ class Refusal(Struct, frozen=True):
     message: str
     is_temporary: bool = False
     is_behind: bool = False  # it waits for an earlier letter, and for nothing else
+    is_ours: bool = False  # it was not even sent, by a rule of ours
 
     @property
     def is_of_trust(self) -> bool:

@@ -44,7 +44,8 @@ ROWS: tuple[Method, ...] = (
         Param("auth", "object", "method and credentials, where map/connect did not say them"),
         Param("auth_context", "object", "taken and not needed"),
         _EXPOSURE,
-        Param("postroom", "object", "version: it is one of ours, and heeds `after`"),
+        Param("postroom", "object", "version: it is one of ours, and heeds `after`; largest: bytes of a frame that"
+              " it reads"),
         result="connected, systemId, systemInfo, sessionId, exposure, postroom",
         run=_of_session("federation_connect"),
         of_session=True,

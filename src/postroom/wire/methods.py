@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..service.authorize import authorize
-from . import inbox, mail_table, room_verbs, session_verbs, verbs, work_verbs
+from . import inbox, mail_table, ring_verbs, room_verbs, session_verbs, verbs, work_verbs
 from .table import NoSuchMethod, taken
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from .table import Method
 
 PREFIX = "mail/"
-VERBS: dict[str, Method] = {row.name: row for row in (*verbs.ROWS, *work_verbs.ROWS, *room_verbs.ROWS)}
+VERBS: dict[str, Method] = {
+    row.name: row for row in (*verbs.ROWS, *work_verbs.ROWS, *ring_verbs.ROWS, *room_verbs.ROWS)
+}
 ACTIONS: dict[str, Method] = {row.name: row for row in inbox.ROWS}
 MAIL: dict[str, Method] = {row.name: row for row in mail_table.MAIL}
 SESSION: dict[str, Method] = {row.name: row for row in session_verbs.ROWS}  # the caller's connection itself

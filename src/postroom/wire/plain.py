@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..model.delivery import Delivery
     from ..model.escalation import Escalation
     from ..model.message import Message
+    from ..model.ring import Rung
     from ..model.stats import Stats, Tally
     from ..model.template import Template
     from ..model.trace import Stop, Trace
@@ -81,6 +82,11 @@ def plain_escalation(one: Escalation) -> dict[str, Any]:
     return plain | {"priority": one.priority.name.lower(), "waits_for": one.waits_for}
 
 
+def plain_rung(rung: Rung) -> dict[str, Any]:
+    letters = [asdict(one) | {"priority": one.priority.name.lower()} for one in rung.letters]
+    return asdict(rung) | {"letters": letters}
+
+
 def plain_template(template: Template) -> dict[str, Any]:
     plain: dict[str, Any] = to_plain(asdict(template))
     return plain | {"priority": template.priority.name.lower(), "places": list(template.places)}
@@ -100,6 +106,7 @@ def plain_stats(stats: Stats) -> dict[str, Any]:
         "agents": stats.agents,
         "quarantined": stats.quarantined,
         "mailboxes": [plain_tally(tally) for tally in stats.mailboxes],
+        "rates": [asdict(rate) for rate in stats.rates],
     }
 
 
@@ -122,4 +129,5 @@ def plain_trace(life: Trace) -> dict[str, Any]:
 
 def _plain_stop(stop: Stop) -> dict[str, Any]:
     plain: dict[str, Any] = to_plain(asdict(stop))
-    return plain | {"history": [to_plain(asdict(attempt)) for attempt in stop.history]}
+    lists = ("history", "rings", "sights")
+    return plain | {name: [to_plain(asdict(one)) for one in getattr(stop, name)] for name in lists}

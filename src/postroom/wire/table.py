@@ -17,12 +17,18 @@ if TYPE_CHECKING:
 
 # What a value must be. `when` is a time in ISO 8601, or seconds from now; `texts` is one text or a list of them.
 # `time` is a time in ISO 8601, or milliseconds since 1970. `json` may also be null; elsewhere null says nothing.
-Kind = Literal["text", "texts", "count", "seconds", "flag", "object", "list", "when", "time", "any", "json"]
+# An `address` is told by its text or by its pieces (agent, system, scope); `addresses` is one or a list of them.
+Kind = Literal[
+    "text", "texts", "address", "addresses", "count", "seconds", "flag", "object", "list", "when", "time", "any",
+    "json",
+]  # fmt: skip
 Run = Callable[[Any, dict[str, Any]], Any]  # of a room, or of a session
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _TYPES: dict[Kind, tuple[type, ...]] = {
     "text": (str,),
     "texts": (str, list),
+    "address": (str, dict),
+    "addresses": (str, dict, list),
     "count": (int,),
     "seconds": (int, float),
     "flag": (bool,),
@@ -31,10 +37,13 @@ _TYPES: dict[Kind, tuple[type, ...]] = {
     "when": (str, int, float),
     "time": (str, int, float),
 }
+_EACH: dict[Kind, tuple[type, ...]] = {"texts": (str,), "addresses": (str, dict)}  # of those that may be several
 _ANYTHING = frozenset({"any", "json"})
 _SAID: dict[Kind, str] = {
     "text": "text",
     "texts": "text or a list of texts",
+    "address": "a name, or an object of agent, system and scope",
+    "addresses": "a name, an object of agent, system and scope, or a list of these",
     "count": "a whole number",
     "seconds": "a number of seconds",
     "flag": "true or false",
@@ -157,10 +166,10 @@ def _checked(param: Param, value: Any, field: str) -> Any:
     kinds: Any = _TYPES[param.kind]
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise Invalid(f"must be {_SAID[param.kind]}, not {type(value).__name__}", field=field)
-    if param.kind == "texts":
-        values: list[Any] = [value] if isinstance(value, str) else value
-        if not all(isinstance(one, str) for one in values):
-            raise Invalid(f"must be {_SAID['texts']}", field=field)
+    if param.kind in _EACH:
+        values: list[Any] = value if isinstance(value, list) else [value]
+        if not all(isinstance(one, _EACH[param.kind]) for one in values):
+            raise Invalid(f"must be {_SAID[param.kind]}", field=field)
         return values
     if param.kind in {"when", "time"} and isinstance(value, str):
         return _time(value, field)

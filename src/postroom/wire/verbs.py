@@ -16,6 +16,7 @@ from .saying import (
     BODY,
     FIELDS,
     ID,
+    IDS,
     LETTERS,
     LIMIT,
     RECEIPT,
@@ -108,6 +109,10 @@ def _check(room: Room, said: dict[str, Any]) -> Any:
 
 def _read(room: Room, said: dict[str, Any]) -> Any:
     return {"letter": plain_letter(box_of(room, said).read(said["message_id"]))}
+
+
+def _shown(room: Room, said: dict[str, Any]) -> Any:
+    return {"shown": box_of(room, said).mark_shown(said["message_ids"], said["host"], said.get("where", ""))}
 
 
 def _counts(room: Room, said: dict[str, Any]) -> Any:
@@ -231,6 +236,9 @@ ROWS = (
         many=True,
     ),
     _row("read", "one letter, stamped as read", _read, ID, result="letter", action="read"),
+    _row("shown", "letters were put before the agent's model; stamps them as read", _shown, IDS,
+         Param("host", "text", "in what, such as claude", required=True),
+         Param("where", "text", "at what occasion"), result="shown", action="show"),
     _row("counts", "unread letters by priority and in total", _counts, result="mailbox, urgent, high, normal, low, "
          "total", action="count", writes=False),
     _row(

@@ -181,7 +181,7 @@ ROWS = (
          writes=False),
     _row("revive", "dead letters back into the inbox", _revive, IDS, result="letters", action="revive"),
     _row("purge_dead", "delete dead letters for good", _purge_dead, IDS, result="purged", action="purge"),
-    _row("give_task", "give one agent a task", _give_task, Param("to", "text", "who does it", required=True), BODY,
+    _row("give_task", "give one agent a task", _give_task, Param("to", "address", "who does it", required=True), BODY,
          Param("deadline", "when", "when it must be over"), Param("session", "object", "where you were asked for it; "
          "stays here"), *(p for p in FIELDS if p.name != "task"), result=RECEIPT, action="send"),
     _row("task", "how a task stands", _task, ID, result="task, letters", action="task", many=True, writes=False),

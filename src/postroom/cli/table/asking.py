@@ -12,6 +12,14 @@ ESCALATION = (
     " closed_by, and waits_for, whose answer it waits for"
 )
 
+WAITING = (
+    ("mailbox", "whose"),
+    ("waiting", "each with what (escalation, question, task, letter, news), id, letter (its id), thread, since, from,"
+     " subject, text (its first line), answer, the command to type, state (of a task or question) and read (of a letter"
+     " or news)"),
+    ("more", "how many are not shown"),
+)  # fmt: skip
+
 COMMANDS = {
     "escalate": Command(
         "escalate",
@@ -62,14 +70,23 @@ COMMANDS = {
         LIMIT,
         about="For people: open escalations that were put to you, questions about tasks you gave, tasks you were given,"
         " and unread mail, each once. Stamps nothing. Without --as and POSTROOM_AGENT you are human, who is also called"
-        " user and ceo. Shows 20 unless --limit says otherwise.",
+        " user and ceo (the setting human gives another name). Shows 20 unless --limit says otherwise.",
         examples=(("postroom waiting", "for the human"), ("postroom waiting --as planner --json", "for another, as JSON")),
-        json=(
-            ("mailbox", "whose"),
-            ("waiting", "each with what (escalation, question, task, letter, news), id, letter (its id), since, from,"
-             " subject, text (its first line) and answer, the command to type"),
-            ("more", "how many are not shown"),
-        ),
+        json=WAITING,
+        looks=True,
+    ),
+    "inbox": Command(
+        "inbox",
+        "what waits for you, live: read, answer, approve and decline by keys",
+        LIMIT,
+        about="For people, at a terminal: escalations and questions first, then tasks, letters and news, the oldest of"
+        " each first, also letters that you read and are not done with. New mail appears by itself. Enter opens one, r"
+        " answers it, a and d approve and decline, c completes a task, x is done with a letter, e writes in $VISUAL or"
+        " $EDITOR, ? shows all keys, q leaves. What is refused, or left with Esc, is kept and shown again. Whom you act"
+        " for: --as, else POSTROOM_AGENT, else the human (the setting human), who is registered at the first visit."
+        " Elsewhere than at a terminal, with --json or TERM=dumb it is a list, as of waiting, and stamps nothing.",
+        examples=(("postroom inbox", "for the human"), ("postroom inbox --json", "the list, for a program")),
+        json=WAITING,
         looks=True,
     ),
 }  # fmt: skip

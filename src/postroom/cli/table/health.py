@@ -39,8 +39,9 @@ COMMANDS = {
             (
                 "room",
                 "letters, deliveries, states (how many deliveries in each), unread (by priority; without a read_at), oldest_unread_at,"
-                " agents (registered), quarantined, mailboxes (each as below; those with open or dead mail); null for a"
-                " mailbox",
+                " agents (registered), quarantined, mailboxes (each as below; those with open or dead mail), rates (of each"
+                " way and host that told somebody of mail: name, letters, rung, shown, acknowledged, median_to_shown,"
+                " median_to_acknowledged; of a sample of the newest); null for a mailbox",
             ),
             (
                 "mailbox",
@@ -82,7 +83,8 @@ COMMANDS = {
         Option("ID", help="the letter's id, or how it begins", required=True, complete="letters"),
         _WHOLE,
         about="With --as or POSTROOM_AGENT, what that agent may see: its own letters whole, of others its own part."
-        " Without, or with --all, everything.",
+        " Without, or with --all, everything. Where somebody was told of it, also when: stored, rung (a hint), shown,"
+        " acknowledged, done.",
         examples=(("postroom trace m-2", "all of it"), ("postroom trace m-2 --as coder", "as its sender sees it")),
         json=(
             ("letter", "the letter; see [letters](#letters)"),
@@ -90,7 +92,8 @@ COMMANDS = {
             (
                 "stops",
                 "one for each recipient: mailbox, kind, state, attempts, delivered_at, read_at, acked_at, dead_at,"
-                " due_at, archived_at, expires_at, holder, reason, history",
+                " due_at, archived_at, expires_at, holder, reason, history, rings (at, way, outcome, why), sights (at, host,"
+                " where), task (the state of the one it opened), done_at (of that)",
             ),
             ("replies, relays, bounces", "the letters about it; relays passed it on"),
         ),

@@ -15,7 +15,7 @@ COMMANDS = {
         Option("--config", help="start nothing; print what a host's configuration needs to start it", kind="flag"),
         about="Hosts such as Claude Code, Codex and Gemini CLI start it and talk to it; [the page about it](mcp.md) has the"
         " lines for each. It opens the room itself, or asks a daemon, and ends when the host hangs up. Needs the extra: pip install"
-        ' "postroom[mcp]".\n\nWhoever is named by --as, POSTROOM_AGENT or INBOX_AGENT_ID is meant where a tool is not told who'
+        ' "postroom[mcp]".\n\nWhoever is named by --as, POSTROOM_AGENT or INBOX_AGENT_ID, else the agent of the session whose host started it, is meant where a tool is not told who'
         " is calling. A daemon that knows callers by their tokens wants POSTROOM_AUTH_TOKEN. Nothing but JSON-RPC goes to standard output.",
         examples=(("postroom mcp --as coder --config", "what to put into a host's configuration"),),
         json=(

@@ -40,14 +40,16 @@ COMMANDS = {
             ("postroom peers add hub --relays-for tokyo --exposure tagged --tag public", "a hub, which leads to tokyo"),
         ),
         json=(("peer", PEER), ("token", "the token that it shows here, told only now; null where it has one or needs none"),
-              ("changed", "what is new about one that was a peer already: its options, by name; null for a new one")),
+              ("changed", "what is new about one that was a peer already: its options, by name; null for a new one"),
+              ("former", "by those names, but for a token: what they were")),
     ),
     "peers list": Command(
         "peers list",
         "all other systems that are known here, without their secrets",
         examples=(("postroom peers list", "who they are"),),
         json=(("system", "what we are called"), ("peers", f"each with {PEER}; and link: state (connected, authenticating or"
-              " disconnected), problem, sent, taken; null where nobody serves the room; and waiting: letters that it is to take")),
+              " disconnected), problem, sent, taken; null where nobody serves the room; and waiting: letters that it is to take"),
+              ("stranded", "by system: letters that wait for one to which there is no way")),
         looks=True,
     ),
     "peers show": Command(

@@ -15,7 +15,7 @@ COMMANDS = {
     "send": Command(
         "send",
         "send a letter to one agent or many",
-        Option("TO", help="an agent's name; broadcast:SCOPE; or any:CAPABILITY, the least busy who can", many=True,
+        Option("TO", help="an agent's name; NAME@SYSTEM or JSON with agent, system, scope; broadcast:SCOPE; or any:CAPABILITY, the least busy who can", kind="address", many=True,
                complete="agents"),
         *BODY,
         *FIELDS,
@@ -57,7 +57,7 @@ COMMANDS = {
         "forward",
         "pass a letter on",
         ID,
-        Option("TO", help="an agent's name", many=True, required=True, complete="agents"),
+        Option("TO", help="an agent's name", kind="address", many=True, required=True, complete="agents"),
         *BODY,
         *FIELDS,
         about="A letter is relayed a limited number of times, and never back along its way. Without --body, nothing is"
@@ -82,7 +82,7 @@ COMMANDS = {
     "handoff": Command(
         "handoff",
         "hand work over, with all its context",
-        Option("TO", help="an agent's name", many=True, required=True, complete="agents"),
+        Option("TO", help="an agent's name", kind="address", many=True, required=True, complete="agents"),
         Option("--done", help="what you have done so far, as a text", metavar="TEXT"),
         Option("--state", help="where it stands", metavar="TEXT"),
         Option("--next", help="a next step", many=True, metavar="TEXT"),

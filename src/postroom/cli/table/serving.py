@@ -13,7 +13,8 @@ COMMANDS = {
         Option("--socket", help="where to listen; beside the room by default", many=True, metavar="PATH",
                complete="files"),
         Option("--http", help="address and port, or off; 127.0.0.1:4650 by default", metavar="HOST:PORT"),
-        Option("--http-name", help="a name by which HTTP is called besides its address", many=True, metavar="NAME"),
+        Option("--http-name", help="a name by which HTTP is called besides its address, with a port where one is forwarded",
+               many=True, metavar="NAME"),
         Option("--tls-cert", help="a certificate, to be reached from outside", metavar="FILE", complete="files"),
         Option("--tls-key", help="its key", metavar="FILE", complete="files"),
         Option("--map", help="who may connect by MAP: with a token (by default), anybody on this machine (open), nobody"

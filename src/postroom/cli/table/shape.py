@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 class Option:
     """An option (`--subject`) or a place (`ID`).
 
-    kind is what its text means: text, flag, count, seconds, when (later), past (a time gone by), json, word (one of
-    `choices`), setting (NAME=VALUE), pair (likewise, of any name), rule (a pair, or
-    nothing). complete is what shells offer: agents, letters,
-    scopes, peers, dead, sent, tasks, templates, escalations, files, commands.
+    kind is what its text means: text, flag, count, seconds, when (later), past (a time gone by), json, address (a
+    word, or an object in JSON), word (one of `choices`), setting (NAME=VALUE), pair (likewise, of any name), rule (a
+    pair, or nothing). complete is what shells offer: agents, letters, scopes, peers, webhooks, dead, sent, tasks,
+    templates, escalations, files, commands.
     """
 
     __slots__ = ("choices", "complete", "default", "help", "kind", "many", "metavar", "name", "names", "required")
@@ -79,7 +79,12 @@ class Command:
 
 
 EVERYWHERE = (
-    Option("--as", help="who you are; else POSTROOM_AGENT", metavar="NAME", complete="agents"),
+    Option(
+        "--as",
+        help="who you are; else POSTROOM_AGENT, else the agent of the session in which it is typed",
+        metavar="NAME",
+        complete="agents",
+    ),
     Option(
         "--room",
         "--store",
@@ -116,8 +121,8 @@ PARTS = (
 )  # fmt: skip
 FIELDS = (
     Option("-s", "--subject", help="one line", metavar="TEXT"),
-    Option("--cc", help="a copy to this agent", many=True, metavar="NAME", complete="agents"),
-    Option("--bcc", help="a copy nobody else sees", many=True, metavar="NAME", complete="agents"),
+    Option("--cc", help="a copy to this agent", kind="address", many=True, metavar="NAME", complete="agents"),
+    Option("--bcc", help="a copy nobody else sees", kind="address", many=True, metavar="NAME", complete="agents"),
     Option(
         "-p",
         "--priority",

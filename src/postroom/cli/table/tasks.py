@@ -58,7 +58,7 @@ COMMANDS = {
     "tasks give": Command(
         "tasks give",
         "give one agent a task",
-        Option("TO", help="an agent's name, or any:CAPABILITY", required=True, complete="agents"),
+        Option("TO", help="an agent's name, or any:CAPABILITY", kind="address", required=True, complete="agents"),
         *BODY,
         Option("--deadline", help="until when: a span such as 2h, or a time", kind="when", metavar="WHEN"),
         Option("--session", help="where you were asked for it, an object; it stays on your side", kind="json"),

@@ -173,10 +173,15 @@ def _swap(first: str, second: str) -> None:
 
 
 def make_folder(folder: str) -> bool:
-    """For its owner alone, and so that it lasts. Was it missing?"""
+    """For its owner alone, and so that it lasts; with the folder of the mailbox that it is in. Was it missing?
+    Where the folder of all mailboxes is gone, somebody took it away: mail in an empty one would be lost.
+    """
     parent = folder.rpartition("/")[0]
     try:
         check_folder(parent)
+    except FileNotFoundError:
+        _make_missing(parent, parent.rpartition("/")[0])
+    try:
         check_folder(folder)
     except FileNotFoundError:
         return _make_missing(folder, parent)
@@ -184,8 +189,6 @@ def make_folder(folder: str) -> bool:
 
 
 def _make_missing(folder: str, parent: str) -> bool:
-    if not os.path.lexists(parent):
-        make_folder(parent)
     try:
         os.mkdir(folder, mode=0o700)
     except FileExistsError:  # somebody else made it

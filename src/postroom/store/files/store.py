@@ -58,16 +58,21 @@ class FileStore(SqliteStore):
         boot: str,
         durable: bool = True,
         busy_timeout: float = 30.0,
+        makes: bool = True,
     ) -> None:
+        """`makes`: also the folder itself, where it is not there."""
         self.root = os.path.realpath(root)
         self.layout = layout
         self._must_last = durable
         self._chance = Random()
         self._last_id = 0
-        self._was_open = False
         self.made_anew = ""  # why the index was, if it was
         places = Places(self.root, layout)
-        ground.make_folder(places.home)
+        if makes:
+            ground.make_folder(self.root)
+        self._make_own_folder()
+        if places.home != self.root:  # before anybody listens there
+            self._make_within(places.home)
         self._places = places
         self._eyes = Eyes(places, self._noted)
         super().__init__(f"{self.root}/{OWN_FOLDER}/{INDEX}", boot=boot, durable=False, busy_timeout=busy_timeout)
@@ -209,7 +214,10 @@ class FileStore(SqliteStore):
     def make_folder(self, mailbox: str) -> None:
         """So that strangers find where its mail is put."""
         folder = self._places.folder(self.layout.folder(mailbox), self.layout.places[0])
-        paper.make_folder(self._places.path(folder))
+        try:
+            paper.make_folder(self._places.path(folder))
+        except FileNotFoundError:
+            raise self._gone() from None
 
     def connection(self) -> FileConnection:
         """This thread's."""
@@ -248,12 +256,7 @@ class FileStore(SqliteStore):
     # -- connections
 
     def _connect(self) -> FileConnection:
-        if self._was_open and not os.path.isdir(
-            self.root
-        ):  # else mail would go on in an empty folder in its place
-            raise StoreFailing(f"the folder {self.root} is gone", field="store")
-        ground.make_folder(f"{self.root}/{OWN_FOLDER}")
-        self._was_open = True
+        self._make_own_folder()
         try:
             return self._open_index()
         except (Damaged, BadStore, StoreFailing) as broken:
@@ -261,6 +264,23 @@ class FileStore(SqliteStore):
                 raise
             self._throw_away(broken)
         return self._open_index()
+
+    def _make_own_folder(self) -> None:
+        self._make_within(f"{self.root}/{OWN_FOLDER}")
+
+    def _make_within(self, folder: str) -> None:
+        """Never with the root: mail would go on in an empty folder in its place."""
+        try:
+            os.mkdir(folder, mode=0o700)
+        except FileNotFoundError:
+            raise self._gone() from None
+        except OSError:  # it is there, or whoever checks it says what is wrong
+            ground.make_folder(folder)
+        else:
+            ground.sync_path(self.root)
+
+    def _gone(self) -> StoreFailing:
+        return StoreFailing(f"the folder {self.root} is gone", field="store")
 
     def _open_index(self) -> FileConnection:
         return FileConnection(

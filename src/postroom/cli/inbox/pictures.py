@@ -1,0 +1,196 @@
+"""The desk as lines on a screen, never more or longer than fit. Pure.
+
+What others wrote comes through `escape`: it can neither leave its line nor look like the words of the house.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..escape import BAR, ago, barred, body_lines, broken, cut, one_line, width, wrapped
+from ..live import Frame
+from ..tables import painted, table
+from ..waiting import MOST
+from .desk import GONE, Extent
+from .verbs import KEYS, offered
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import terminal_size
+
+    from ..answers import Screen
+    from ..waiting import Entry
+    from .desk import Desk, Writing
+
+LOW = 12  # lines; below this there is room for the list alone
+_COLOURS = {"escalation": "yellow", "question": "yellow", "task": "cyan", "news": "dim"}
+_TITLES = ("SINCE", "WHAT", "FROM", "ABOUT")
+_LONGEST = 500  # characters of what stands on one line
+_MOVES = (
+    ("↑ ↓ j k", "the one above, the one below"),
+    ("Enter o", "open it: the letter whole, and what was said before it"),
+    ("n p", "when one is open: the next, the one before"),
+    ("q Esc ←", "back to the list; q there leaves"),
+    ("?", "this page"),
+)
+_WRITING = (
+    ("Enter", "sends it"),
+    ("Esc", "goes back; what you wrote is kept, the same key shows it"),
+    ("Ctrl-E", "goes on in the editor"),
+    ("Ctrl-U Ctrl-W", "wipes all before the cursor; the last word"),
+)
+_AT_THE_LINE = "Enter sends  Esc goes back and keeps it  Ctrl-E editor"
+
+
+def frame(desk: Desk, screen: Screen, letter: Sequence[str], size: terminal_size) -> Frame:
+    """The picture. `letter`: what is read, in lines of this width."""
+    foot, cursor = _foot(desk, screen, size)
+    room = max(size.lines - len(foot) - 1, 0)
+    if desk.shows_keys:
+        body = _keys(screen, size.columns)
+    elif desk.opened is not None:
+        body = [_shown(screen, line) for line in letter[desk.scroll : desk.scroll + room]]
+    else:
+        body = _list(desk, screen, room, size)
+    above = [_title(desk, screen, size.columns), *body[:room], *[""] * (room - len(body))]
+    left_out = max(len(above) + len(foot) - size.lines, 0)  # of a terminal of hardly any lines
+    lines = [*above, *foot][left_out:]
+    return Frame(lines, None if cursor is None else (max(len(above) + cursor[0] - left_out, 0), cursor[1]))
+
+
+def extent(desk: Desk, letter: Sequence[str], size: terminal_size) -> Extent:
+    """How much of what keys move through fits."""
+    around = 1 + len(_foot_lines(desk, size)) + (0 if desk.opened is not None else 1)
+    return Extent(max(size.lines - around, 1), len(letter))
+
+
+# -- the parts of it
+
+
+def _title(desk: Desk, screen: Screen, columns: int) -> str:
+    """Who, how much waits, and since when."""
+    if not desk.entries:
+        return painted(screen, cut(f"{desk.me}: nothing waits", columns), "bold")
+    oldest = ago(min(entry["since"] for entry in desk.entries), screen.now)
+    count = len(desk.entries)
+    more = " or more" if count >= MOST else ""  # of more letters, none but the first are looked at
+    waits = "1 waits; it came" if count == 1 else f"{count}{more} wait; the oldest came"
+    return painted(screen, cut(f"{desk.me}: {waits} {oldest}", columns), "bold")
+
+
+def _list(desk: Desk, screen: Screen, room: int, size: terminal_size) -> list[str]:
+    """What waits, and how the chosen one begins."""
+    if not desk.entries:
+        return []
+    below = _beginning(screen, desk.current, size) if size.lines >= LOW else []
+    rows = max(room - len(below) - 1, 1)
+    top = min(max(desk.place - rows // 2, 0), max(len(desk.entries) - rows, 0))
+    shown = desk.entries[top : top + rows]
+    screen.width = size.columns - 2
+    heading, *lines = table(
+        screen, _TITLES, [_row(desk, screen, entry) for entry in shown], _COLOURS, drop=("SINCE", "WHAT", "FROM")
+    ).splitlines()
+    marked = [f"{_mark(desk, entry)} {line}" for entry, line in zip(shown, lines, strict=True)]
+    return [f"  {heading}", *marked, *[""] * (rows - len(marked)), *below]
+
+
+def _row(desk: Desk, screen: Screen, entry: Entry) -> tuple[str, ...]:
+    about = entry["subject"] or entry["text"][:_LONGEST]
+    draft = "[draft] " if any(letter == entry["letter"] for letter, _ in desk.drafts) else ""
+    return ago(entry["since"], screen.now), entry["what"], entry["from"], draft + about
+
+
+def _mark(desk: Desk, entry: Entry) -> str:
+    return ">" if entry["letter"] == desk.chosen else "*" if entry["read"] is False else " "
+
+
+def _beginning(screen: Screen, entry: Entry | None, size: terminal_size) -> list[str]:
+    """The first words of the chosen one, behind their bar."""
+    text = "" if entry is None else entry["text"][:_LONGEST]
+    most = 3 if size.lines >= 2 * LOW else 1
+    pieces = [piece for line in body_lines(text) for piece in barred(line, size.columns)]
+    if len(pieces) > most:
+        pieces = [*pieces[: most - 1], cut(f"{pieces[most - 1]} …", size.columns)]
+    return [_rule(screen, size.columns), *pieces, *[""] * (most - len(pieces))]
+
+
+def _rule(screen: Screen, columns: int) -> str:
+    return painted(screen, "─" * columns, "dim")
+
+
+def _shown(screen: Screen, line: str) -> str:
+    """A line of a letter; what the house says of it is dim."""
+    return line if line.startswith(BAR) else painted(screen, line, "dim")
+
+
+def _keys(screen: Screen, columns: int) -> list[str]:
+    """Every key, each once."""
+    told: list[str] = []
+    for heading, rows in (("WHAT TO DO", tuple(KEYS.items())), ("AROUND", _MOVES), ("WHILE YOU WRITE", _WRITING)):
+        told.append(painted(screen, heading, "bold"))
+        told += [cut(f"  {keys.ljust(13)}  {about}", columns) for keys, about in rows]
+    return told
+
+
+# -- the foot: a word from the house, and either what can be done or what is written
+
+
+def _foot(desk: Desk, screen: Screen, size: terminal_size) -> tuple[list[str], tuple[int, int] | None]:
+    lines = _foot_lines(desk, size)
+    if desk.writing is None:
+        *notice, keys = lines
+        return [*(painted(screen, line, "yellow") for line in notice), painted(screen, keys, "dim")], None
+    text, cursor = _text(desk.writing, size)
+    *notice, asked = lines[: -len(text) - 1]
+    head = [*(painted(screen, line, "yellow") for line in notice), painted(screen, asked, "bold")]
+    return [*head, *text, painted(screen, lines[-1], "dim")], (len(head) + cursor[0], cursor[1])
+
+
+def _foot_lines(desk: Desk, size: terminal_size) -> list[str]:
+    """Without colours."""
+    notice = wrapped(one_line(desk.notice), size.columns)[: max(size.lines // 4, 1)] if desk.notice else []
+    if desk.writing is None:
+        return [*notice, cut(_hints(desk), size.columns)]
+    asked, text = cut(_asked(desk, desk.writing), size.columns), _text(desk.writing, size)[0]
+    return [*notice, asked, *text, cut(_AT_THE_LINE, size.columns)]
+
+
+def _hints(desk: Desk) -> str:
+    """What can be done now."""
+    if desk.shows_keys:
+        return "any key goes back"
+    entry = desk.current
+    verbs = [f"{verb.key} {verb.name}" for verb in offered(entry)] if entry is not None else []
+    if desk.opened is not None:
+        back = [GONE] if entry is None else []
+        return "  ".join([*back, *verbs, "q back", "? keys"])
+    return "  ".join([*verbs, *(["Enter open"] if entry is not None else []), "? keys", "q leave"])
+
+
+def _asked(desk: Desk, writing: Writing) -> str:
+    """For what words are wanted, and from whom the question was."""
+    entry = writing.entry
+    waits = any(one["letter"] == entry["letter"] for one in desk.entries)
+    about = f" ({one_line(entry['subject'])})" if entry["subject"] else ""
+    what = f"{writing.verb.name.capitalize()}: {entry['what']} from {entry['from']}{about}. {writing.verb.asks}"
+    return what if waits else f"{GONE} {what}"
+
+
+def _text(writing: Writing, size: terminal_size) -> tuple[list[str], tuple[int, int]]:
+    """What is written, in as many lines as there is room for, and the place in it."""
+    columns, most = size.columns - 2, max(size.lines // 3, 1)
+    before = broken(_plain(writing.line.text[: writing.line.at]), columns)
+    if width(before[-1]) >= columns:
+        before.append("")
+    pieces = broken(_plain(writing.line.text), columns)
+    pieces += [""] * (len(before) - len(pieces))
+    top = max(0, min(len(before) - 1 - most // 2, len(pieces) - most))
+    shown = pieces[top : top + most]
+    marks = ["> " if top + at == 0 else "  " for at in range(len(shown))]
+    place = len(before) - 1 - top
+    return [f"{mark}{piece}" for mark, piece in zip(marks, shown, strict=True)], (place, width(before[-1]) + 2)
+
+
+def _plain(text: str) -> str:
+    """On one line, each letter in its place."""
+    return one_line(text.replace("\n", "⏎"))

@@ -1,0 +1,63 @@
+"""The rows of the commands that tell somebody of mail. Their functions stand in the file of the same name above."""
+
+from __future__ import annotations
+
+from .shape import NOTHING, Command, Option
+
+_WAY = Option("--way", help="only rings of this way, such as exec", metavar="WORD")
+
+COMMANDS = {
+    "watch": Command(
+        "watch",
+        "tell of new mail as it comes: by a line, a program or a note on the desktop",
+        Option("--exec", help="run this with sh for each ring; else one line is printed", metavar="COMMAND"),
+        Option("--desktop", help="show a note on the desktop for each ring, by notify-send or, on macOS, osascript", kind="flag"),
+        Option("--backlog", help="ring for what waits already, too", kind="flag"),
+        Option("--once", help="end after one ring", kind="flag"),
+        Option("-t", "--timeout", help="end when nothing rang for so long; never by default", kind="seconds", metavar="SPAN"),
+        Option("--limit", help="how long the program may take; 60s by default", kind="seconds", metavar="SPAN"),
+        Option("--way", help="a word of your own, where several watch one mailbox, each for itself; by default exec, desktop or watch",
+               metavar="WORD"),
+        about="A ring is a hint: no letter moves. It comes once for each letter, after the letter is safe on disk, for"
+        " unread mail alone, of several together, with a pause of ring_cooldown in between and ring_hourly in an hour at"
+        " most; for urgent mail at once, and again until somebody acknowledges it. Mail of low priority rings nobody."
+        " What is unread when somebody first watches counts as told. Two who watch one mailbox in one way do not ring"
+        " twice. The program gets JSON on standard input (mailbox, unread, and letters, each with id, from, subject,"
+        " priority: the words of others, never in its arguments), and POSTROOM_AGENT and POSTROOM_STORE, so that it may"
+        " call postroom itself. If it ends with anything but 0, or takes too long, the ring is tried again after a pause,"
+        " and given up after ring_tries; rings lists those. Its output is yours to see; with --json it goes to standard"
+        " error. A note on the desktop says who wrote and the subject. Ctrl-C or SIGTERM ends it.",
+        examples=(
+            ("postroom watch --as coder --backlog --once", "the next ring, as a line"),
+            ("postroom watch --as coder --backlog --once --exec 'cat >>rings.jsonl'", "a program of your own"),
+        ),
+        json=(
+            ("mailbox", "where"),
+            ("unread", "how many letters are unread there"),
+            ("letters", "those it rang for, the most urgent first: id, from, subject, priority; empty when nothing came"),
+            ("failed", "why the program, or the note, failed; else null"),
+        ),
+        exits=(NOTHING,),
+    ),
+    "rings": Command(
+        "rings",
+        "list rings that were given up, for letters that are still unread",
+        Option("--everyone", "--all", help="the whole room's, whoever you are", kind="flag"),
+        about="The letters themselves are safe in their mailbox. With --as or POSTROOM_AGENT, those of that agent;"
+        " without, or with --all, those of the room.",
+        examples=(("postroom rings", "where did nobody answer the bell"),),
+        json=(("rings", "each with mailbox, way, letter (id, from, subject, priority), at, tries, why"),),
+        looks=True,
+    ),
+    "rings retry": Command(
+        "rings retry",
+        "try rings again that were given up",
+        Option("ID", help="only for this letter, by its id", many=True, complete="letters"),
+        _WAY,
+        Option("--everyone", "--all", help="the whole room's, whoever you are", kind="flag"),
+        about="With all tries ahead of them. Whoever watches there rings within seconds.",
+        examples=(("postroom rings retry --as coder", "all of one mailbox"),),
+        json=(("retried", "how many"),),
+        looks=True,
+    ),
+}  # fmt: skip

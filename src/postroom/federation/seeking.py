@@ -1,0 +1,84 @@
+"""Letters for somebody of whom only the name is known: by which link each goes, and when it is dead.
+
+Each goes to one system alone. One that was given to a system stays with it until that says what became of it, for
+it may have it. One that a system refused goes to the next that has somebody of the name. While somebody cannot be
+asked, it waits as mail for a system that is away does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from .. import service
+from ..model.address import ANYWHERE, agent_of
+from ..model.names import fold
+from ..policy.trust import strategy_of
+from .finding import find
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..desk import Desk
+    from ..model.query import Found
+    from ..policy.trust import Strategy
+    from .link import Link
+
+MOST = 1000  # letters of one name that are looked at in one go
+
+
+class Seeking:
+    """Of all links. `ring`: a link has something to carry."""
+
+    def __init__(self, desk: Desk, links: Callable[[], Sequence[Link]], ring: Callable[[Link], object]) -> None:
+        self._desk = desk
+        self._office = desk.room._office
+        self._links = links
+        self._ring = ring
+        self._under_way: dict[str, asyncio.Future[None]] = {}
+
+    @property
+    def tasks(self) -> list[asyncio.Future[None]]:
+        return list(self._under_way.values())
+
+    def seek(self, mailbox: str) -> None:
+        """There is mail for somebody of this name."""
+        if mailbox not in self._under_way:
+            seeking = asyncio.ensure_future(self._seek(mailbox))
+            self._under_way[mailbox] = seeking
+            seeking.add_done_callback(lambda _: self._under_way.pop(mailbox, None))
+
+    async def _seek(self, mailbox: str) -> None:
+        look = partial(service.outbox.next_letters, self._office, [mailbox], MOST)
+        strategy = strategy_of(self._office.limits)
+        free: dict[frozenset[str], list[Found]] = {}
+        for found in await self._desk.run_slow(look):
+            holder = found.delivery.given_to
+            if holder:
+                self._hand(mailbox, strategy, self._named(holder))
+            else:
+                free.setdefault(self._barred_by(found), []).append(found)
+        for without, letters in free.items():
+            answer = await find(self._links(), agent_of(mailbox), strategy, without)
+            self._hand(mailbox, strategy, answer.link)
+            if answer.link is None and answer.is_sure:
+                await self._desk.run_slow(partial(self._give_up, letters, is_refused=bool(without)))
+
+    def _hand(self, mailbox: str, strategy: Strategy, link: Link | None) -> None:
+        if link is not None:
+            link.waiting[mailbox] = ANYWHERE if strategy.kind == "hierarchical" else link.system
+            self._ring(link)
+
+    def _named(self, system: str) -> Link | None:
+        return next((link for link in self._links() if fold(link.system) == fold(system)), None)
+
+    def _barred_by(self, found: Found) -> frozenset[str]:
+        """Those who refused it, by folded name."""
+        return frozenset(fold(link.system) for link in self._links() if link.bars(found))
+
+    def _give_up(self, letters: Sequence[Found], *, is_refused: bool) -> None:
+        """Nobody has it, or nobody who has it takes it: its senders are told."""
+        for found in letters:
+            why = f"no system that we know has {agent_of(found.delivery.mailbox)!r}"
+            service.outbox.refused(self._office, found, (is_refused and found.delivery.reason) or why)

@@ -1,0 +1,155 @@
+"""Values put into a JSON file and taken out of it, while all the rest stays as it was written.
+
+What is put in stands last in its object or list, indented as is usual in the file, with the file's ends of lines.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ...errors import Refused
+from .edits import Edit, apply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from .jsonc import Item, Node
+
+    Where = tuple[str, ...]  # names only; the elements of a list all have the list's own
+    IsOurs = Callable[[Where, Any], bool]
+
+_UNIT = "  "
+
+
+def put_in(text: str, node: Node, extra: Any, path: Where = ()) -> list[Edit]:
+    """What adds these members and elements. What is there already is gone into; nothing is replaced."""
+    if isinstance(node.value, list) and isinstance(extra, list):
+        return _insert(text, node, [_written(text, node, value) for value in extra])
+    if not (node.is_object and isinstance(extra, dict)):
+        kinds = f"is {_kind(node.value)} where {_kind(extra)} is needed"
+        raise Refused(f"{'.'.join(path) or 'the whole'} {kinds}")
+    edits, fresh = [], []
+    for key, value in extra.items():
+        there = node.at(key)
+        if there is None:
+            fresh.append(f"{json.dumps(key)}: {_written(text, node, value)}")
+        else:
+            edits += put_in(text, there, value, (*path, key))
+    return edits + _insert(text, node, fresh)
+
+
+def take_out(text: str, node: Node, is_ours: IsOurs) -> list[Edit]:
+    """What cuts out all that is ours, and every list and object in which nothing is left then."""
+    edits, is_emptied = _take_out(text, node, is_ours, ())
+    return [Edit(node.start + 1, node.end - 1)] if is_emptied else edits
+
+
+def ours_in(node: Node, is_ours: IsOurs, path: Where = ()) -> Iterator[tuple[Where, Any]]:
+    """All that is ours, each with where it stands."""
+    for item in node.items:
+        here = path if item.key is None else (*path, item.key)
+        if is_ours(here, item.node.value):
+            yield here, item.node.value
+        else:
+            yield from ours_in(item.node, is_ours, here)
+
+
+# -- putting in
+
+
+def _insert(text: str, node: Node, written: Sequence[str]) -> list[Edit]:
+    if not written:
+        return []
+    newline, indent = _newline(text), _inner_indent(text, node)
+    body = ",".join(f"{newline}{indent}{one}" for one in written)
+    if "\n" not in text[node.inside : node.end - 1]:
+        body += newline + _indent_at(text, node.start)
+    if not node.items:
+        return [Edit(node.inside, node.inside, body)]
+    last = node.items[-1].node.end
+    if last == node.inside:
+        return [Edit(last, last, f",{body}")]
+    return [Edit(last, last, ","), Edit(node.inside, node.inside, body)]
+
+
+def _written(text: str, node: Node, value: Any) -> str:
+    lines = json.dumps(value, indent=_unit(text), ensure_ascii=False).split("\n")
+    return (_newline(text) + _inner_indent(text, node)).join(lines)
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _unit(text: str) -> str:
+    """By how much a level is indented in this file: as its first line that is."""
+    return next((found for line in text.split("\n") if line.strip() and (found := _indent_of(line))), _UNIT)
+
+
+def _inner_indent(text: str, node: Node) -> str:
+    """As what stands in it already, where that has lines of its own."""
+    if node.items and not text[text.rfind("\n", 0, node.items[0].start) + 1 : node.items[0].start].strip():
+        return _indent_at(text, node.items[0].start)
+    return _indent_at(text, node.start) + _unit(text)
+
+
+def _indent_at(text: str, at: int) -> str:
+    """Of the line in which this place is."""
+    return _indent_of(text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0])
+
+
+def _indent_of(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _kind(value: Any) -> str:
+    return "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a plain value"
+
+
+# -- taking out
+
+
+def _take_out(text: str, node: Node, is_ours: IsOurs, path: Where) -> tuple[list[Edit], bool]:
+    """The cuts, and whether nothing would be left."""
+    edits: list[Edit] = []
+    gone: list[Item] = []
+    for item in node.items:
+        here = path if item.key is None else (*path, item.key)
+        inner: list[Edit] = []
+        is_emptied = is_ours(here, item.node.value)
+        if not is_emptied:
+            inner, is_emptied = _take_out(text, item.node, is_ours, here)
+        if is_emptied:
+            gone.append(item)
+        edits += [] if is_emptied else inner
+    if not gone:
+        return edits, False
+    edits += [cut for item in gone for cut in _cuts(text, item)]
+    kept = [item for item in node.items if item not in gone]
+    if not kept:
+        return edits, not _interior(text, node, edits).strip()
+    if kept[-1].comma is not None and kept[-1] is not node.items[-1]:
+        edits.append(Edit(kept[-1].comma, kept[-1].comma + 1))
+    return edits, False
+
+
+def _cuts(text: str, item: Item) -> Iterator[Edit]:
+    """The item with the blanks before it, and its comma; what others wrote between stays."""
+    before = len(text[: item.start].rstrip(" \t\r\n"))
+    yield Edit(before, item.node.end)
+    if item.comma is not None:
+        yield Edit(item.comma, item.comma + 1)
+
+
+def _interior(text: str, node: Node, edits: Sequence[Edit]) -> str:
+    """What would be left between its brackets."""
+    moved = [Edit(cut.start - node.start - 1, cut.end - node.start - 1) for cut in edits]
+    return apply(text[node.start + 1 : node.end - 1], moved)
+
+
+def value_at(value: Any, *names: str) -> Any:
+    """What stands under these names, one in the other; None where it does not."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,234 @@
+"""Where each host looks for hooks, MCP servers and rules, and what is put there.
+
+Claude Code takes a folder in its skills folder for a plugin, as it lies there: no marketplace, no copy of the
+host's own that could grow old, nothing written into settings. Codex and Gemini CLI have files that others use too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...errors import Refused
+from ...whereabouts import variable
+from .. import recipes
+from . import ground
+from .json_edit import value_at
+from .pieces import JsonValues, OwnFile, TextBlock, TomlTable
+from .programs import is_our_server
+from .standing import standing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from .json_edit import IsOurs
+    from .pieces import Piece
+
+NAME = "postroom"  # of the plugin, and of the MCP server
+SECONDS = 60  # for one call of a tool; waiting for mail ends before
+CODEX_MARK = "# Written by `postroom install codex`; `postroom uninstall codex` takes this table out."
+GEMINI_MARK = "Mail between agents. Written by `postroom install gemini`."
+# Codex hands on to a server only what is named.
+_CODEX_HANDS_ON = (
+    *("POSTROOM_AGENT", "POSTROOM_STORE", "POSTROOM_SOCKET", "POSTROOM_AUTH_TOKEN", "POSTROOM_SCOPE"),
+    *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+)
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class Order(NamedTuple):
+    """What was asked for."""
+
+    host: str
+    program: tuple[str, ...]  # how Postroom is started
+    options: tuple[str, ...] = ()  # of every call: who the agent is, where its mail is
+    project: str | None = None  # the folder of a project, where it is for that alone
+    with_server: bool = True  # can the MCP server be started?
+
+
+class Layout(NamedTuple):
+    """The files of one host in one place."""
+
+    place: str  # the folder of the host's configuration
+    root: str  # below it, no link is left to be followed
+    pieces: tuple[Piece, ...]
+    rules: TextBlock
+    own: str | None = None  # a folder that is ours alone
+    obstacle: tuple[str, str, str] | None = None  # a file, what it says against us, what to do
+
+
+def layout_of(order: Order) -> Layout:
+    layout = _LAYOUTS[order.host](order)
+    if order.project is not None and layout.obstacle is None:
+        layout = layout._replace(obstacle=_for_everything(order, layout.place))
+    for word in (layout.place, *order.program, *order.options):
+        if not _is_text(word):
+            raise Refused(f"{word!a} is no UTF-8 text, which every host wants", field="path")
+    return layout
+
+
+def _claude(order: Order) -> Layout:
+    place, root = _place(order, ".claude", "CLAUDE_CONFIG_DIR")
+    skills = ground.led_to(os.path.join(place, "skills"), order.project)
+    own, root = os.path.join(skills, NAME), _root(skills, root)
+    files = _packaged("claude")
+    hooks = {"hooks": recipes.hooks("claude", order.program, order.options)}
+    files["hooks/hooks.json"] = _dumped({**json.loads(files["hooks/hooks.json"]), **hooks})
+    files[".mcp.json"] = _dumped({"mcpServers": {NAME: recipes.mcp_server(order.program, order.options)}})
+    if not order.with_server:
+        del files[".mcp.json"]
+    pieces = tuple(OwnFile(os.path.join(own, name), content) for name, content in sorted(files.items()))
+    return Layout(place, root, pieces, _rules(order, place, "CLAUDE.md"), own, _other_plugin(place))
+
+
+def _codex(order: Order) -> Layout:
+    place, root = _place(order, ".codex", "CODEX_HOME")
+    hooks = {"hooks": recipes.hooks("codex", order.program, order.options)}
+    server = recipes.mcp_server(order.program, order.options)
+    table = {**server, "tool_timeout_sec": SECONDS, "env_vars": list(_CODEX_HANDS_ON)} if order.with_server else {}
+    pieces = (
+        JsonValues(_file(order, place, "hooks.json"), lambda _: hooks, _is_our_hook("codex"), comments=False),
+        TomlTable(
+            _file(order, place, "config.toml"),
+            CODEX_MARK,
+            ("mcp_servers", NAME),
+            lambda rest: {} if _is_kept(value_at(rest, "mcp_servers", NAME), "mcp_servers") else table,
+        ),
+    )
+    return Layout(place, root, pieces, _rules(order, place, "AGENTS.md"))
+
+
+def _gemini(order: Order) -> Layout:
+    place, root = _place(order, ".gemini", "GEMINI_CLI_HOME")
+    is_our_hook = _is_our_hook("gemini")
+    hooks = {"hooks": recipes.hooks("gemini", order.program, order.options)}
+    server = recipes.mcp_server(order.program, order.options)
+    mcp = {"mcpServers": {NAME: {**server, "timeout": SECONDS * 1000, "description": GEMINI_MARK}}}
+
+    def wanted(rest: Any) -> Mapping[str, Any]:
+        _check_no_variable(order)
+        kept = _is_kept(value_at(rest, "mcpServers", NAME), "mcpServers")
+        return hooks if kept or not order.with_server else {**hooks, **mcp}
+
+    def is_ours(path: tuple[str, ...], value: Any) -> bool:
+        if path == ("mcpServers", NAME):
+            return bool(value_at(value, "description") == GEMINI_MARK)
+        return is_our_hook(path, value)
+
+    settings = JsonValues(_file(order, place, "settings.json"), wanted, is_ours, comments=True)
+    return Layout(place, root, (settings,), _rules(order, place, "GEMINI.md"))
+
+
+_LAYOUTS: dict[str, Callable[[Order], Layout]] = {"claude": _claude, "codex": _codex, "gemini": _gemini}
+
+
+def _other_plugin(place: str) -> tuple[str, str, str] | None:
+    """The same plugin from a marketplace: with both, every letter would be shown twice."""
+    path = os.path.join(place, "settings.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            enabled = value_at(json.load(file), "enabledPlugins")
+    except (OSError, ValueError, RecursionError):  # not for us to judge
+        return None
+    for plugin, is_on in enabled.items() if isinstance(enabled, dict) else ():
+        if plugin.startswith(f"{NAME}@") and plugin != f"{NAME}@skills-dir" and is_on is True:
+            return path, f"enables the plugin {plugin} already", f"first type: claude plugin uninstall {plugin}"
+    return None
+
+
+def _for_everything(order: Order, place: str) -> tuple[str, str, str] | None:
+    """The same for all that the user does: a host runs both, and every letter could be shown twice."""
+    other = _LAYOUTS[order.host](order._replace(project=None))
+    try:
+        is_there = other.place != place and standing(other).is_any
+    except Refused:  # what cannot be understood holds nothing of ours
+        return None
+    hint = f"with both, letters could be shown twice; first type: postroom uninstall {order.host}"
+    return (other.place, "has Postroom for all projects already", hint) if is_there else None
+
+
+def _place(order: Order, folder: str, named_by: str) -> tuple[str, str]:
+    """The folder of the host's configuration, and the one that it is in."""
+    if order.project is not None:
+        return os.path.join(order.project, folder), order.project
+    named = variable(named_by)
+    if named_by == "GEMINI_CLI_HOME":  # names the folder above
+        home = os.path.realpath(named or os.path.expanduser("~"))
+        return os.path.join(home, folder), home
+    if named:
+        return os.path.realpath(named), os.path.realpath(named)
+    home = os.path.realpath(os.path.expanduser("~"))
+    return os.path.join(home, folder), home
+
+
+def _file(order: Order, place: str, name: str) -> str:
+    return ground.led_to(os.path.join(place, name), order.project)
+
+
+def _root(folder: str, root: str) -> str:
+    """Below which no link is left: a folder to which one led is there, or will be made in one that is."""
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return root if folder == root or folder.startswith(os.path.join(root, "")) else folder
+
+
+def _rules(order: Order, place: str, file: str) -> TextBlock:
+    with open(os.path.join(_HERE, "rules", f"{order.host}.md"), encoding="utf-8") as content:
+        return TextBlock(_file(order, order.project or place, file), content.read(), order.host)
+
+
+def _packaged(host: str) -> dict[str, str]:
+    """The files of the plugin that comes with Postroom, by where they stand in it."""
+    folder = os.path.join(_HERE, "plugins", host)
+    return {os.path.relpath(path, folder): text for path, text in _texts(folder)}
+
+
+def _texts(folder: str) -> Iterator[tuple[str, str]]:
+    for above, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(above, name)
+            with open(path, encoding="utf-8") as file:
+                yield path, file.read()
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _is_our_hook(host: str) -> IsOurs:
+    """A hook that calls us; and a group with more than hooks, say a matcher, in which every hook does."""
+
+    def is_ours(path: tuple[str, ...], value: Any) -> bool:
+        if path[:1] != ("hooks",) or not isinstance(value, dict):
+            return False
+        if len(path) == 3 and path[2] == "hooks":
+            return recipes.is_ours(host, value)
+        inner = value.get("hooks") if len(path) == 2 and len(value) > 1 else None
+        return isinstance(inner, list) and bool(inner) and all(is_ours((*path, "hooks"), one) for one in inner)
+
+    return is_ours
+
+
+def _is_kept(found: Any, where: str) -> bool:
+    """Did somebody else put our server there? Then theirs stays. Another program of that name is in the way."""
+    if found is None or is_our_server(found):
+        return found is not None
+    if isinstance(found, dict) and not {"command", "url", "httpUrl"} & found.keys():
+        return False  # what a host's user allowed to our server's tools, and no server
+    raise Refused(f"{where}.{NAME} is there and is not ours", hint="give that server another name")
+
+
+def _check_no_variable(order: Order) -> None:
+    """Gemini CLI puts the value of a variable where a text has a $."""
+    for word in (*order.program, *order.options):
+        if "$" in word:
+            raise Refused(f"{word!a} has a $, which Gemini CLI takes for a variable")
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,104 @@
+"""A table of ours in a TOML file: one comment above it says that it is.
+
+Hosts write into the same file, and put tables of theirs behind ours: so it has no mark at its end, and ends where
+the next table begins.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from ...errors import Invalid, Refused
+from .edits import Edit, apply, lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+def parse(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff").replace("\r\n", "\n"))
+    except (tomllib.TOMLDecodeError, RecursionError) as broken:
+        raise Invalid(f"no TOML: {broken}") from None
+
+
+def put_in(text: str, mark: str, name: Sequence[str], table: Mapping[str, Any]) -> list[Edit]:
+    """What adds the table at the end."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    before = "" if not text.strip() else newline if text.endswith("\n") else newline * 2
+    lines = [mark, _header(name), *(f"{key} = {_value(value)}" for key, value in table.items())]
+    edits = [Edit(len(text), len(text), before + newline.join(lines) + newline)]
+    _check_others(text, edits, name)
+    return edits
+
+
+def take_out(text: str, mark: str, name: Sequence[str], *, below: bool) -> list[Edit]:
+    """What cuts out the table under our mark, with the blank line before it. Tables of others stay. Those below
+    ours, in which a host keeps what its user allowed, go only if asked for: alone they are an error.
+    """
+    lines = lines_of(text)
+    at = next((place for place, line in enumerate(lines) if line.strip() == mark), None)
+    if at is None:
+        return []
+    spans = [_own(lines, at, _header(name))]
+    if below:
+        spans += [span for span in _tables(lines) if lines[span[0]].strip().startswith(_header(name)[:-1] + ".")]
+    edits = [Edit(_place(lines, first), _place(lines, end)) for first, end in spans]
+    _check_others(text, edits, name)
+    return edits
+
+
+def _own(lines: Sequence[str], mark: int, header: str) -> tuple[int, int]:
+    """From the blank line before the mark to behind the table's last value."""
+    end = mark + 1
+    if mark + 1 < len(lines) and lines[mark + 1].strip() == header:
+        end = next(span for first, span in _tables(lines) if first == mark + 1)
+    return (mark - 1 if mark and not lines[mark - 1].strip() else mark), end
+
+
+def _tables(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The lines of each table, from its header to behind its last value: a comment behind is on what follows."""
+    headers = [place for place, line in enumerate(lines) if line.lstrip().startswith("[")]
+    for first, following in pairwise([*headers, len(lines)]):
+        end = following
+        while end > first + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
+            end -= 1
+        yield first, end
+
+
+def _place(lines: Sequence[str], number: int) -> int:
+    return sum(map(len, lines[:number]))
+
+
+def _header(name: Sequence[str]) -> str:
+    return f"[{'.'.join(name)}]"
+
+
+def _value(value: Any) -> str:
+    """JSON's texts, numbers and lists are TOML's, but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _check_others(text: str, edits: Sequence[Edit], name: Sequence[str]) -> None:
+    """All else must say what it said: a table that somebody changed may hold lines that only look like an end."""
+    before = parse(text)
+    try:
+        same = _others(before, name) == _others(parse(apply(text, edits)), name)
+    except Invalid:
+        same = False
+    if not same:
+        raise Refused(f"{_header(name)} cannot be told from the rest of it", hint="put it right by hand")
+
+
+def _others(value: dict[str, Any], name: Sequence[str]) -> dict[str, Any]:
+    """All but what is under this name; and what would be empty without it."""
+    first, *rest = name
+    inner = value.get(first)
+    kept = {key: one for key, one in value.items() if key != first}
+    if not rest or inner is None:
+        return kept
+    left = _others(inner, rest) if isinstance(inner, dict) else inner
+    return {**kept, first: left} if left else kept

@@ -1,0 +1,200 @@
+"""When somebody is told of mail, and for which letters: once, of several together, not too often, and of urgent
+mail until it is acknowledged. The letters that wait, the book and the time are handed in.
+
+Pauses go by the machine's uptime, as leases do: no wall clock can silence a bell or make it ring for ever. Only
+gathering looks at when letters came.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..model.message import Priority
+from ..model.ring import DeadRing, Note
+from .retry import backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..model.query import Moment
+    from ..model.ring import Book
+    from .limits import Limits
+
+T = TypeVar("T")
+HOUR = 3600.0
+GATHER_MOST = 2.0  # seconds that the first of several letters waits for the others
+MOST_NOTES = 1000  # letters that may be rung for again, and dead rings: the newest
+
+
+class Waiting(Struct, frozen=True, kw_only=True):
+    """A letter as a ringer sees it: offered, and not acknowledged."""
+
+    id: str
+    priority: Priority = Priority.NORMAL
+    came: datetime | None = None
+    is_unread: bool = True
+    is_new: bool = False  # came after the book's number, and was never rung for this way
+
+    @property
+    def is_urgent(self) -> bool:
+        return self.priority is Priority.URGENT
+
+
+class Verdict(Struct, frozen=True):
+    """Ring for these letters now; else look again after so many seconds, or when new mail comes (None)."""
+
+    ring: tuple[str, ...] = ()
+    look_again: float | None = None
+
+
+def decide(waiting: Sequence[Waiting], book: Book, now: Moment, limits: Limits) -> Verdict:
+    """Whom these letters wait for: is it told now, and of which?"""
+    book = of_this_boot(book, now)
+    gathering = _gathering(waiting, now.wall, limits)
+    own = {letter.id: _own_time(letter, book, now, gathering, limits) for letter in waiting}
+    pause, cap = _pause(book, now, limits), _cap(book, now, limits)
+    times = [
+        max(seconds, cap, 0.0 if letter.is_urgent else pause)
+        for letter in waiting
+        if (seconds := own[letter.id]) is not None
+    ]
+    if not times or min(times) > 0:
+        return Verdict(look_again=min(times, default=None))
+    # Who is told at all is told of everything: what is new goes along before its time.
+    return Verdict(ring=tuple(w.id for w in waiting if own[w.id] == 0 or _is_fresh(w)))
+
+
+def rang(book: Book, rung: Iterable[Waiting], up_to: int, now: Moment, limits: Limits) -> Book:
+    """The book after a ring for these letters; nothing that came up to `up_to` is new any more."""
+    book = of_this_boot(book, now)
+    notes = book.notes | {w.id: _noted(book.notes.get(w.id), now) for w in rung if _is_noted(w, book)}
+    recent = (*_last_hour(book, now), now.steady)
+    return replace(
+        book,
+        up_to=max(up_to, book.up_to),
+        recent=recent[-max(limits.ring_hourly, 1) :],
+        notes=_newest(notes),
+    )
+
+
+def failed(
+    book: Book,
+    id: str,
+    why: str,
+    now: Moment,
+    limits: Limits,
+    *,
+    asked: float = 0.0,
+    chance: float = 1.0,
+    was_tried: bool = True,
+) -> Book:
+    """The book after the last ring for a letter did not get through: tried again later, or dead. Half of the pause
+    is left to chance (from 0 to 1), so that those who failed together do not come back together; it is never
+    shorter than what was `asked` for, in seconds. What was not even tried counts as no try.
+    """
+    book = of_this_boot(book, now)
+    note = book.notes.get(id) or Note(last=now.steady, rung=1)
+    tries = note.tries + was_tried
+    if was_tried and tries >= limits.ring_tries:
+        notes = {name: held for name, held in book.notes.items() if name != id}
+        dead = book.dead | {id: DeadRing(at=now.wall, tries=tries, why=why)}
+        return replace(book, notes=notes, dead=_newest(dead))
+    due = now.steady + max(backoff(max(tries, 1), limits).total_seconds() * (0.5 + chance / 2), asked)
+    again = replace(note, rung=note.rung - 1, tries=tries, due=due)
+    return replace(book, notes=_newest(book.notes | {id: again}))
+
+
+def tried_again(book: Book, ids: Iterable[str], now: Moment) -> Book:
+    """The book after somebody asked for dead rings to be tried again: at once, with all tries ahead of them."""
+    book = of_this_boot(book, now)
+    asked = [id for id in ids if id in book.dead]
+    notes = book.notes | {id: Note(last=now.steady, due=now.steady) for id in asked}
+    return replace(book, notes=_newest(notes), dead={id: d for id, d in book.dead.items() if id not in asked})
+
+
+def without(book: Book, ids: Iterable[str]) -> Book:
+    """The book without what it holds of letters that are settled or gone."""
+    gone = set(ids)
+    return replace(
+        book,
+        notes={id: note for id, note in book.notes.items() if id not in gone},
+        dead={id: dead for id, dead in book.dead.items() if id not in gone},
+    )
+
+
+def of_this_boot(book: Book, now: Moment) -> Book:
+    """Uptimes of an earlier boot are as if the machine had just been switched on."""
+    if book.boot == now.boot:
+        return book
+    notes = {id: replace(n, last=0.0, due=None if n.due is None else 0.0) for id, n in book.notes.items()}
+    return replace(book, boot=now.boot, recent=(), notes=notes)
+
+
+# -- seconds until a letter may be rung for: 0.0 is now, None is never
+
+
+def _own_time(letter: Waiting, book: Book, now: Moment, gathering: float, limits: Limits) -> float | None:
+    """By what it is itself, whatever rang lately."""
+    if _is_fresh(letter):
+        return 0.0 if letter.is_urgent else gathering
+    note = book.notes.get(letter.id)
+    if note is None or not (letter.is_unread or letter.is_urgent):
+        return None
+    if note.due is not None:
+        return max(0.0, note.due - now.steady)
+    if letter.is_urgent and limits.ring_again and note.rung < limits.ring_most:
+        return max(0.0, note.last + limits.ring_again - now.steady)
+    return None
+
+
+def _is_fresh(letter: Waiting) -> bool:
+    return letter.is_new and letter.is_unread and letter.priority > Priority.LOW
+
+
+def _gathering(waiting: Sequence[Waiting], now: datetime, limits: Limits) -> float:
+    """For what may still come with the new letters. Where clocks were set, nobody waits."""
+    came = [w.came for w in waiting if w.came is not None and _is_fresh(w) and not w.is_urgent]
+    if not came:
+        return 0.0
+    left = min(
+        limits.ring_gather - (now - max(came)).total_seconds(), GATHER_MOST - (now - min(came)).total_seconds()
+    )
+    return left if 0 < left <= limits.ring_gather else 0.0
+
+
+def _pause(book: Book, now: Moment, limits: Limits) -> float:
+    return max(0.0, book.recent[-1] + limits.ring_cooldown - now.steady) if book.recent else 0.0
+
+
+def _cap(book: Book, now: Moment, limits: Limits) -> float:
+    rings = _last_hour(book, now)
+    if not limits.ring_hourly or len(rings) < limits.ring_hourly:
+        return 0.0
+    return rings[-limits.ring_hourly] + HOUR - now.steady
+
+
+def _last_hour(book: Book, now: Moment) -> tuple[float, ...]:
+    return tuple(at for at in book.recent if at + HOUR > now.steady)
+
+
+# -- notes
+
+
+def _is_noted(letter: Waiting, book: Book) -> bool:
+    return letter.is_urgent or letter.id in book.notes
+
+
+def _noted(held: Note | None, now: Moment) -> Note:
+    """Rung once more. What failed before counts until a ring got through."""
+    if held is None:
+        return Note(last=now.steady, rung=1)
+    tries = held.tries if held.due is not None else 0
+    return replace(held, last=now.steady, rung=held.rung + 1, tries=tries, due=None)
+
+
+def _newest(held: dict[str, T]) -> dict[str, T]:
+    return dict(list(held.items())[-MOST_NOTES:])

@@ -1,0 +1,253 @@
+"""The inbox without a terminal: keys go in, wishes and pictures come out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import postroom
+from postroom.cli.inbox import deeds, verbs
+from postroom.cli.inbox import desk as desks
+from postroom.cli.inbox.desk import GONE, Desk, Do, Edit, Extent, Leave, Open, Wish, arrived, pressed
+from postroom.cli.inbox.drafts import Drafts
+from postroom.cli.inbox.keys import Key
+from postroom.cli.inbox.line import line_of
+from postroom.cli.waiting import waiting_for
+from postroom.clock import SystemClock
+from postroom.errors import Conflict
+
+NOW = SystemClock().now().wall
+
+
+def entry(letter: str, what: str = "letter", **more: Any) -> dict[str, Any]:
+    known = {
+        "id": letter,
+        "letter": letter,
+        "thread": letter,
+        "since": NOW.isoformat(),
+        "from": "bob",
+        "text": "x",
+    }
+    stands = {
+        "state": "pending" if what == "task" else None,
+        "read": False if what in {"letter", "news"} else None,
+    }
+    return {"what": what, **known, "subject": "", "answer": "", **stands, **more}
+
+
+def desk_with(*entries: dict[str, Any]) -> Desk:
+    return arrived(Desk(me="human"), entries)
+
+
+def press(desk: Desk, *keys: str, lines: int = 0) -> tuple[Desk, list[Wish]]:
+    """Names of keys; what has blanks in it, or no name, is typed letter by letter."""
+    wishes: list[Wish] = []
+    for said in keys:
+        named = said in {"enter", "esc", "up", "down", "left", "ctrl-e", "ctrl-u", "pgdn", "backspace", "newline"}
+        for key in [Key(said, "\n" if said == "newline" else "")] if named else [Key(c, c) for c in said]:
+            desk, wish = pressed(desk, key, Extent(10, lines))
+            wishes += [] if wish is None else [wish]
+    return desk, wishes
+
+
+# -- the list
+
+
+def test_mail_that_comes_moves_nobodys_hand() -> None:
+    desk, _ = press(desk_with(entry("m-1"), entry("m-2")), "j")
+    later = arrived(desk, [entry("e-1", "escalation"), entry("m-1"), entry("m-2"), entry("m-3")])
+    assert (later.chosen, later.place) == ("m-2", 2)
+    assert arrived(later, [entry("m-1"), entry("m-3")]).chosen == "m-3"  # its neighbour, when it is gone
+    assert arrived(later, []).current is None
+
+
+def test_one_moves_through_the_list_and_not_out_of_it() -> None:
+    desk = desk_with(*(entry(f"m-{n}") for n in range(30)))
+    places = [
+        press(desk, *pressed)[0].place for pressed in (["k"], ["j"], ["down", "down", "up"], ["G"], ["G", "g"])
+    ]
+    assert places == [0, 1, 1, 29, 0]
+    assert [press(desk, *pressed)[0].place for pressed in (["pgdn"], [" ", " "], ["pgdn"] * 5)] == [10, 20, 29]
+    assert press(Desk(me="human"), "j", "enter", "x", "r", "e")[1] == []
+
+
+def test_q_leaves_the_list_and_goes_back_from_a_letter() -> None:
+    desk = desk_with(entry("m-1"))
+    assert press(desk, "q")[1] == [Leave()]
+    assert press(desk, "enter", "q")[1] == [Open(desk.entries[0])]
+    assert press(desk, "?", "q")[1] == []
+
+
+def test_a_letter_is_scrolled_as_far_as_it_goes() -> None:
+    desk, wishes = press(desk_with(entry("m-1"), entry("m-2")), "enter", lines=25)
+    assert (wishes, desk.opened) == ([Open(desk.entries[0])], desk.entries[0])
+    assert [press(desk, *pressed, lines=25)[0].scroll for pressed in (["k"], ["j"], [" "], ["G"], [" ", " ", "g"])] == [
+        0, 1, 10, 15, 0,
+    ]  # fmt: skip
+    following, wishes = press(desk, "j", "n", lines=25)
+    assert (wishes, following.scroll, following.chosen) == ([Open(desk.entries[1])], 0, "m-2")
+    assert press(following, "n")[1] == [Open(desk.entries[1])]
+    assert press(following, "p")[1] == [Open(desk.entries[0])]
+
+
+# -- deeds
+
+WHATS = [
+    ("a", "escalation", verbs.APPROVE), ("d", "escalation", verbs.DECLINE), ("r", "escalation", verbs.REPLY),
+    ("r", "question", verbs.ANSWER), ("a", "task", verbs.ACCEPT), ("d", "task", verbs.REJECT),
+    ("r", "task", verbs.WRITE), ("r", "letter", verbs.REPLY),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "what", "verb"), WHATS, ids=[f"{verb.name} {what}" for _, what, verb in WHATS])
+def test_a_key_some_words_and_enter_are_a_deed(key: str, what: str, verb: verbs.Verb) -> None:
+    one = entry("m-1", what)
+    asked, wishes = press(desk_with(one), key)
+    assert (wishes, asked.writing) == ([], desks.Writing(one, verb))
+    assert press(asked, "be it so ", "enter")[1] == [Do(one, verb, "be it so")]
+    nothing, wishes = press(asked, "enter")
+    assert wishes == ([Do(one, verb)] if verb.optional else [])
+    assert bool(nothing.notice) is not verb.optional
+
+
+def test_what_a_task_allows_depends_on_where_it_stands() -> None:
+    stands = {
+        state: verbs.offered(entry("t", "task", state=state)) for state in ("accepted", "working", "completed")
+    }
+    assert stands == {
+        "accepted": (verbs.COMPLETE, verbs.REJECT, verbs.WRITE),
+        "working": (verbs.COMPLETE, verbs.FAIL, verbs.WRITE),
+        "completed": (),
+    }
+    assert press(desk_with(entry("t", "task")), "c")[0].writing is None
+
+
+def test_every_deed_has_its_key_in_the_help() -> None:
+    assert {verb.key for some in verbs.OFFERED.values() for verb in some} | {"e"} == set(verbs.KEYS)
+    for some in verbs.OFFERED.values():
+        assert len({verb.key for verb in some}) == len(some)
+
+
+def test_done_with_what_was_never_opened_is_asked_once_more() -> None:
+    unread, read = entry("m-1"), entry("m-2", read=True)
+    assert press(desk_with(read), "x")[1] == [Do(read, verbs.DONE)]
+    once, wishes = press(desk_with(unread, read), "x")
+    assert (wishes, "x again" in once.notice) == ([], True)
+    assert press(once, "x")[1] == [Do(unread, verbs.DONE)]
+    assert press(once, "j", "k", "x")[1] == []  # something else came between
+    assert press(once, "enter", "x")[1] == [Open(unread), Do(unread, verbs.DONE)]
+    assert press(desk_with(entry("e-1", "escalation")), "x", "x")[1] == []
+
+
+def test_the_editor_is_opened_with_what_is_written() -> None:
+    one = entry("m-1")
+    desk, wishes = press(desk_with(one), "e")
+    assert wishes == [Edit(desks.Writing(one, verbs.REPLY))]
+    _, wishes = press(desk_with(one), "r", "so", "ctrl-e")
+    assert wishes == [Edit(desks.Writing(one, verbs.REPLY, line_of("so")))]
+    assert press(desk_with(entry("t", "task", state="working")), "e")[1] == [
+        Edit(desks.Writing(entry("t", "task", state="working"), verbs.COMPLETE))
+    ]
+    assert press(desk_with(entry("n", "news")), "e")[1] == []
+    assert desks.written(desk, "two\nlines").writing == desks.Writing(one, verbs.REPLY, line_of("two\nlines"))
+
+
+def test_what_is_written_is_about_its_entry_as_it_stands_now() -> None:
+    writing, _ = press(desk_with(entry("t", "task")), "r", "so")
+    accepted, working = (entry("t", "task", state=state) for state in ("accepted", "completed"))
+    assert press(arrived(writing, [accepted]), "enter")[1] == [Do(accepted, verbs.WRITE, "so")]
+    assert press(arrived(writing, [working]), "enter")[1] == [Do(entry("t", "task"), verbs.WRITE, "so")]
+
+
+# -- nothing that was typed is lost
+
+
+def kept(desk: Desk) -> str:
+    """What is there when the same key is pressed again."""
+    back, _ = press(desk, "r")
+    return back.writing.line.text if back.writing else ""
+
+
+def test_esc_keeps_what_was_written() -> None:
+    desk, _ = press(desk_with(entry("m-1"), entry("m-2")), "r", "half a", "esc", "j", "r", "other", "esc", "k")
+    assert (kept(desk), kept(press(desk, "j")[0])) == ("half a", "other")
+    assert press(desk, "r", "ctrl-u", "esc")[0].drafts == {("m-2", "reply"): "other"}
+    assert kept(arrived(desk, [entry("m-1")])) == "half a"
+
+
+def lose(desk: Desk, why: str, retry: str = "") -> Desk:
+    """A planted bug."""
+    return replace(desk, writing=None, drafts={}, notice=why + retry)
+
+
+@pytest.mark.parametrize(("refuse", "is_kept"), [(desks.refused, True), (lose, False)])
+def test_a_refusal_keeps_the_draft_and_tells_why(refuse: Any, is_kept: bool) -> None:
+    written, wishes = press(desk_with(entry("m-1")), "r", "my answer", "enter")
+    assert wishes == [Do(entry("m-1"), verbs.REPLY, "my answer")]
+    refused = refuse(written, "the room is busy", "k-1")
+    assert (refused.notice.startswith("the room is busy"), kept(replace(refused, writing=None)) == "my answer") == (
+        True, is_kept,
+    )  # fmt: skip
+    assert (refused.writing is not None and refused.writing.line.text == "my answer") is is_kept
+
+
+def test_the_same_words_again_are_sent_under_the_same_key_and_others_are_not() -> None:
+    written, _ = press(desk_with(entry("m-1")), "r", "yes", "enter")
+    refused = desks.refused(written, "the disk is failing", "k-1")
+    assert press(refused, "enter")[1] == [Do(entry("m-1"), verbs.REPLY, "yes", "k-1")]
+    assert press(refused, "!", "enter")[1] == [Do(entry("m-1"), verbs.REPLY, "yes!")]
+
+
+def test_what_was_sent_is_no_draft_any_more() -> None:
+    written, (deed,) = (
+        press(desk_with(entry("m-1"), entry("m-2")), "enter", "r", "yes", "enter")[0],
+        [Do(entry("m-1"), verbs.REPLY, "yes")],
+    )
+    done = desks.done(written, deed, "Answered bob.")
+    assert (done.drafts, done.writing, done.opened, done.notice) == ({}, None, None, "Answered bob.")
+
+
+def test_a_pasted_line_end_is_written_and_sends_nothing() -> None:
+    desk, wishes = press(desk_with(entry("m-1")), "r", "one", "newline", "two")
+    assert (wishes, desk.drafts) == ([], {("m-1", "reply"): "one\ntwo"})
+    pasted, wish = pressed(desk, Key("paste", "x\ny"), Extent(10))
+    assert (wish, pasted.drafts) == (None, {("m-1", "reply"): "one\ntwox\ny"})
+    assert pressed(desk_with(entry("m-1")), Key("paste", "xxq"), Extent(10))[1] is None
+
+
+def test_drafts_are_files_for_their_owner_alone(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    drafts, said = Drafts("room.db", "human"), {("m-1", "reply"): "half a\nline é", ("t-1", "give up"): "\udcff"}
+    assert drafts.load() == {}
+    drafts.keep(said)
+    assert [oct(path.stat().st_mode & 0o777) for path in (drafts.folder, *drafts.folder.iterdir())] == [
+        "0o700", "0o600", "0o600",
+    ]  # fmt: skip
+    assert Drafts("room.db", "human").load() == said
+    assert Drafts("room.db", "other").load() == Drafts("other.db", "human").load() == {}
+    drafts.keep({})
+    assert list(drafts.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+def test_whoever_is_quicker_by_a_hair_decided_it(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """Another answers after so many looks at whether it waits: before the letter is opened, and after it."""
+    with postroom.open(tmp_path / "room.db", durability="process") as room:
+        human, honest, left = room.mailbox("human"), deeds._check_waiting, [looks]
+        sent = room.mailbox("ann").send("human", "May I?")
+        (waits,) = waiting_for(human)
+
+        def and_just_then(box: Any, entry: Any) -> None:
+            honest(box, entry)
+            left[0] -= 1
+            if not left[0]:
+                human.read(sent.id).ack_and_reply("No.")
+
+        monkeypatch.setattr(deeds, "_check_waiting", and_just_then)
+        with pytest.raises(Conflict, match=GONE):
+            deeds.do(human, Do(waits, verbs.REPLY, "Yes."))
+        assert [letter.text for letter in room.mailbox("ann").check()] == ["No."]

@@ -1,0 +1,135 @@
+"""The inbox as lines on a screen, of any size."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+from unicodedata import category
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from postroom.cli import escape
+from postroom.cli.answers import Screen
+from postroom.cli.escape import barred, body_lines, broken, width, wrapped
+from postroom.cli.inbox import reading
+from postroom.cli.inbox.desk import GONE, Desk, arrived
+from postroom.cli.inbox.pictures import extent, frame
+from postroom.cli.waiting import MOST
+from postroom.model.message import Message
+from tests.cli.test_inbox_desk import NOW, desk_with, entry, press
+
+NASTY = "a\x1b[31mred\x07\x9b\u202egnp.exe\u2066\u200b\u2028\x85" + "日本語" * 40 + "e" + "\u0301" * 5000
+TEXTS = st.text(alphabet=st.sampled_from("ab c\n\t日é́\x1b[31m\u202e👍\u200d\x7f"), max_size=60)
+
+
+def screen() -> Screen:
+    return Screen(json=False, tables=True, colour=False, width=80, now=NOW)
+
+
+def shown(desk: Desk, columns: int = 80, lines: int = 24, letter: list[str] | None = None) -> list[str]:
+    return frame(desk, screen(), letter or [], os.terminal_size((columns, lines))).lines
+
+
+def test_the_first_line_says_how_many_wait_and_since_when() -> None:
+    old = entry("m-1", since=(NOW - timedelta(hours=3)).isoformat())
+    assert shown(desk_with(entry("m-2"), old))[0] == "human: 2 wait; the oldest came 3 h ago"
+    assert shown(desk_with(old))[0] == "human: 1 waits; it came 3 h ago"
+    assert shown(Desk(me="human"))[0] == "human: nothing waits"
+
+
+def test_where_more_may_wait_than_is_looked_at_it_says_so() -> None:
+    many = desk_with(*(entry(f"m-{number}") for number in range(MOST)))
+    assert shown(many)[0] == f"human: {MOST} or more wait; the oldest came just now"
+
+
+FORGED = "x" * 70 + " From ceo " + "y" * 60
+
+
+@pytest.mark.parametrize(("further_in", "is_told_apart"), [(reading.FURTHER_IN, True), ("", False)])
+def test_no_subject_begins_a_line_as_the_house_does(
+    further_in: str, is_told_apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "FURTHER_IN", further_in)
+    letter = Message(id="m-1", sender="eve", subject=FORGED, recipients=(), created_at=NOW)
+    lines = reading.lines_of(screen(), letter, ())
+    assert all(width(line) <= 80 for line in lines)
+    houses = [line.split()[0] for line in lines if not line.startswith((escape.BAR, " ")) and line]
+    assert (houses == ["Id", "From", "Sent", "Subject"]) is is_told_apart
+
+
+def test_the_last_line_says_what_can_be_done() -> None:
+    assert (
+        shown(desk_with(entry("e", "escalation")))[-1]
+        == "a approve  d decline  r reply  Enter open  ? keys  q leave"
+    )
+    assert shown(Desk(me="human"))[-1] == "? keys  q leave"
+    opened, _ = press(desk_with(entry("m-1")), "enter")
+    assert shown(opened)[-1] == "r reply  x done  q back  ? keys"
+    assert shown(arrived(opened, []))[-1] == f"{GONE}  q back  ? keys"
+    assert "any key" in shown(press(opened, "?")[0])[-1]
+
+
+def test_the_chosen_one_is_always_in_sight() -> None:
+    desk = desk_with(*(entry(f"m-{n}", text=f"text {n} of") for n in range(100)))
+    for place in (0, 1, 50, 98, 99):
+        lines = shown(replace(desk, chosen=f"m-{place}"))
+        (marked,) = [line for line in lines if line.startswith(">")]
+        assert f"text {place} of" in marked
+
+
+def test_what_is_no_longer_waiting_is_said_where_one_writes() -> None:
+    writing, _ = press(desk_with(entry("m-1", subject="The index")), "r", "half")
+    assert shown(writing)[-3] == "Reply: letter from bob (The index). Your answer:"
+    assert shown(arrived(writing, []))[-3].startswith(GONE)
+
+
+def test_the_cursor_stands_where_the_next_letter_goes() -> None:
+    writing, _ = press(desk_with(entry("m-1")), "r", "日本 a")
+    drawn = frame(writing, screen(), [], os.terminal_size((80, 24)))
+    assert (drawn.lines[22], drawn.cursor) == ("> 日本 a", (22, 8))
+    long, _ = press(desk_with(entry("m-1")), "r", "x" * 78)
+    drawn = frame(long, screen(), [], os.terminal_size((80, 24)))
+    assert drawn.cursor == (22, 2) and drawn.lines[21].endswith("x" * 78)
+
+
+@settings(max_examples=40, deadline=None)
+@given(TEXTS, TEXTS, st.integers(20, 100), st.integers(1, 30), st.sampled_from(["", "r", "enter", "?"]))
+def test_no_picture_is_larger_than_its_terminal(said: str, typed: str, columns: int, lines: int, key: str) -> None:
+    nasty = {"subject": said, "text": NASTY + said, "from": "b" * 200}
+    desk = desk_with(*(entry(f"m-{n}", **nasty) for n in range(3)))
+    desk = press(desk, *([key] if key else []), *([typed] if key == "r" else []))[0]
+    desk = replace(desk, notice=NASTY)
+    letter = [piece for line in body_lines(said) for piece in barred(line, columns)]
+    size = os.terminal_size((columns, lines))
+    drawn = frame(desk, screen(), letter, size)
+    assert len(drawn.lines) == lines
+    assert max(map(width, drawn.lines)) <= columns
+    assert all(line.isprintable() for line in drawn.lines)
+    assert extent(desk, letter, size).rows >= 1
+    if drawn.cursor is not None:
+        assert drawn.cursor[0] < lines and drawn.cursor[1] <= columns
+
+
+@pytest.mark.parametrize("fold", [wrapped, broken])
+def test_no_letter_is_looked_at_again_and_again(fold: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of a million would else take hours."""
+    looks = 0
+
+    def look(letter: str) -> str:
+        nonlocal looks
+        looks += 1
+        return category(letter)
+
+    monkeypatch.setattr(escape, "category", look)
+    text = "日本" * 10_000
+    assert len(fold(text, 80)) == 500
+    assert looks <= 3 * len(text)
+
+
+def test_what_takes_no_room_has_an_end() -> None:
+    marks = "e" + "\u0301" * 100_000
+    assert max(map(len, wrapped(f"a {marks} b", 80))) <= 8 * 80

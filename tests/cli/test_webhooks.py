@@ -1,0 +1,109 @@
+"""The commands about webhooks: a secret that is shown once, a test that says what is wrong, and no surprise."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from postroom.model.signing import sign
+from postroom.service import webhooks
+from postroom.service.authorize import OWNER
+from tests.cli.shell import Desk
+from tests.cli.terminal import Terminal
+from tests.push.receiver import Answer, Receiver
+
+URL = "https://hooks.example.com/postroom"
+
+
+def added(desk: Desk, url: str = URL, *more: str) -> tuple[str, str]:
+    """Id and secret."""
+    told = desk.json("webhook", "add", url, "--for", "human", *more)
+    return told["webhook"]["id"], told["secret"]
+
+
+def test_a_secret_is_shown_once_and_goes_alone_into_a_file(desk: Desk) -> None:
+    made = desk.run("webhook", "add", URL, "--for", "human")
+    assert re.fullmatch(r"whsec_[A-Za-z0-9+/]{43}=\n", made.out) and "is called for human" in made.err
+    [webhook] = desk.json("webhook", "list")["webhooks"]
+    changed = desk.run("webhook", "rotate", webhook["id"])
+    assert changed.out.startswith("whsec_") and changed.out != made.out
+    for words in (["list"], ["list", "--json"]):
+        shown = desk.run("webhook", *words)
+        assert "whsec_" not in shown.out + shown.err and URL in shown.out
+    desk.json("webhook", "remove", webhook["id"])
+    assert [] == desk.json("webhook", "list")["webhooks"]
+    assert "No webhooks: nothing is called." in desk.run("webhook", "list").out
+
+
+def test_at_a_terminal_the_secret_is_explained(desk: Desk) -> None:
+    terminal = Terminal(desk, "webhook", "add", URL, "--for", "human", "--room", "room.db")
+    code, shown = terminal.finish()
+    assert 0 == code and "It is not shown again." in shown and "postroom webhook test" in shown
+    [webhook] = desk.json("webhook", "list", "--room", "room.db")["webhooks"]
+    code, shown = Terminal(desk, "webhook", "rotate", webhook["id"], "--room", "room.db").finish()
+    assert 0 == code and "signs beside it for a day" in shown
+    code, shown = Terminal(desk, "webhook", "list", "--room", "room.db").finish()
+    assert 0 == code and "hooks.example.com" in shown
+
+
+def test_a_name_that_nobody_has_is_told(desk: Desk) -> None:
+    said = desk.run("webhook", "add", "https://hooks.example.com/", "--for", "humann")
+    assert "nobody here is called 'humann'; did you mean 'human'?" in said.err and said.out.startswith("whsec_")
+    known = desk.run("webhook", "add", "https://hooks.example.com/", "--for", "human")
+    assert "nobody" not in known.err
+
+
+def test_what_was_said_is_kept(desk: Desk) -> None:
+    id, _ = added(desk, "http://127.0.0.1:8088/x", "--allow-private", "--min-priority", "urgent")
+    [webhook] = desk.json("webhook", "list")["webhooks"]
+    expected = {"id": id, "mailbox": "human", "min_priority": "urgent", "allow_private": True, "off_at": None}
+    assert expected.items() <= webhook.items() and not {"secret", "former_secret"} & webhook.keys()
+
+
+def test_a_test_calls_and_says_what_came_of_it(desk: Desk) -> None:
+    with Receiver() as receiver:
+        id, secret = added(desk, receiver.url("127.0.0.1"), "--allow-private")
+        told = desk.json("webhook", "test", id)
+        assert (True, 204, None) == (told["rung"], told["status"], told["problem"])
+        [call] = receiver.calls
+        assert "mail.test" == call.json["type"]
+        signed = sign(secret, call.id, int(call.headers["webhook-timestamp"]), call.body)
+        assert signed == call.headers["webhook-signature"]
+        receiver.answers.append(Answer(401))
+        failed = desk.run("webhook", "test", id)
+        assert 75 == failed.code and "was not rung: it answered 401 Unauthorized" in failed.out
+    refused = desk.run("webhook", "test", id, "--json")
+    assert 75 == refused.code and "cannot be reached" in refused.json["problem"]
+
+
+def test_one_that_is_off_is_on_again_when_a_test_gets_through(desk: Desk) -> None:
+    with Receiver() as receiver:
+        id, _ = added(desk, receiver.url("127.0.0.1"), "--allow-private")
+        with desk.room() as room:
+            webhooks.switch_off(room._office, OWNER, id, "it answered 410 Gone")
+        assert "it answered 410 Gone" in desk.run("webhook", "list").out
+        receiver.answers.append(Answer(410))
+        assert 75 == desk.run("webhook", "test", id).code
+        assert desk.json("webhook", "list")["webhooks"][0]["off_at"]
+        assert desk.json("webhook", "test", id)["webhook"]["off_at"] is None
+
+
+@pytest.mark.parametrize(("words", "code", "field"), [
+    (["add", "http://hooks.example.com/", "--for", "human"], 65, "url"),
+    (["add", "https://127.0.0.1/", "--for", "human"], 65, "url"),
+    (["add", "https://ann:x@hooks.example.com/", "--for", "human"], 65, "url"),
+    (["add", URL, "--for", "../x"], 65, "for"),
+    (["add", URL, "--for", "human", "--min-priority", "low"], 64, "--min-priority"),
+    (["test", "nobody"], 67, "id"),
+    (["rotate", "nobody"], 67, "id"),
+    (["remove", "nobody"], 67, "id"),
+])  # fmt: skip
+def test_what_is_wrong_is_told(desk: Desk, words: list[str], code: int, field: str) -> None:
+    done = desk.run("webhook", *words, "--json")
+    assert (code, field) == (done.code, done.error["field"])
+
+
+def test_ids_are_completed(desk: Desk) -> None:
+    id, _ = added(desk)
+    assert [id] == desk.run("__complete", "--", "webhook", "test", "").out.split()

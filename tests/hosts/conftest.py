@@ -1,0 +1,48 @@
+"""Every test of hosts has a user with a home, a project and a room of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Desk
+from tests.hosts.hosting import Place
+from tests.hosts.places import HOSTS, THEIRS, Home
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """For single calls: quicker than a host, and with every line counted."""
+    desk = Desk(tmp_path, measured=True, durable=False)
+    mine = ("INBOX_", "CLAUDE", "CODEX_", "GEMINI_")
+    desk.environment = {name: text for name, text in desk.environment.items() if not name.startswith(mine)}
+    desk.environment["POSTROOM_HOOK_SECONDS"] = "30"  # a busy machine is not the point
+    return desk
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return Home(tmp_path)
+
+
+@pytest.fixture(params=HOSTS)
+def host(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def theirs(home: Home, host: str) -> Home:
+    """A home in which the host is used already."""
+    for path, text in THEIRS[host].items():
+        home.put(path, text, 0o640)
+    return home

@@ -1,0 +1,494 @@
+"""Postroom put into a host and taken out: all or nothing, nothing of others, and back to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import Refused
+from postroom.hosts.install import planning, receipts, writing
+from postroom.hosts.install.layouts import NAME
+from postroom.hosts.install.standing import has_rules, standing
+from postroom.mcp.rows import TOOLS
+from tests.cli.shell import PATIENCE
+from tests.conftest import LONG
+
+from .places import HOSTS, SETTINGS, Home
+
+# -- back to the byte
+
+
+def test_uninstall_gives_every_file_back_and_leaves_nothing(home: Home, host: str) -> None:
+    home.put("other", "x")
+    before = home.all()
+    assert all(change.before is None for change in home.install(host).changes)
+    made = set(home.all()) - set(before)
+    assert all((home.folder / path).stat().st_mode & 0o077 == 0 for path in made)
+    home.uninstall(host)
+    assert before == home.all()
+    assert [] == list(home.state.iterdir())
+
+
+def test_files_of_others_come_back_to_the_byte(theirs: Home, host: str) -> None:
+    before = theirs.all()
+    theirs.install(host)
+    assert before != theirs.all()
+    modes = {path: mode for path, (mode, _) in theirs.all().items()}
+    assert {path: mode for path, (mode, _) in before.items()}.items() <= modes.items()
+    theirs.uninstall(host)
+    assert before == theirs.all()
+
+
+def test_the_second_time_nothing_changes(theirs: Home, host: str) -> None:
+    theirs.install(host)
+    before = theirs.all()
+    assert () == theirs.install(host).changes == theirs.plan(host, rules=False).changes
+    assert before == theirs.all()
+    assert () == (theirs.uninstall(host), theirs.uninstall(host))[1].changes
+
+
+def test_a_receipt_that_is_lost_is_no_loss(theirs: Home, host: str) -> None:
+    before = theirs.all()
+    theirs.install(host)
+    theirs.forget()
+    assert () == theirs.install(host).changes
+    theirs.uninstall(host)
+    for path, (_, content) in theirs.all().items():
+        assert NAME not in path and (content is None or b"postroom" not in content)
+    assert set(before) == set(theirs.all()) - {".claude/skills"}  # who made that is not known any more
+
+
+@pytest.mark.parametrize("said", [b"", b"{}", b'{"files": 7}', b"\xff", b'{"files": {"/etc/passwd": null}}'])
+def test_a_receipt_that_cannot_be_read_is_none(theirs: Home, host: str, said: bytes) -> None:
+    theirs.install(host)
+    for path in theirs.state.iterdir():
+        path.write_bytes(said)
+    theirs.uninstall(host)
+    assert "postroom" not in str(theirs.all())
+
+
+def test_a_newer_program_takes_the_place_of_an_older_one(theirs: Home, host: str) -> None:
+    before = theirs.all()
+    theirs.install(host, program=("/old/bin/postroom",), options=("--as", "ann"))
+    theirs.install(host, program=("/new/python", "-P", "-m", "postroom"))
+    assert "/old/" not in str(theirs.all()) and "/new/" in str(theirs.all()) and "'ann'" not in str(theirs.all())
+    theirs.uninstall(host)
+    assert before == theirs.all()
+
+
+def test_rules_come_and_stay_only_as_wished(theirs: Home, host: str) -> None:
+    theirs.install(host, rules=False)
+    assert not has_rules(theirs.layout(host))
+    (change,) = theirs.install(host, rules=True).changes
+    assert change.path == theirs.layout(host).rules.path and has_rules(theirs.layout(host))
+    before = theirs.all()
+    theirs.install(host, rules=False)
+    assert before == theirs.all()
+
+
+# -- what others did in between
+
+
+def test_what_others_added_meanwhile_stays(home: Home) -> None:
+    home.put(".gemini/settings.json", SETTINGS)
+    home.install("gemini")
+    said = json.loads(re.sub(r" // mine", "", home.text(".gemini/settings.json")))
+    said["hooks"]["BeforeAgent"].append({"hooks": [{"type": "command", "command": "lint"}]})
+    said["hooks"]["BeforeAgent"][0]["hooks"].append({"type": "command", "command": "check"})
+    said["later"] = 1
+    home.put(".gemini/settings.json", json.dumps(said))
+    assert () == home.install("gemini").changes
+    home.uninstall("gemini")
+    groups = [{"hooks": [{"type": "command", "command": word}]} for word in ("check", "lint")]
+    wanted = {"theme": "x", "hooks": {"BeforeAgent": groups}, "later": 1}
+    assert wanted == json.loads(home.text(".gemini/settings.json"))
+
+
+def test_hooks_that_were_half_removed_are_made_whole_again(home: Home) -> None:
+    home.install("codex")
+    whole = json.loads(home.text(".codex/hooks.json"))
+    half = {"hooks": {"Stop": [{"matcher": "x", **deepcopy(whole["hooks"]["Stop"][0])}]}}
+    half["hooks"]["Stop"][0]["hooks"][0]["command"] += " --edited"
+    home.put(".codex/hooks.json", json.dumps(half))
+    home.install("codex")
+    assert whole == json.loads(home.text(".codex/hooks.json"))
+
+
+def test_what_codex_wrote_behind_our_table_stays(home: Home) -> None:
+    home.put(".codex/config.toml", 'model = "x"\n')
+    home.install("codex")
+    trusted = '\n[hooks.state]\n\n[hooks.state."/x/hooks.json:stop:0:0"]\ntrusted_hash = "sha256:1"\n'
+    home.put(".codex/config.toml", home.text(".codex/config.toml") + trusted)
+    home.install("codex", program=("/new/postroom",))
+    home.uninstall("codex")
+    assert tomllib.loads('model = "x"\n' + trusted) == tomllib.loads(home.text(".codex/config.toml"))
+
+
+def test_files_of_others_in_our_folder_stay(home: Home) -> None:
+    home.install("claude")
+    mine = home.put(".claude/skills/postroom/notes.md", "mine")
+    home.uninstall("claude")
+    assert [mine] == [path for path in (home.folder / ".claude").rglob("*") if path.is_file()]
+
+
+def test_a_file_that_an_older_version_had_goes(home: Home) -> None:
+    home.install("claude", with_server=True)
+    server = home.folder / ".claude/skills/postroom/.mcp.json"
+    assert server.exists()
+    home.install("claude", with_server=False)
+    assert not server.exists()
+    home.install("codex", with_server=False)
+    assert not (home.folder / ".codex/config.toml").exists()
+
+
+# -- what is left alone
+
+
+def _link_to_nowhere(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.with_name("nowhere"))
+
+
+def _folder_to_nowhere(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("real"))
+    path.parent.symlink_to(path.parent.with_name("nowhere"))
+
+
+def _of_another(path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give a file away")
+    os.chown(path, 12345, 12345)
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+UNFIT: dict[str, Callable[[Path], object]] = {
+    "is a link": _link_to_nowhere,
+    "belongs to another user": _of_another,
+    "may not be written": lambda path: path.chmod(0o444),
+    "is no UTF-8 text": lambda path: path.write_bytes(b"\xff"),
+    "is no plain file": _folder,
+    "is longer": lambda path: path.write_bytes(b" " * (4 * 2**20 + 1)),
+    "folder: is a link": _folder_to_nowhere,
+}
+FILES = {"claude": ".claude/CLAUDE.md", "codex": ".codex/config.toml", "gemini": ".gemini/settings.json"}
+
+
+@pytest.mark.parametrize("why", UNFIT)
+def test_a_file_that_may_not_be_touched_is_refused_and_nothing_is_written(
+    theirs: Home, host: str, why: str
+) -> None:
+    path = theirs.folder / FILES[host]
+    UNFIT[why](path)
+    before = theirs.all()
+    is_rules = path.suffix == ".md" and "folder" not in why
+    for errand in (theirs.install, *(() if is_rules else (theirs.uninstall,))):
+        with pytest.raises(Refused, match=f"{why.rpartition(': ')[2]}.*nothing was written") as refused:
+            errand(host)
+        assert str(path.parent if "folder" in why else path) == refused.value.field
+    assert before == theirs.all() and not theirs.state.exists()
+
+
+@pytest.mark.parametrize("why", [why for why in UNFIT if "folder" not in why])
+def test_a_rules_file_that_may_not_be_touched_keeps_nobody_from_the_rest(
+    theirs: Home, host: str, why: str
+) -> None:
+    UNFIT[why](Path(theirs.layout(host).rules.path))
+    before = theirs.all()
+    assert not has_rules(theirs.layout(host))
+    assert theirs.install(host, rules=False).changes
+    assert theirs.uninstall(host).changes and before == theirs.all()
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "said"),
+    [
+        ("codex", ".codex/hooks.json", '{"hooks": {} // x\n}'),
+        ("codex", ".codex/hooks.json", '{"hooks": []}'),
+        ("codex", ".codex/config.toml", "a = "),
+        ("codex", ".codex/config.toml", '[mcp_servers.postroom]\nurl = "https://x"\n'),
+        ("gemini", ".gemini/settings.json", '{"a": 1,}'),
+        ("gemini", ".gemini/settings.json", '{"mcpServers": {"postroom": {"command": "x"}}}'),
+        ("claude", ".claude/skills/postroom/SKILL.md", "theirs"),
+        ("claude", ".claude/skills/postroom/.claude-plugin/plugin.json", '{"name": "theirs"}'),
+        ("claude", ".claude/skills/postroom/.claude-plugin/plugin.json", "{"),
+        ("claude", ".claude/settings.json", '{"enabledPlugins": {"postroom@market": true}}'),
+    ],
+)
+def test_a_file_that_says_something_else_is_refused_and_nothing_is_written(
+    home: Home, host: str, path: str, said: str
+) -> None:
+    home.put(path, said)
+    before = home.all()
+    with pytest.raises(Refused, match="nothing was written"):
+        home.install(host)
+    assert before == home.all()
+
+
+def test_a_project_gets_nothing_that_is_there_for_all_of_them(home: Home, host: str, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    home.install(host)
+    with pytest.raises(Refused, match="for all projects already") as refused:
+        home.install(host, project=str(project))
+    assert [] == list(project.iterdir()) and str(home.folder / f".{host}") == refused.value.field
+    home.uninstall(host)
+    home.put(FILES["codex"], "a = ")  # what cannot be understood there is not in the way
+    home.install(host, project=str(project))
+    assert home.uninstall(host, project=str(project)).changes and [] == list(project.iterdir())
+
+
+def test_a_folder_that_is_not_ours_is_left_alone_by_uninstall(home: Home) -> None:
+    home.put(".claude/skills/postroom/hooks/hooks.json", "theirs")
+    before = home.all()
+    assert () == home.uninstall("claude").changes
+    assert before == home.all()
+
+
+def test_a_path_that_is_no_text_is_refused(home: Home, host: str) -> None:
+    with pytest.raises(Refused, match="UTF-8"):
+        home.install(host, program=("/x/\udcff/postroom",))
+    assert {} == home.all()
+
+
+def test_gemini_would_take_a_dollar_for_a_variable(home: Home) -> None:
+    with pytest.raises(Refused, match="variable"):
+        home.install("gemini", options=("--room", "/x/$HOME/room.db"))
+
+
+def test_hosts_in_other_places_are_found(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME"):
+        (home.folder / name).mkdir()
+        monkeypatch.setenv(name, str(home.folder / name))
+    for host in HOSTS:
+        home.install(host)
+    places = {"CLAUDE_CONFIG_DIR/skills", "CODEX_HOME/hooks.json", "GEMINI_CLI_HOME/.gemini/settings.json"}
+    assert places <= home.all().keys() and not {".claude", ".codex", ".gemini"} & home.all().keys()
+    for host in HOSTS:
+        home.uninstall(host)
+    project = home.folder / "work"
+    project.mkdir()
+    before = home.all()
+    for host in HOSTS:
+        home.install(host, project=str(project))
+    made = {path for path in home.all().keys() - before.keys() if path.count("/") == 1}
+    assert made == {
+        f"work/{name}" for name in (".claude", ".codex", ".gemini", "CLAUDE.md", "AGENTS.md", "GEMINI.md")
+    }
+    for host in HOSTS:
+        home.uninstall(host, project=str(project))
+    assert before == home.all()
+
+
+# -- crashes, and a disk that fails
+
+CRASH = """
+import os, sys
+from pathlib import Path
+from tests.hosts.places import Home
+from postroom.hosts.install import writing
+home, host, steps, planted = Home(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3]), sys.argv[4]
+def counted(real):
+    def step(*given, **named):
+        global steps
+        steps -= 1
+        if steps < 0:
+            os._exit(9)
+        return real(*given, **named)
+    return step
+if planted:
+    def torn(draft, path, *, is_new):
+        Path(path).write_bytes(b"")
+        os.replace(draft, path)
+    writing._move = torn
+for name in ("replace", "link", "unlink", "mkdir", "fsync"):
+    setattr(os, name, counted(getattr(os, name)))
+home.install(host)
+"""
+
+
+def crash(home: Home, host: str, steps: int, *, planted: bool = False) -> bool:
+    """Install, and be killed before so many steps are done. Was it?"""
+    words = [sys.executable, "-c", CRASH, str(home.folder.parent), host, str(steps), "planted" if planted else ""]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (Path(writing.__file__).parents[3], ".")))}
+    done = subprocess.run(words, env=environment, cwd=Path(__file__).parents[2], timeout=PATIENCE, check=False)
+    assert done.returncode in {0, 9}
+    return done.returncode == 9
+
+
+def contents(home: Home) -> dict[str, bytes | None]:
+    """Without what was laid ready and not put in place."""
+    return {path: content for path, (_, content) in home.all().items() if not path.endswith(".postroom")}
+
+
+def assert_old_or_new(
+    found: dict[str, bytes | None], old: dict[str, bytes | None], new: dict[str, bytes | None]
+) -> None:
+    assert found.keys() <= new.keys()
+    for path, content in found.items():
+        assert content in {old.get(path, new[path]), new[path]}, path
+    assert old.keys() <= found.keys()
+
+
+@pytest.mark.parametrize("host", ["codex"])
+def test_who_is_killed_leaves_each_file_old_or_new_and_the_next_call_goes_on(theirs: Home, host: str) -> None:
+    old = contents(theirs)
+    theirs.install(host)
+    new = contents(theirs)
+    theirs.uninstall(host)
+    steps = 0
+    while crash(theirs, host, steps):
+        assert_old_or_new(contents(theirs), old, new)
+        theirs.install(host)
+        assert new == contents(theirs)
+        theirs.uninstall(host)
+        assert old == {path: content for path, (_, content) in theirs.all().items()}
+        steps += 1 if LONG else 3
+    assert steps > 20
+
+
+@pytest.mark.parametrize("host", ["codex"])
+def test_a_writer_that_tears_files_would_be_caught(theirs: Home, host: str) -> None:
+    old = contents(theirs)
+    theirs.install(host)
+    new = contents(theirs)
+    theirs.uninstall(host)
+    torn = 0
+    for steps in range(40):
+        if not crash(theirs, host, steps, planted=True):
+            break
+        try:
+            assert_old_or_new(contents(theirs), old, new)
+        except AssertionError:
+            torn += 1
+            break
+        theirs.uninstall(host)
+    assert torn
+
+
+def test_what_fails_is_put_back(theirs: Home, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = theirs.all()
+    steps = len(theirs.plan(host).changes)
+    for failing in range(steps + 1):  # the receipt is a step, too
+        _fail_at(monkeypatch, failing)
+        with pytest.raises(OSError, match="No space"):
+            theirs.install(host)
+        monkeypatch.undo()
+        monkeypatch.setenv("HOME", str(theirs.folder))
+        assert before == theirs.all()
+    theirs.install(host)
+
+
+def test_a_writer_that_puts_nothing_back_would_be_caught(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = home.all()
+    monkeypatch.setattr(writing, "_put_back", lambda _: None)
+    _fail_at(monkeypatch, 1)
+    with pytest.raises(OSError, match="No space"):
+        home.install("codex")
+    assert before != home.all()
+
+
+def _fail_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    left = [step]
+    real = writing._take_step
+
+    def failing(change: planning.Change, drafts: dict[str, str]) -> None:
+        real(change, drafts)  # done already, when the disk fails
+        if not left[0]:
+            left[0] = -1
+            raise OSError(28, "No space left on device")
+        left[0] -= 1
+
+    monkeypatch.setattr(writing, "_take_step", failing)
+
+
+def test_what_changed_since_it_was_shown_is_not_overwritten(theirs: Home, host: str) -> None:
+    layout, plan = theirs.layout(host), theirs.plan(host)
+    path = theirs.folder / FILES[host]
+    path.write_bytes(b"{}\n")
+    before = theirs.all()
+    with pytest.raises(Refused, match="changed meanwhile"):
+        writing.carry_out(plan, layout.root, theirs.receipt(layout, host))
+    assert before == theirs.all()
+
+
+def test_what_appeared_since_it_was_shown_is_not_overwritten(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout, plan = home.layout("codex"), home.plan("codex")
+    real = writing._lay_ready
+
+    def late(path: str, text: str, mode: int) -> str:
+        draft = real(path, text, mode)
+        if path.endswith("AGENTS.md"):
+            Path(path).write_text("theirs", encoding="utf-8")
+        return draft
+
+    monkeypatch.setattr(writing, "_lay_ready", late)
+    with pytest.raises(FileExistsError):
+        writing.carry_out(plan, layout.root, home.receipt(layout, "codex"))
+    assert {".codex", ".codex/AGENTS.md"} == home.all().keys() and "theirs" == home.text(".codex/AGENTS.md")
+
+
+# -- what is told
+
+
+def test_a_diff_says_what_will_be_written(theirs: Home, host: str) -> None:
+    plan = theirs.plan(host)
+    told = planning.diff(plan.changes)
+    for change in plan.changes:
+        assert f"+++ {change.path}\n" in told
+        assert ("--- /dev/null\n" if change.before is None else f"--- {change.path}\n") in told
+    patched = theirs.folder.parent / "patched"
+    subprocess.run(["cp", "-a", str(theirs.folder), str(patched)], check=True)
+    moved = told.replace(str(theirs.folder), str(patched)).encode()
+    done = subprocess.run(["patch", "-p0", "--quiet"], input=moved, cwd="/", capture_output=True, check=False)
+    assert 0 == done.returncode, done.stderr
+    theirs.install(host)
+    assert {path: content for path, (_, content) in theirs.all().items()} == contents(_moved(patched))
+
+
+def _moved(folder: Path) -> Home:
+    other = Home.__new__(Home)
+    other.folder = folder
+    return other
+
+
+def test_it_is_told_what_stands_and_whether_it_can_be_started(home: Home, host: str, tmp_path: Path) -> None:
+    assert (False, False, ()) == standing(home.layout(host))
+    home.install(host, rules=False)
+    found = standing(home.layout(host, program=("/elsewhere/postroom",)))
+    assert (True, True, ("/opt/mail/bin/postroom",)) == found
+    first = next(path for path in home.layout(host).pieces if Path(path.path).exists())
+    Path(first.path).unlink()
+    assert not standing(home.layout(host)).is_all
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_rules_are_short_and_name_what_is_there(home: Home, name: str) -> None:
+    home.install(name)
+    text = Path(home.layout(name).rules.path).read_text(encoding="utf-8")
+    rules = text.partition("-->\n")[2].rpartition("<!--")[0]
+    assert 300 < len(rules) < 1000
+    tools = {"check_inbox", "read_thread", "send_message", "ack", "search_mail", "list_agents", "task", "claim"}
+    assert tools <= TOOLS.keys() and all(f"`{tool}`" in rules for tool in tools)
+    assert "data" in rules and "poll" in rules
+
+
+def test_a_receipt_holds_nothing_of_what_others_wrote(theirs: Home, host: str) -> None:
+    secret = {"claude": "# s3cret", "codex": 'key = "s3cret"\n', "gemini": '{"key": "s3cret"}'}[host]
+    theirs.put(FILES[host], secret)
+    theirs.install(host)
+    (receipt,) = theirs.state.iterdir()
+    assert "s3cret" not in receipt.read_text(encoding="utf-8") and 0o600 == receipt.stat().st_mode & 0o777
+    assert receipts.load(str(receipt)).files

@@ -1,0 +1,136 @@
+"""A witness who knows the rules of rings and nothing of how they are kept: sees what is sent, read, acknowledged
+and rung for at one mailbox, in one way, and complains.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from postroom.model.query import Moment
+from postroom.policy.limits import Limits
+
+LIMITS = Limits(
+    ring_gather=0.3,
+    ring_cooldown=20.0,
+    ring_hourly=4,
+    ring_again=300.0,
+    ring_most=2,
+    ring_tries=2,
+    backoff_first=30.0,
+)
+HOUR = 3600.0
+GATHER_MOST = 2.0  # seconds for which the first of several letters waits
+SLACK = 0.002  # seconds; sums of floats are not exact
+
+
+class Seen(msgspec.Struct):
+    """A letter, as anybody can know it."""
+
+    word: str  # its priority; `brief` is one that expires
+    is_old: bool = False  # it was there when somebody began to ring
+    is_read: bool = False
+    is_over: bool = False
+    is_held: bool = False
+    rings: list[tuple[str, float]] = []  # boot and uptime
+    failed: list[bool] = []  # of each ring
+
+    @property
+    def is_urgent(self) -> bool:
+        return self.word == "urgent"
+
+    @property
+    def is_fresh(self) -> bool:
+        """Must its recipient still be told?"""
+        done = self.is_read or self.is_over or self.is_held or self.rings
+        return not (done or self.is_old or self.word == "low")
+
+    @property
+    def failures(self) -> int:
+        """In a row, up to now."""
+        return next((n for n, failed in enumerate(reversed(self.failed)) if not failed), len(self.failed))
+
+
+class Witness:
+    """Told of everything that happens."""
+
+    def __init__(self) -> None:
+        self.letters: dict[str, Seen] = {}
+        self.rings: list[tuple[str, float]] = []
+        self.last: tuple[str, ...] = ()  # what was rung for last, unless that failed
+
+    def rang(self, ids: tuple[str, ...], now: Moment, late: set[str]) -> None:
+        """A ring for these letters. `late`: those that came while it was made ready."""
+        assert ids and len(ids) == len(set(ids)), "a ring is for letters, each once"
+        told = [self.letters[id] for id in ids]
+        assert not any(seen.is_over for seen in told), "rung for what is dealt with"
+        assert not any(seen.is_held for seen in told), "rung for what somebody works on"
+        assert not any(seen.is_old for seen in told), "the backlog was rung for"
+        assert not any(seen.word == "low" for seen in told), "rung for mail of low priority"
+        for seen in told:
+            _check_its_time(seen, now)
+        fresh = {id for id, seen in self.letters.items() if seen.is_fresh}
+        assert not fresh - late - {*ids}, "not all were told together"
+        self._check_pauses(told, now)
+        self.rings.append((now.boot, now.steady))
+        self.last = ids
+        for seen in told:
+            seen.rings.append((now.boot, now.steady))
+            seen.failed.append(False)
+
+    def later(self, seconds: float | None, now: Moment) -> None:
+        """No ring now; when to look again."""
+        fresh = [seen for seen in self.letters.values() if seen.is_fresh]
+        if not fresh:
+            return
+        assert seconds is not None, "somebody was never told"
+        urgent = any(seen.is_urgent for seen in fresh)
+        allowed = self._left(LIMITS.ring_hourly, HOUR, now)
+        if not urgent:
+            allowed = max(allowed, GATHER_MOST, self._left(1, LIMITS.ring_cooldown, now))
+        assert seconds <= allowed + SLACK, "somebody is told too late"
+
+    def failed(self) -> None:
+        """The last ring did not get through."""
+        for id in self.last:
+            self.letters[id].failed[-1] = True
+        self.last = ()
+
+    def rests(self) -> None:
+        """Nothing will be rung for any more unless something comes."""
+        assert not any(seen.is_fresh for seen in self.letters.values()), "somebody was never told"
+        for seen in self.letters.values():
+            if not seen.rings or seen.is_over or seen.is_held:
+                continue
+            if 0 < seen.failures < LIMITS.ring_tries:
+                assert seen.is_read and not seen.is_urgent, "a ring that failed was never tried again"
+            if seen.is_urgent and not seen.failures:
+                assert seen.failed.count(False) == LIMITS.ring_most, "urgent mail was not rung for again"
+
+    def _left(self, count: int, span: float, now: Moment) -> float:
+        """Until there were fewer than so many rings in such a span."""
+        lately = [at for boot, at in self.rings if boot == now.boot][-count:]
+        return lately[0] + span - now.steady if len(lately) == count else 0.0
+
+    def _check_pauses(self, told: list[Seen], now: Moment) -> None:
+        since = [now.steady - at for boot, at in self.rings if boot == now.boot]
+        if since and since[-1] < LIMITS.ring_cooldown - SLACK:
+            assert any(seen.is_urgent for seen in told), "no pause between two rings"
+        lately = [span for span in since if span < HOUR - SLACK]
+        assert len(lately) < LIMITS.ring_hourly, "more rings in an hour than there may be"
+
+
+def _check_its_time(seen: Seen, now: Moment) -> None:
+    if not seen.rings:
+        assert not seen.is_read, "rung for what is read"
+        return
+    boot, at = seen.rings[-1]
+    since = now.steady - at if boot == now.boot else now.steady
+    if seen.failures:
+        assert seen.failures < LIMITS.ring_tries, "rung for after it was given up"
+        pause = LIMITS.backoff_first * 2 ** (seen.failures - 1) if boot == now.boot else 0.0
+        assert since >= pause - SLACK, "tried again too soon"
+        assert seen.is_urgent or not seen.is_read, "tried again for what is read"
+        return
+    assert seen.is_urgent, "rung for twice"
+    assert since >= LIMITS.ring_again - SLACK, "rung for again too soon"
+    assert seen.failed.count(False) < LIMITS.ring_most, "rung for too often"

@@ -1,0 +1,158 @@
+"""Whom to call when mail waits: said by the operator alone, with a secret that never leaves the room."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from msgspec import Struct
+
+from postroom import Room
+from postroom.errors import Invalid, Missing, NotAllowed
+from postroom.model.codec import to_plain
+from postroom.model.message import Priority
+from postroom.model.record import WEBHOOK
+from postroom.model.webhook import shown
+from postroom.service import transfer, webhooks
+from postroom.service.authorize import OWNER, agent_principal
+from postroom.settings import Settings
+from postroom.store.memory import MemoryStore
+from tests.rooms import FakeClock, House
+
+URL = "https://hooks.example.com/postroom"
+
+
+class Made(Struct):
+    secret: str
+    id: str
+
+
+def made(room: Room, mailbox: str = "human", **said: object) -> Made:
+    secret, webhook = webhooks.add(room._office, OWNER, URL, mailbox, **said)  # type: ignore[arg-type]
+    return Made(secret, webhook.id)
+
+
+def test_without_a_webhook_there_is_none(room: Room) -> None:
+    assert [] == webhooks.everyone(room._office, OWNER)
+
+
+def test_a_webhook_is_kept_with_all_that_was_said(room: Room) -> None:
+    one = made(room, "ceo", min_priority=Priority.HIGH, allow_private=True)
+    [kept] = webhooks.everyone(room._office, OWNER)
+    assert (one.id, URL, "human", Priority.HIGH, True) == (
+        kept.id, kept.url, kept.mailbox, kept.min_priority, kept.allow_private)  # fmt: skip
+    assert kept.is_on and f"webhook:{one.id}" == kept.way
+    assert one.secret == kept.secret and one.secret.startswith("whsec_") and len(one.secret) == 50
+
+
+def test_each_has_a_secret_of_its_own(room: Room) -> None:
+    assert made(room).secret != made(room).secret
+
+
+def test_what_is_shown_or_logged_holds_no_secret(room: Room) -> None:
+    one = made(room)
+    changed, webhook = webhooks.rotate(room._office, OWNER, one.id)
+    for told in (str(shown(webhook)), repr(webhook), str(webhook)):
+        assert one.secret not in told and changed not in told
+
+
+def test_a_new_secret_signs_beside_the_old_one_for_a_day(room: Room, clock: FakeClock) -> None:
+    one = made(room)
+    fresh, webhook = webhooks.rotate(room._office, OWNER, one.id)
+    assert [fresh, one.secret] == webhook.secrets(clock.wall)
+    clock.advance(24 * 3600)
+    assert [fresh] == webhook.secrets(clock.wall)
+
+
+def test_a_secret_that_leaked_ends_when_it_is_rotated_twice(room: Room, clock: FakeClock) -> None:
+    one = made(room)
+    webhooks.rotate(room._office, OWNER, one.id)
+    _, webhook = webhooks.rotate(room._office, OWNER, one.id)
+    assert one.secret not in webhook.secrets(clock.wall)
+
+
+def test_one_that_is_off_says_since_when_and_why_until_it_is_on_again(room: Room, clock: FakeClock) -> None:
+    one, since = made(room), clock.wall
+    webhooks.switch_off(room._office, OWNER, one.id, "it answered 410 Gone")
+    clock.advance(60)
+    webhooks.switch_off(room._office, OWNER, one.id, "again")
+    off = webhooks.webhook(room._office, OWNER, one.id)
+    assert (False, since, "it answered 410 Gone") == (off.is_on, off.off_at, off.note)
+    on = webhooks.switch_on(room._office, OWNER, one.id)
+    assert (True, "") == (on.is_on, on.note)
+
+
+def test_who_is_called_otherwise_keeps_its_webhooks(room: Room) -> None:
+    one = made(room, "coder")
+    room.mailbox("coder").register()
+    room.rename("coder", "builder")
+    assert "builder" == webhooks.webhook(room._office, OWNER, one.id).mailbox
+    assert "builder" == webhooks.webhook(room._office, OWNER, made(room, "coder").id).mailbox
+
+
+def test_it_lasts(house: House) -> None:
+    one = made(house.room())
+    house.reopen()
+    if house.kind.lasts:
+        assert one.secret == webhooks.webhook(house.room()._office, OWNER, one.id).secret
+
+
+def test_what_is_removed_is_gone(room: Room) -> None:
+    one = made(room)
+    webhooks.remove(room._office, OWNER, one.id)
+    assert [] == webhooks.everyone(room._office, OWNER)
+    for call in (webhooks.webhook, webhooks.remove, webhooks.rotate, webhooks.switch_on):
+        for id in (one.id, "", "../x", "x" * 99):
+            with pytest.raises(Missing) as missing:
+                call(room._office, OWNER, id)
+            assert "id" == missing.value.field
+
+
+@pytest.mark.parametrize(("url", "mailbox", "field"), [
+    ("http://hooks.example.com/", "human", "url"),
+    ("https://127.0.0.1/", "human", "url"),
+    (f"{URL}#x", "human", "url"),
+    (URL, "../human", "for"),
+    (URL, "ann@paris", "for"),
+])  # fmt: skip
+def test_what_may_not_be_called_is_not_kept(room: Room, url: str, mailbox: str, field: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        webhooks.add(room._office, OWNER, url, mailbox)
+    assert field == refused.value.field and [] == webhooks.everyone(room._office, OWNER)
+
+
+def test_there_is_an_end_to_them(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhooks, "MOST", 2)
+    made(room)
+    made(room)
+    with pytest.raises(Invalid, match="webhook remove"):
+        made(room)
+
+
+def test_only_an_operator_says_who_is_called(room: Room) -> None:
+    agent, office, one = agent_principal("human"), room._office, made(room)
+    for call in (
+        lambda: webhooks.add(office, agent, URL, "human"),
+        lambda: webhooks.everyone(office, agent),
+        lambda: webhooks.webhook(office, agent, one.id),
+        lambda: webhooks.rotate(office, agent, one.id),
+        lambda: webhooks.switch_on(office, agent, one.id),
+        lambda: webhooks.switch_off(office, agent, one.id, "x"),
+        lambda: webhooks.remove(office, agent, one.id),
+    ):
+        with pytest.raises(NotAllowed):
+            call()
+
+
+def test_no_secret_travels_and_none_comes_in(room: Room, clock: FakeClock) -> None:
+    one = made(room)
+    room.mailbox("ann").send("human", "x")
+    head, *lines, end = room.export()
+    assert not [word for word in (one.secret, one.id, "whsec_") if word.encode() in b"".join(lines)]
+    elsewhere = Room(MemoryStore("copy"), Settings(), clock=clock)
+    transfer.copy_room(room._office, elsewhere._office, OWNER)
+    assert 1 == elsewhere.stats().letters and [] == webhooks.everyone(elsewhere._office, OWNER)
+    kept = to_plain(webhooks.webhook(room._office, OWNER, one.id))
+    smuggled = json.dumps({"record": {"kind": WEBHOOK, "key": one.id, "value": kept, "revision": 1}}).encode()
+    with pytest.raises(Invalid, match="not a kind of record"):
+        Room(MemoryStore("other"), Settings(), clock=clock).load([head, *lines, smuggled, end])
