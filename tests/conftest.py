@@ -14,9 +14,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and so does nohup with a terminal that is closed
 
 LONG = os.environ.get("POSTROOM_TEST_LONG") == "1"
+takes_long = pytest.mark.skipif(
+    not (LONG or os.environ.get("POSTROOM_INTEROP")), reason="takes long: make test-long, make interop"
+)
 
 # No deadline: the machine is shared, and a slow moment is no bug.
-settings.register_profile("quick", deadline=None, max_examples=25, stateful_step_count=30)
+settings.register_profile("quick", deadline=None, max_examples=20, stateful_step_count=30)
 settings.register_profile(
     "long",
     deadline=None,
@@ -39,7 +42,7 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: p
 
 
 OF_FILES = ("nanobot", "chipset", "swarm", "files")  # layouts, and the folders of tests about them
-OF_DAEMON = ("daemon", "web", "mcp", "map_server")
+OF_DAEMON = ("daemon", "web", "mcp", "map_server", "interop")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

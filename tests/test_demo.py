@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.conftest import takes_long
 from tests.coverage import uncounted
 
 
@@ -37,6 +38,7 @@ def test_the_demo_shows_letters_a_handoff_a_crash_a_dead_letter_and_three_worlds
         assert line in shown
 
 
+@takes_long
 def test_the_demo_can_be_run_again(tmp_path: Path) -> None:
     around = uncounted(os.environ)
     for _ in range(2):

@@ -128,8 +128,10 @@ def main() -> None:
     for name, command in STEPS:
         print(f"== {name}", flush=True)
         began = time.monotonic()
-        with place_for(name) as environment:
-            code = ended(under_way.pop(name) if name in under_way else subprocess.Popen(command, env=environment))
+        with place_for(name) as (environment, more):
+            if name not in under_way:
+                under_way[name] = subprocess.Popen((*command, *more), env=environment)
+            code = ended(under_way.pop(name))
         spent.append((name, time.monotonic() - began))
         if code:
             for other in under_way.values():
@@ -140,16 +142,18 @@ def main() -> None:
 
 
 @contextmanager
-def place_for(name: str) -> Iterator[dict[str, str]]:
-    """The environment of a step: where its tests keep their rooms."""
+def place_for(name: str) -> Iterator[tuple[dict[str, str], tuple[str, ...]]]:
+    """Where the tests of a step keep their rooms: its environment, and what else pytest is told. The path is
+    short, for sockets lie below it.
+    """
     if name not in IN_MEMORY or not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ENOUGH:
-        yield dict(os.environ)
+        yield dict(os.environ), ()
         return
     with (
-        TemporaryDirectory(prefix="postroom-", dir=MEMORY, ignore_cleanup_errors=True) as folder,
-        TemporaryDirectory(prefix="postroom-", ignore_cleanup_errors=True) as disk,
+        TemporaryDirectory(prefix="pr-", dir=MEMORY, ignore_cleanup_errors=True) as folder,
+        TemporaryDirectory(prefix="pr-", ignore_cleanup_errors=True) as disk,
     ):
-        yield os.environ | {"TMPDIR": folder, "POSTROOM_TEST_DISK": disk}
+        yield os.environ | {"TMPDIR": folder, "POSTROOM_TEST_DISK": disk}, (f"--basetemp={folder}/t",)
 
 
 def ended(process: subprocess.Popen[bytes]) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import postroom
+from tests.conftest import takes_long
 from tests.daemons import Daemon, Line
 from tests.web.running import memory_of
 
@@ -62,6 +63,7 @@ def test_one_who_asks_for_much_keeps_nobody_waiting_and_takes_bounded_memory(cro
         assert memory_of(crowded.process.pid) - before < 200 * 2**20
 
 
+@takes_long
 def test_many_who_never_read_take_bounded_memory_and_keep_nobody_for_ever(crowded: Daemon) -> None:
     before = memory_of(crowded.process.pid)
     with ExitStack() as lines:

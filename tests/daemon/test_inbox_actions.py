@@ -283,8 +283,8 @@ def test_a_misspelt_action_is_told_what_was_meant(shared: Daemon) -> None:
     asked = {"jsonrpc": "2.0", "id": 1, "method": "check"}
     with shared.line() as line:
         assert "did you mean mail/check?" == line.ask(asked)["error"]["data"]["hint"]
-        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-        assert "hint" not in line.ask(ping)["error"]["data"]
+        unheard = {"jsonrpc": "2.0", "id": 1, "method": "frobnicate"}
+        assert "hint" not in line.ask(unheard)["error"]["data"]
 
 
 def test_an_id_is_echoed(shared: Daemon) -> None:

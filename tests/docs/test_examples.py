@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import LONG
+from tests.conftest import takes_long
 from tests.docs.pages import HOME, PAGES, Block, blocks, name_of, prose
 
 PATIENCE = 60.0  # seconds; a bound, not a pace
@@ -57,10 +57,11 @@ def test_the_examples_of_a_page_run_as_they_stand(page: Path, elsewhere: dict[st
     play(page, tmp_path, elsewhere)
 
 
+@takes_long
 def test_the_examples_are_right_again_in_a_room_that_has_seen_them(
     elsewhere: dict[str, str], tmp_path: Path
 ) -> None:
-    again = [page for page in PLAYED if page != TUTORIAL][: None if LONG else 2]  # it begins in an empty folder
+    again = [page for page in PLAYED if page != TUTORIAL]  # it begins in an empty folder
     for page in (*again, *again):
         play(page, tmp_path, elsewhere)
 

@@ -14,7 +14,7 @@ import pytest
 from postroom import draft
 from postroom.federation.dialler import ANSWER
 from postroom.wire.map_names import ROUTE
-from tests.conftest import LONG
+from tests.conftest import LONG, takes_long
 from tests.federation.audit import Mail
 from tests.federation.badwire import BadWire
 from tests.federation.systems import System, join, systems, until
@@ -134,8 +134,8 @@ def test_each_letter_is_there_once_and_in_order(tmp_path: Path, trouble: Callabl
     ("bug", "trouble", "shows"),
     [
         ("trusting", nothing_passes, "lost"),
-        ("early", nothing_passes, "lost"),
-        ("trusting", reset_in_the_middle_of_a_frame, "lost"),
+        pytest.param("early", nothing_passes, "lost", marks=takes_long),
+        pytest.param("trusting", reset_in_the_middle_of_a_frame, "lost", marks=takes_long),
         ("backwards", it_is_slow, "out of order"),
     ],
 )
@@ -175,7 +175,11 @@ def test_a_flapping_link_loses_nothing_doubles_nothing_and_keeps_the_order(tmp_p
 
 @pytest.mark.parametrize(
     ("faults", "shows"),
-    [({"calls": "trusting"}, "lost"), ({"called": "nameless"}, "twice"), ({"calls": "backwards"}, "out of order")],
+    [
+        ({"calls": "trusting"}, "lost"),
+        pytest.param({"called": "nameless"}, "twice", marks=takes_long),
+        pytest.param({"calls": "backwards"}, "out of order", marks=takes_long),
+    ],
 )
 def test_a_bug_is_found_by_a_flapping_link(tmp_path: Path, faults: dict[str, str], shows: str) -> None:
     assert shows in flapping(tmp_path, 3, 10, **faults)

@@ -10,6 +10,7 @@ import pytest
 
 from postroom.nanobot_channel.manners import MOST_REFUSALS
 
+from ..conftest import takes_long
 from .conftest import Crew
 from .gateways import PATIENCE, QUIET, calls_after_a_while, until
 from .models import Asked, Call
@@ -54,6 +55,7 @@ def test_the_result_comes_back_into_the_persons_conversation(crew: Crew) -> None
     assert calls == (len(researcher.model.asked), len(coder.model.asked))
 
 
+@takes_long
 def test_a_task_is_seen_to_be_worked_on_while_it_is(crew: Crew) -> None:
     go = threading.Event()
 
@@ -95,6 +97,7 @@ def test_what_is_refused_fails_or_is_late_comes_back_with_the_reason(crew: Crew)
         coder.model.broken = False
 
 
+@takes_long
 def test_a_result_is_told_when_the_model_is_there_again(crew: Crew) -> None:
     go = threading.Event()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 import time
@@ -13,7 +12,7 @@ import postroom
 from postroom.nanobot_channel.reception import LEASE
 from postroom.service.reading import received
 
-from ..conftest import LONG
+from ..conftest import takes_long
 from .conftest import Open
 from .gateways import PATIENCE, QUIET, until
 from .models import Asked, Call
@@ -72,6 +71,7 @@ def help_once(helper: postroom.Mailbox) -> None:
     task.complete(f"result of {letter.text}")
 
 
+@takes_long
 def test_two_gateways_of_one_agent_share_the_mail_and_do_nothing_twice(gateway: Open) -> None:
     first = gateway("coder", delegating, home="first", start=False)
     second = gateway("coder", delegating, home="second", start=False)
@@ -105,7 +105,7 @@ def test_two_gateways_of_one_agent_share_the_mail_and_do_nothing_twice(gateway: 
     assert "offline" == room.agent("coder").presence.status
 
 
-@pytest.mark.skipif(not (LONG or os.environ.get("POSTROOM_INTEROP")), reason="waits for a lease: make interop")
+@takes_long  # waits for a lease
 def test_what_a_killed_gateway_held_goes_to_another_when_the_lease_ends(gateway: Open) -> None:
     """It never starts again; so nobody says that it is dead but its lease."""
     hang = threading.Event()

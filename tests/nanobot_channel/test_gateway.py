@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from ..conftest import takes_long
 from .conftest import Open
 from .gateways import PATIENCE, QUIET, Gateway, until
 from .models import Asked, Call
@@ -49,6 +50,7 @@ def test_it_arrives_in_milliseconds_and_not_after_a_poll(gateway: Open) -> None:
     assert min(took) < 1.0  # the model's turn included
 
 
+@takes_long
 def test_status_and_offline_are_true_and_mail_waits(gateway: Open) -> None:
     def script(asked: Asked) -> str | Call:
         return "done" if asked.results else Call("exec", {"command": "sleep 1"})

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from ..conftest import takes_long
 from .conftest import Crew
 from .gateways import PATIENCE, Person, until
 from .models import Asked, Call
@@ -29,6 +30,7 @@ def hear(person: Person, *words: str) -> None:
         heard.append(person.hear())
 
 
+@takes_long
 def test_each_reason_for_which_a_task_is_rejected_is_told_to_the_person(crew: Crew) -> None:
     done = threading.Event()
 
