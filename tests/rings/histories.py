@@ -117,7 +117,7 @@ def plant(
     source = inspect.getsource(getattr(module, name))
     assert 1 == source.count(right), "the line is not there any more"
     made: dict[str, Any] = {}
-    code = compile(source.replace(right, wrong), f"planted {name}", "exec", annotations.compiler_flag)
+    code = compile(source.replace(right, wrong), f"<planted {name}>", "exec", annotations.compiler_flag)
     exec(code, vars(module), made)  # noqa: S102 - our own
     for place in (module, *others):
         monkeypatch.setattr(place, name, made[name])

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from postroom.store.sqlite.store import SqliteStore
+from tests.conftest import takes_long
 from tests.letters import letter, post
 from tests.store.errand_workers import HOURS, LETTERS, claim_or_unsend, room_of, send_or_rename, sweep
 from tests.store.helpers import opened
@@ -30,6 +31,7 @@ def test_the_audit_finds_a_store_that_looks_before_it_stands_in_line(tmp_path: P
     assert claims_and_unsends(tmp_path, Forgetful) != []
 
 
+@takes_long
 def test_many_janitors_let_each_question_climb_once(tmp_path: Path) -> None:
     with opened(tmp_path / "room.db", durable=False) as store:
         room_of(store).mailbox("coo").register()
