@@ -37,13 +37,12 @@ IN_MEMORY = (
 MEMORY = Path("/dev/shm")  # noqa: S108 - each run has a folder of its own in it
 ENOUGH = 4 * 2**30  # bytes
 
-# What is fetched from elsewhere, while other steps run: it waits more than it works.
-FETCHED = ("packages from npm", "nanobot")
+# What runs beside other steps from the beginning: it works on one processor, or waits for another machine.
+BESIDE = ("types", "packages from npm", "nanobot")
 
 STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("style", (str(BIN / "ruff"), "check", "--quiet", ".")),
     ("format", (str(BIN / "ruff"), "format", "--check", "--quiet", ".")),
-    ("types", (str(BIN / "mypy"),)),
     ("rooms", (str(BIN / "lint-imports"), "--no-cache")),
     ("drawings", (sys.executable, "tools/draw.py", "--check")),
     ("commands", (sys.executable, "tools/commands.py", "--check")),
@@ -57,6 +56,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             *("-m", "not files and not daemon and not federation and not nanobot"),
         ),
     ),
+    ("types", (str(BIN / "mypy"),)),
     (
         "tests of files",
         (
@@ -124,7 +124,7 @@ def main() -> None:
     for old in Path().glob(".coverage*"):
         old.unlink()
     spent: list[tuple[str, float]] = []
-    under_way = {name: subprocess.Popen(command) for name, command in STEPS if name in FETCHED}
+    under_way = {name: subprocess.Popen(command) for name, command in STEPS if name in BESIDE}
     for name, command in STEPS:
         print(f"== {name}", flush=True)
         began = time.monotonic()
