@@ -19,11 +19,11 @@ takes_long = pytest.mark.skipif(
 )
 
 # No deadline: the machine is shared, and a slow moment is no bug.
-settings.register_profile("quick", deadline=None, max_examples=15, stateful_step_count=30)
+settings.register_profile("quick", deadline=None, max_examples=20, stateful_step_count=30)
 settings.register_profile(
     "long",
     deadline=None,
-    max_examples=1500,
+    max_examples=2000,
     stateful_step_count=60,
     suppress_health_check=[HealthCheck.too_slow],
 )
