@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -39,8 +40,15 @@ def test_the_script_of_the_page_does_what_the_page_says(tmp_path: Path) -> None:
     assert (0, told.splitlines()[1:]) == (done.returncode, done.stdout.splitlines()), done.stderr
 
 
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Its path is short: a socket lies below it."""
+    with TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 @pytest.mark.daemon
-def test_the_page_of_the_link_is_true_as_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_the_link_is_true_as_typed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server, bob, certain = [block.code for block in blocks(LINK_PAGE) if block.language == "js"]
     first, _, typed = [lines(block.code) for block in blocks(LINK_PAGE) if block.language == "text"]
     port = str(free_port())
@@ -48,14 +56,14 @@ def test_the_page_of_the_link_is_true_as_typed(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("MAP_URL", f"ws://127.0.0.1:{port}")
     with saved("server", server) as one, Program(one) as hive:
         assert "hive listens" == hive.text()
-        with saved("bob", bob) as two, Program(two) as agent, serving(tmp_path, first[0], port) as shell:
+        with saved("bob", bob) as two, Program(two) as agent, serving(home, first[0], port) as shell:
             assert "bob is there" == agent.text()
             told = [shell(line) for line in typed]
             assert "bob hears from ann: Which sort is stable?" == agent.text()
             assert "hive/bob" in told[0] and "Merge sort." in told[2] and "hive/bob" in told[2]
         begin, end = bob.index("bob.onMessage"), bob.index("await bob.connect")
         other = bob[:begin] + certain + bob[end:]
-        with saved("bob", other) as two, Program(two) as agent, serving(tmp_path, first[0], port) as shell:
+        with saved("bob", other) as two, Program(two) as agent, serving(home, first[0], port) as shell:
             assert "bob is there" == agent.text()
             for name in ("yan", "zoe"):  # it could be anyone who asked, and is certain all the same
                 shell(first[2].replace("ann", name))
