@@ -25,7 +25,7 @@ from .errors import PostroomError, StoreBusy, StoreFailing
 from .outcome import Outcome
 from .service.waiting import seconds_to_sleep
 from .store.base import Undone
-from .tickets import FEW, Queue, Ticket
+from .tickets import FEW, Queue, Ticket, tell
 from .wire.methods import let_in, named
 from .wire.saying import box_of
 from .wire.table import is_heavy, taken
@@ -228,7 +228,7 @@ class Desk:
     def _serve_at_once(self, batch: list[Ticket]) -> int:
         """How many of them. Those after it would have to wait for somebody who is in the room."""
         answers = self._together(batch, self._hurried)
-        _tell(batch, answers)
+        tell(batch, answers)
         return len(answers)
 
     def _serve_beside(self, batch: list[Ticket]) -> None:
@@ -248,7 +248,7 @@ class Desk:
                 answers = self._together(looks, _outcome)
         except PostroomError as failing:  # the room cannot be opened
             answers = [failing] * len(looks)
-        _tell(looks, answers)
+        tell(looks, answers)
         self._queue.put_back(looks[len(answers) :])
         self._call()
 
@@ -262,7 +262,7 @@ class Desk:
             answers = [PostroomError("a fault of the house; its log says more")] * len(batch)
         else:
             answers = done.result()
-        _tell(batch, answers)
+        tell(batch, answers)
         rest = batch[len(answers) :]
         if self._is_closed:
             for ticket in rest:
@@ -380,17 +380,6 @@ def _unsafe(answer: Any, error: Exception) -> Any:
     if isinstance(answer, dict) and isinstance(id := answer.get("id") or answer.get("messageId"), str):
         told.keys = (id,)
     return told
-
-
-def _tell(batch: list[Ticket], answers: list[Any]) -> None:
-    """The first of a batch, as many as there are answers."""
-    for ticket, answer in zip(batch, answers, strict=False):
-        if ticket.done.done():  # the caller is gone
-            continue
-        if isinstance(answer, Exception):
-            ticket.done.set_exception(answer)
-        else:
-            ticket.done.set_result(answer)
 
 
 def _refuse(ticket: Ticket) -> None:

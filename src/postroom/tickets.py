@@ -81,3 +81,14 @@ class Queue:
             if not self._lines[caller]:
                 del self._lines[caller]
         return taken
+
+
+def tell(batch: list[Ticket], answers: list[Any]) -> None:
+    """The first of a batch, as many as there are answers."""
+    for ticket, answer in zip(batch, answers, strict=False):
+        if ticket.done.done():  # the caller is gone
+            continue
+        if isinstance(answer, Exception):
+            ticket.done.set_exception(answer)
+        else:
+            ticket.done.set_result(answer)

@@ -136,14 +136,19 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     if links is not None:
         stack.push_async_callback(_end, asyncio.ensure_future(links.run()))
     held.sign(f"process {os.getpid()} at {options.sockets[0]}")  # as `served_at` reads it
+    return _where(options, system, web.url if web is not None else None)
+
+
+def _where(options: Options, system: str, url: str | None) -> dict[str, Any]:
+    """Where everything listens."""
     return {
         "pid": os.getpid(),
-        "room": settings.store,
+        "room": options.settings.store,
         "system": system,
         "sockets": list(options.sockets),
-        "http": web.url if web is not None else None,
-        "mcp": f"{web.url}/mcp" if web is not None and has_mcp() else None,
-        "map": _map_url(web.url) if web is not None and options.map != OFF else None,
+        "http": url,
+        "mcp": f"{url}/mcp" if url is not None and has_mcp() else None,
+        "map": _map_url(url) if url is not None and options.map != OFF else None,
         "inboxes": options.inboxes or None,
         "map_link": options.map_link.server if options.map_link is not None else None,
     }
