@@ -37,6 +37,9 @@ IN_MEMORY = (
 MEMORY = Path("/dev/shm")  # noqa: S108 - each run has a folder of its own in it
 ENOUGH = 4 * 2**30  # bytes
 
+# Workers where tests wait for programs more than for a processor; two where they look at order and time.
+MANY = "3"
+
 # What runs beside other steps from the beginning: it works on one processor, or waits for another machine.
 BESIDE = ("types", "packages from npm", "nanobot")
 
@@ -50,7 +53,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "core tests",
         (
-            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
+            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", MANY, "--dist=worksteal"),
             *("--durations=8", "--ignore=tests/faults", "--ignore=tests/test_faults_ran.py"),
             "--ignore=tests/nanobot_channel",
             *("-m", "not files and not daemon and not federation and not nanobot"),
@@ -68,14 +71,14 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "tests of the daemon",
         (
-            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
+            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", MANY, "--dist=worksteal"),
             *("--durations=8", "--ignore=tests/faults", "-m", "daemon"),
         ),
     ),
     (
         "tests of several systems",
         (
-            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
+            *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", MANY, "--dist=worksteal"),
             *("--durations=8", "-m", "federation", "tests/federation"),
             *(f"--ignore=tests/federation/{name}" for name in KILLED),
         ),
@@ -84,7 +87,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "kills and bad networks between systems",
         (
-            *(sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist=worksteal", "--durations=8"),
+            *(sys.executable, "-m", "pytest", "-q", "-n", MANY, "--dist=worksteal", "--durations=8"),
             *(f"tests/federation/{name}" for name in KILLED),
         ),
     ),

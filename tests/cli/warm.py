@@ -20,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
 
+from coverage import Coverage
+
 HEAD = 8  # bytes that tell how long an order is
 # What Python itself heeds when it starts.
 OF_PYTHON = ("PYTHON", "COVERAGE", "LC_", "LANG", "TZ")
@@ -120,6 +122,12 @@ def load_the_house() -> None:
             import_module(part.name)
 
 
+def keep_what_was_counted() -> None:
+    """Once, so that no command has to write it down again."""
+    if counting := Coverage.current():
+        counting.save()
+
+
 def serve(orders: socket.socket) -> None:
     while True:
         head, numbers, _, _ = socket.recv_fds(orders, HEAD, 3)
@@ -154,4 +162,5 @@ def become(order: Order, numbers: list[int]) -> None:
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as place_of_orders:
         load_the_house()
+        keep_what_was_counted()
         serve(place_of_orders)
