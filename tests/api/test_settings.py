@@ -239,3 +239,9 @@ def test_a_table_of_settings_is_told_how_they_are_said(home: Path) -> None:
     with pytest.raises(Invalid, match="no tables") as refused:
         load_settings()
     assert "outbox" == refused.value.field and "outbox_retry" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("name", ["outbox_max_age", "federation_broadcast_timeout"])
+def test_no_time_at_all_is_no_time_to_succeed_in(name: str) -> None:
+    with pytest.raises(Invalid, match="> 0"):
+        postroom.open("memory:", **{name: 0})

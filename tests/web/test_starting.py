@@ -202,6 +202,14 @@ def banner(desk: Desk, *words: str, **variables: str) -> str:
         running.communicate(timeout=20)
 
 
+def test_who_listens_everywhere_is_called_by_a_name(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    desk = Desk(tmp_path, durable=False)
+    assert desk.run("token", "create", "--agent", "carl").code == 0
+    said = banner(desk, "--http", "0.0.0.0:0", "--tls-cert", str(certificate), "--tls-key", str(key))
+    assert "curl https://THIS-HOST:" in said and "curl https://0.0.0.0" not in said
+
+
 def test_without_the_extras_it_says_how_to_get_them(tmp_path: Path) -> None:
     without = "import sys; sys.modules['uvicorn'] = None\nimport importlib.util as u\nfind = u.find_spec\n"
     without += "gone = ('mcp_types', 'uvicorn')\n"

@@ -91,8 +91,13 @@ def _next(data: Mapping[str, Any]) -> str:
 
     lines = [line("send bob --as ann --body Hello"), line("check --as bob")]
     if data.get("http"):
-        lines += [line("token create --agent carl"), _curl(data["http"]), line("check --as ann")]
+        lines += [line("token create --agent carl"), _curl(_from_here(data["http"])), line("check --as ann")]
     return "\nIn another terminal, type:\n" + "".join(f"  {line}\n" for line in lines)
+
+
+def _from_here(url: str) -> str:
+    """Who listens everywhere is called by the name in its certificate: nobody is called `0.0.0.0`."""
+    return url.replace("//0.0.0.0", "//THIS-HOST").replace("//[::]", "//THIS-HOST")
 
 
 def _curl(url: str) -> str:

@@ -13,6 +13,7 @@ LEAST_MEMORY = 30 * DAY  # an idempotency key is remembered at least this long a
 Count: TypeAlias = Annotated[int, Meta(ge=1, lt=2**53)]
 CountOrNone: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]  # thirty years
+SomeSeconds: TypeAlias = Annotated[float, Meta(gt=0, le=1e9)]  # where none would be never to succeed
 Depth: TypeAlias = Annotated[int, Meta(ge=1, le=200)]  # far below where Python's own stack ends
 LONGEST_LEASE = 7 * DAY
 LeaseTime: TypeAlias = Annotated[float, Meta(gt=0, le=LONGEST_LEASE)]
@@ -57,12 +58,12 @@ class Limits(Struct, frozen=True, kw_only=True):
     )
     federation_table_ttl: Seconds = 300.0  # seconds for which what a peer said of its agents is believed
     federation_refresh_on_miss: bool = False  # ask peers for a name that the table does not know?
-    federation_broadcast_timeout: Seconds = 5.0  # seconds in which a peer says whether it has somebody
+    federation_broadcast_timeout: SomeSeconds = 5.0  # seconds in which a peer says whether it has somebody
     federation_upstream: NamesOrNone = (
         ""  # hierarchical: the hubs that know more, the first one first, with commas
     )
     federation_hops: Count = 10  # systems that a letter passes at most
-    outbox_max_age: Seconds = DAY  # seconds after which a letter that another system did not take is dead
+    outbox_max_age: SomeSeconds = DAY  # seconds after which a letter that another system did not take is dead
     outbox_max_letters: Count = 10_000  # waiting for one system; more are refused when they are sent
     outbox_retry: Literal["exponential", "fixed"] = "exponential"  # pauses between tries: doubling, or all alike
     outbox_retry_base: Seconds = 1.0  # seconds before the second try
