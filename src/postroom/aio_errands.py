@@ -53,19 +53,31 @@ class AsyncErrands:
     async def begin_rings(self, way: str, *, backlog: bool = False) -> int:
         return await self.room.run(self.mailbox.begin_rings, way, backlog=backlog)
 
-    async def try_ring(self, way: str, *, may_ring: Callable[[], bool] | None = None) -> Rung | Later:
+    async def try_ring(
+        self, way: str, *, may_ring: Callable[[], bool] | None = None, within: float | None = None
+    ) -> Rung | Later:
         """`may_ring` is called in a thread of the room."""
-        return await self.room.run(self.mailbox.try_ring, way, may_ring=may_ring)
+        return await self.room.run(self.mailbox.try_ring, way, may_ring=may_ring, within=within)
 
     async def wait_to_ring(
-        self, way: str, timeout: float = 30.0, *, may_ring: Callable[[], bool] | None = None
+        self,
+        way: str,
+        timeout: float = 30.0,
+        *,
+        may_ring: Callable[[], bool] | None = None,
+        within: float | None = None,
     ) -> Rung | None:
-        """Holds no thread while it sleeps. If the task is cancelled just then, a ring may be lost."""
+        """Holds no thread while it sleeps. If the task is cancelled just then, a ring may be lost, unless it was
+        to be said to be done `within` some time.
+        """
         service.waiting.check_timeout(timeout)
         await self.begin_rings(way)
         box = self.mailbox
-        patience = service.ringing.Patience(box._office, box._caller, box.name, way, may_ring)
+        patience = service.ringing.Patience(box._office, box._caller, box.name, way, may_ring, within=within)
         return await self.room._wait_until([box.name], timeout, patience.look, patience.nap)
+
+    async def ring_done(self, way: str, ids: str | Sequence[str]) -> None:
+        await self.room.run(self.mailbox.ring_done, way, ids)
 
     async def ring_failed(self, way: str, ids: str | Sequence[str], why: str) -> int:
         return await self.room.run(self.mailbox.ring_failed, way, ids, why)

@@ -77,17 +77,33 @@ class Errands:
         """
         return service.ringing.begin(self._office, self._caller, self.name, way, backlog=backlog)
 
-    def try_ring(self, way: str, *, may_ring: Callable[[], bool] | None = None) -> Rung | Later:
+    def try_ring(
+        self, way: str, *, may_ring: Callable[[], bool] | None = None, within: float | None = None
+    ) -> Rung | Later:
         """Is it time to tell somebody of mail? Whoever gets a `Rung` does it, once; `Later` says when to look
-        again. A ring is a hint: it moves no letter.
+        again. A ring is a hint: it moves no letter. Who says `within` how many seconds will say `ring_done` then,
+        or it counts as failed: so no ring is lost with who should have rung.
         """
-        return service.ringing.try_ring(self._office, self._caller, self.name, way, may_ring)
+        return service.ringing.try_ring(self._office, self._caller, self.name, way, may_ring, within=within)
 
     def wait_to_ring(
-        self, way: str, timeout: float = 30.0, *, may_ring: Callable[[], bool] | None = None
+        self,
+        way: str,
+        timeout: float = 30.0,
+        *,
+        may_ring: Callable[[], bool] | None = None,
+        within: float | None = None,
     ) -> Rung | None:
-        """The next ring, as soon as it is time for one; None when the time is up. `may_ring` is asked before."""
-        return service.ringing.wait_to_ring(self._office, self._caller, self.name, way, timeout, may_ring)
+        """The next ring, as soon as it is time for one; None when the time is up. `may_ring` is asked before;
+        `within` as in `try_ring`.
+        """
+        return service.ringing.wait_to_ring(
+            self._office, self._caller, self.name, way, timeout, may_ring, within=within
+        )
+
+    def ring_done(self, way: str, ids: str | Sequence[str]) -> None:
+        """The ring for these letters was carried out, as was promised by `within`."""
+        service.lost_rings.ring_done(self._office, self._caller, self.name, way, ids)
 
     def ring_failed(self, way: str, ids: str | Sequence[str], why: str) -> int:
         """The ring for these letters did not get through: it is tried again later. Gives for how many it is given

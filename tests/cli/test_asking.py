@@ -100,6 +100,22 @@ def test_it_is_for_whoever_asks(desk: Desk) -> None:
     assert desk.run("waiting", POSTROOM_AGENT="coo").out.startswith("- just now, escalation from bob")
 
 
+def test_what_is_urgent_or_due_is_told(desk: Desk) -> None:
+    desk.json("send", "human", "--as", "bob", "--body", "Fire!", "-p", "urgent")
+    desk.json("tasks", "give", "human", "--as", "ann", "-s", "Sign it", "--body", "Please.", "--deadline", "2h")
+    letter, task = desk.json("waiting")["waiting"]
+    assert ("urgent", None) == (letter["priority"], letter["due_at"])
+    assert "normal" == task["priority"] and task["due_at"]
+    shown = desk.run("waiting").out
+    assert "letter from bob [urgent]\n" in shown and "task from ann [due in 2 h]: Sign it\n" in shown
+
+
+def test_a_long_letter_hides_no_other(desk: Desk) -> None:
+    desk.json("send", "human", "--as", "bob", "--body", "words " * 500)
+    _, shown = show(desk, "waiting", columns=80)
+    assert 3 == shown.count("│ ") and " …" in shown
+
+
 def test_a_person_sees_it_and_nothing_gets_loose(desk: Desk) -> None:
     desk.json("send", "human", "--as", "bob", "--body", "evil\x1b[31m\u202e\nsecond", "-s", "s\u202ex")
     escalate(desk, "--ladder", "human")

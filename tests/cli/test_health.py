@@ -146,6 +146,16 @@ def test_the_owner_sees_the_room_in_numbers(busy: Desk) -> None:
     assert "- Letters: 3" in shown.out and "| bob | 1 | 1 |" in shown.out
 
 
+def test_what_was_read_and_waits_is_never_counted_as_unread(busy: Desk) -> None:
+    busy.run("read", "m-1", "--as", "bob")
+    shown = busy.run("stats").out
+    assert "3 in inboxes" in shown and "- Never read: 2:" in shown and "- Read, not settled: 1" in shown
+    assert "unread" not in shown.lower()
+    own = busy.run("stats", "--as", "bob").out
+    assert "- Never read: 0\n- Read, not settled: 1\n" in own and "unread" not in own.lower()
+    assert "| bob | read |" in busy.run("trace", "m-1").out
+
+
 def test_an_agent_sees_its_own_mailbox_unless_it_asks_for_all(busy: Desk) -> None:
     told = busy.json("stats", "--as", "bob")
     assert (told["room"], told["mailbox"]["mailbox"], told["mailbox"]["total_unread"]) == (None, "bob", 1)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import postroom
+from postroom.cli import hook_sources
 from postroom.daemon.inbox_files import InboxFolder
 from postroom.hosts.wording import BUDGET, age
 from postroom.service.present import NOTICE
@@ -115,6 +116,36 @@ def test_the_same_from_a_file(bob: Desk) -> None:
     check_layout(well(bob.run(*PROMPT)))
     assert "" == well(bob.run(*PROMPT))
     assert not (bob.home / ".local").exists()
+
+
+ODD = [
+    b'{"from":"ann","content":"1","importance":["urgent"]}',
+    b'{"from":{"a":1},"subject":[],"content":"2","importance":{},"timestamp":7,"messageId":[],"threadTag":{}}',
+    b'{"from":"ann","content":"3","timestamp":"2026-11-16T08:00:00"}',
+    b'{"from":"ann","content":' + b"[" * 900 + b"]" * 900 + b"}",
+    b"[" * 100_000,
+    b"\xff",
+]
+
+
+def numbers_shown(bob: Desk) -> list[str]:
+    """What is shown of a file with odd lines and a good one."""
+    del bob.environment["POSTROOM_STORE"]
+    folder = InboxFolder(str(bob.home / "inboxes"))
+    folder.prepare()
+    folder.append("bob", [line + b"\n" for line in [*ODD, b'{"from":"ann","content":"4"}']])
+    return re.findall(r"^(\d)$", bob.run(*PROMPT, INBOX_DIR=folder.path).out, re.MULTILINE)
+
+
+def test_one_odd_line_keeps_no_other_from_being_shown(bob: Desk) -> None:
+    assert ["1", "2", "3", "4"] == numbers_shown(bob)
+
+
+def test_whoever_believes_every_line_shows_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hook_sources, "_parsed", json.loads)
+    InboxFolder(str(tmp_path)).append("bob", [line + b"\n" for line in ODD])
+    with pytest.raises((RecursionError, ValueError)):
+        hook_sources.FileSource(str(tmp_path), "bob").waiting()
 
 
 def test_what_did_not_fit_stays_in_the_file(bob: Desk) -> None:

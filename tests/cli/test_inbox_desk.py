@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 import postroom
+from postroom.cli import waiting
 from postroom.cli.inbox import deeds, verbs
 from postroom.cli.inbox import desk as desks
 from postroom.cli.inbox.desk import GONE, Desk, Do, Edit, Extent, Leave, Open, Wish, arrived, pressed
@@ -29,6 +30,8 @@ def entry(letter: str, what: str = "letter", **more: Any) -> dict[str, Any]:
         "since": NOW.isoformat(),
         "from": "bob",
         "text": "x",
+        "priority": "normal",
+        "due_at": None,
     }
     stands = {
         "state": "pending" if what == "task" else None,
@@ -141,6 +144,17 @@ def test_done_with_what_was_never_opened_is_asked_once_more() -> None:
     assert press(desk_with(entry("e-1", "escalation")), "x", "x")[1] == []
 
 
+def test_an_answer_that_was_not_sent_is_not_thrown_away_by_one_key() -> None:
+    read = entry("m-1", read=True)
+    desk, _ = press(desk_with(read), "r", "half an answer", "esc")
+    once, wishes = press(desk, "x")
+    assert (wishes, "not sent" in once.notice) == ([], True)
+    _, wishes = press(once, "x")
+    assert wishes == [Do(read, verbs.DONE)]
+    assert desks.done(once, Do(read, verbs.DONE), "Done with it.").drafts == {}
+    assert press(press(desk, "r", "ctrl-u", "esc")[0], "x")[1] == [Do(read, verbs.DONE)]  # nothing is left of it
+
+
 def test_the_editor_is_opened_with_what_is_written() -> None:
     one = entry("m-1")
     desk, wishes = press(desk_with(one), "e")
@@ -175,6 +189,13 @@ def test_esc_keeps_what_was_written() -> None:
     assert (kept(desk), kept(press(desk, "j")[0])) == ("half a", "other")
     assert press(desk, "r", "ctrl-u", "esc")[0].drafts == {("m-2", "reply"): "other"}
     assert kept(arrived(desk, [entry("m-1")])) == "half a"
+
+
+def test_what_answers_nothing_any_more_is_kept_and_that_is_said() -> None:
+    writing, _ = press(desk_with(entry("m-1")), "r", "half a")
+    assert "same key" in press(writing, "esc")[0].notice
+    gone, _ = press(arrived(writing, []), "esc")
+    assert ("among your drafts" in gone.notice, gone.drafts) == (True, {("m-1", "reply"): "half a"})
 
 
 def lose(desk: Desk, why: str, retry: str = "") -> Desk:
@@ -229,6 +250,15 @@ def test_drafts_are_files_for_their_owner_alone(tmp_path: Any, monkeypatch: pyte
     assert Drafts("room.db", "other").load() == Drafts("other.db", "human").load() == {}
     drafts.keep({})
     assert list(drafts.folder.iterdir()) == []
+
+
+def test_no_number_of_questions_hides_a_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "MOST", 2)
+    with postroom.open("memory:") as room:
+        for _ in range(5):
+            room.mailbox("ann").escalate("May I?", reason="approval")
+        room.mailbox("bob").send("human", "Hello")
+        assert ["escalation"] * 5 + ["letter"] == [one["what"] for one in waiting_for(room.mailbox("human"))]
 
 
 @pytest.mark.parametrize("looks", [1, 2])

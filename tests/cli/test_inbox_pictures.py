@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+import postroom
 from postroom.cli import escape
 from postroom.cli.answers import Screen
 from postroom.cli.escape import barred, body_lines, broken, width, wrapped
@@ -39,6 +40,58 @@ def test_the_first_line_says_how_many_wait_and_since_when() -> None:
     assert shown(desk_with(entry("m-2"), old))[0] == "human: 2 wait; the oldest came 3 h ago"
     assert shown(desk_with(old))[0] == "human: 1 waits; it came 3 h ago"
     assert shown(Desk(me="human"))[0] == "human: nothing waits"
+
+
+def test_of_an_open_letter_it_says_which_it_is_and_how_much_is_seen() -> None:
+    opened, _ = press(desk_with(entry("m-1"), entry("m-2")), "j", "enter")
+    letter = [f"│ line {number}" for number in range(1, 51)]
+    assert shown(opened, letter=letter[:22])[0] == "human: 2 of 2"
+    assert shown(opened, letter=letter)[0] == "human: 2 of 2; lines 1 to 22 of 50"
+    last = shown(replace(opened, scroll=28), letter=letter)
+    assert (last[0], last[-2]) == ("human: 2 of 2; lines 29 to 50 of 50", "│ line 50")
+    assert shown(arrived(opened, [entry("m-1")]), letter=letter)[0].startswith("human: 1 waits")
+
+
+def test_where_nothing_waits_it_says_what_to_expect() -> None:
+    assert "Agents write to dana." in " ".join(shown(Desk(me="dana")))
+
+
+def test_a_long_name_leaves_room_for_what_a_letter_is_about() -> None:
+    long, short = (
+        entry("m-1", subject="Merge sort", **{"from": "b" * 60}),
+        entry("m-2", subject="A subject of some length"),
+    )
+    lines = shown(desk_with(long, short))
+    assert any(line.endswith("…  Merge sort") for line in lines) and any(
+        "A subject of some length" in line for line in lines
+    )
+
+
+def test_an_open_escalation_is_read_by_people() -> None:
+    with postroom.open("memory:") as room:
+        room.mailbox("bob").escalate("May I?", reason="approval", subject="The index")
+        (letter,) = room.mailbox("human").check()
+        lines = reading.lines_of(screen(), letter.message, ())
+    assert lines[-3:] == ["│ May I?", "│ Reason: approval", ""]
+
+
+def test_what_is_urgent_or_due_is_marked() -> None:
+    soon, past = ((NOW + timedelta(hours=hours)).isoformat() for hours in (2, -3))
+    lines = shown(
+        desk_with(
+            entry("e", "escalation", subject="The index", priority="urgent"),
+            entry("t-1", "task", subject="Sign it", due_at=soon),
+            entry("t-2", "task", subject="Read it", due_at=past, priority="urgent"),
+        )
+    )
+    told = ["[urgent] The index", "[due in 2 h] Sign it", "[urgent] [3 h overdue] Read it"]
+    assert told == [line.partition("bob")[2].strip() for line in lines[2:5]]
+
+
+def test_an_escalation_is_called_so_once() -> None:
+    asked = desk_with(entry("e", "escalation", subject="Escalation: The old index"))
+    assert shown(asked)[2] == "> just now  escalation  bob   The old index"
+    assert "escalation from bob (The old index)" in shown(press(asked, "a")[0])[-3]
 
 
 def test_where_more_may_wait_than_is_looked_at_it_says_so() -> None:
@@ -71,6 +124,12 @@ def test_the_last_line_says_what_can_be_done() -> None:
     assert shown(opened)[-1] == "r reply  x done  q back  ? keys"
     assert shown(arrived(opened, []))[-1] == f"{GONE}  q back  ? keys"
     assert "any key" in shown(press(opened, "?")[0])[-1]
+
+
+def test_a_word_from_the_house_does_not_move_the_list() -> None:
+    desk = desk_with(*(entry(f"m-{n}", text="words " * 90) for n in range(40)))
+    quiet, told = shown(desk), shown(replace(desk, notice="Answered bob."))
+    assert quiet[:21] == told[:21] and quiet[19].startswith("──") and "Answered bob." == told[22]
 
 
 def test_the_chosen_one_is_always_in_sight() -> None:

@@ -85,6 +85,7 @@ REACH: dict[str, str] = {
     "Mailbox.resolve": "resolve",
     "Mailbox.retry_rings": "rings retry",
     "Mailbox.revive": "dead revive",
+    "Mailbox.ring_done": "watch",
     "Mailbox.ring_failed": "watch",
     "Mailbox.search": "search",
     "Mailbox.send": "send",

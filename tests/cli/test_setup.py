@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def test_a_dry_run_shows_it_and_writes_nothing(desk: Desk, host: str) -> None:
     shown = desk.run("install", host, "--dry-run", "--rules")
     assert (0, "", {}) == (shown.code, shown.err, files(desk))
     assert f"+++ {desk.home}/{RULES[host]}\n" in shown.out and PROGRAM[0] in shown.out
+    assert shown.out.startswith("Would make") and f"Would make: {desk.home}/{RULES[host]}\n" in shown.out
     told = desk.json("install", host, "--dry-run")
     assert ("shown", {"made"}) == (told["outcome"], {change["action"] for change in told["changes"]})
     assert not any(RULES[host] in change["path"] for change in told["changes"])
@@ -89,16 +91,45 @@ def test_a_person_is_asked_first_for_this_then_for_the_rules(desk: Desk, host: s
     terminal = Terminal(desk, "install", host)
     terminal.read_until("Write this? [y/N]")
     assert {} == files(desk)
+    assert re.match(
+        rf"Would make(, in|:) {desk.home}/", terminal.shown.decode()
+    )  # first which files, then the diff
     terminal.type("y\n")
     terminal.read_until("rules, too? [y/N]")
     assert {} == files(desk) and "+## Mail from other agents" in terminal.shown.decode()
     terminal.type("n\n")
     code, shown = terminal.finish()
-    assert 0 == code and "Made: " in shown and not (desk.home / RULES[host]).exists()
+    assert 0 == code and "Made" in shown and not (desk.home / RULES[host]).exists()
     again = Terminal(desk, "uninstall", host)
     again.read_until("Take this out? [y/N]")
     again.type("y\n")
     assert 0 == again.finish()[0] and {} == files(desk)
+
+
+def test_whoever_is_asked_reads_of_files_that_are_ours_alone_in_a_line(desk: Desk) -> None:
+    terminal = Terminal(desk, "install", "claude")
+    terminal.read_until("Write this? [y/N]")
+    shown = terminal.shown.decode()
+    assert "hooks/hooks.json" in shown and PROGRAM[0] in shown and len(shown.splitlines()) < 10
+    terminal.type("n\n")
+    terminal.finish()
+    (desk.home / ".claude").mkdir()
+    (desk.home / ".claude" / "CLAUDE.md").write_text("Mine.\n", encoding="utf-8")
+    done = desk.run("install", "claude", "--yes", "--rules").out
+    assert "\n Mine.\n" in done and "+## Mail from other agents" in done and "+{" not in done
+    hooks = desk.home / ".claude" / "skills" / "postroom" / "hooks" / "hooks.json"
+    hooks.write_text(hooks.read_text(encoding="utf-8").replace("604770s", "60s"), encoding="utf-8")
+    assert '-              "60s"' in desk.run("install", "claude", "--yes").out
+
+
+def test_for_everything_after_a_project_is_told_before_it_is_asked(desk: Desk) -> None:
+    (desk.home / "work").mkdir()
+    assert 0 == desk.type("cd work && postroom install claude --project --yes").code
+    told = f"{desk.home}/work has Postroom, too: in that folder type postroom uninstall claude --project."
+    assert [told] == [line for line in desk.json("install", "claude", "--dry-run")["next"] if "too:" in line]
+    shown = desk.run("install", "claude", "--yes", "--no-rules").out
+    assert 1 == shown.count(told) and shown.index(told) < shown.index("Made")
+    assert told in desk.run("install", "claude", "--check").out
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", "\x04", "yellow\n"])
@@ -186,6 +217,7 @@ def test_a_program_that_is_gone_is_told(desk: Desk) -> None:
     shutil.rmtree(settings.parent)
     absent = desk.run("install", "gemini", "--check", "--json")
     assert (1, "absent") == (absent.code, absent.json["outcome"])
+    assert f"Nothing of Postroom is in {desk.home}/.gemini." in desk.run("uninstall", "gemini").out
 
 
 def test_without_the_sdk_the_server_is_left_out_and_that_is_told(desk: Desk, tmp_path: Path) -> None:

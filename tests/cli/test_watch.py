@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -144,7 +145,7 @@ def test_a_program_that_fails_is_tried_again_and_then_given_up(began: Desk) -> N
     assert ("bob", "exec", "m-1", 3, "exit 3") == (
         lost["mailbox"], lost["way"], lost["letter"]["id"], lost["tries"], lost["why"],
     )  # fmt: skip
-    assert "| bob | exec | m-1 | ann | Hello | 3 |" in began.run("rings", "--as", "bob").out
+    assert "| m-1 | bob | exec | ann | Hello | 3 |" in began.run("rings", "--as", "bob").out
     assert began.json("rings", "--as", "ann")["rings"] == []
     assert 0 == began.json("rings", "retry", "--way", "other")["retried"]
     assert 1 == began.json("rings", "retry", "m-1", "--as", "bob")["retried"]
@@ -156,7 +157,7 @@ def test_a_program_that_does_not_end_is_ended_with_all_it_started(began: Desk) -
     began.post("ann", "bob", "x")
     slow = "echo $$ >pid; (trap '' TERM; echo x >started; exec sleep 600) & wait"
     done = began.run("watch", "--as", "bob", "--once", "--exec", slow, "--limit", "0.5s", "--json")
-    assert "it took longer than 0.5 s" == done.json["failed"]
+    assert (75, "it took longer than 0.5 s") == (done.code, done.json["failed"])
     group = int((began.home / "pid").read_text(encoding="utf-8"))
     until(lambda: not is_there(group))
 
@@ -210,6 +211,36 @@ def test_a_program_that_was_cut_off_by_the_end_of_its_watch_runs_again(
     process.communicate(timeout=PATIENCE)
     assert 0 == process.returncode
     assert [["Hello"]] == told(began.run("watch", "--as", "bob", "--exec", "true", "--once", "--json").out)
+
+
+HASTY = "import os, postroom.cli.watch as watch; watch.SPARE = 0.5; "  # seconds; else the next one waits for ten
+DIES = "watch.run_program = lambda *_: os.kill(os.getpid(), 9); "
+FORGETS = (
+    "from postroom.mailbox import Mailbox; wait = Mailbox.wait_to_ring; "
+    "Mailbox.wait_to_ring = lambda *said, within, **more: wait(*said, **more); "
+)
+
+
+def told_after_a_kill(began: Desk, planted: str, patience: str) -> list[list[str]]:
+    """What the next watch tells of, after one that was killed when it had written down that it rings."""
+    began.post("ann", "bob", "x", subject="Hello")
+    words = ("watch", "--as", "bob", "--limit", "1s", "--exec")
+    program = f"{HASTY}{planted}from postroom.cli.main import entry; entry()"
+    order = [sys.executable, "-c", program, *words, "cat >>got; kill -9 $PPID"]
+    ended = subprocess.run(
+        order, cwd=began.home, env=began.environment, check=False, capture_output=True, timeout=PATIENCE
+    )
+    assert -signal.SIGKILL == ended.returncode, ended
+    return told(began.run(*words, "true", "--once", "--timeout", patience, "--json").out)
+
+
+@pytest.mark.parametrize("planted", [DIES, ""], ids=["before its program ran", "while its program ran"])
+def test_a_ring_is_not_lost_with_the_watch_that_was_killed(began: Desk, planted: str) -> None:
+    assert [["Hello"]] == told_after_a_kill(began, planted, f"{PATIENCE}s")
+
+
+def test_a_watch_that_promises_nothing_is_found_out(began: Desk) -> None:
+    assert [[]] == told_after_a_kill(began, DIES + FORGETS, "2.5s")
 
 
 def test_two_who_watch_one_mailbox_do_not_ring_twice(

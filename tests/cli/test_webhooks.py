@@ -74,7 +74,7 @@ def test_a_test_calls_and_says_what_came_of_it(desk: Desk) -> None:
         failed = desk.run("webhook", "test", id)
         assert 75 == failed.code and "was not rung: it answered 401 Unauthorized" in failed.out
     refused = desk.run("webhook", "test", id, "--json")
-    assert 75 == refused.code and "cannot be reached" in refused.json["problem"]
+    assert 75 == refused.code and "127.0.0.1 cannot be reached: Connection refused" == refused.json["problem"]
 
 
 def test_one_that_is_off_is_on_again_when_a_test_gets_through(desk: Desk) -> None:

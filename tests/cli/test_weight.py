@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.cli.table import FILE_OF
+from postroom.store.files.layouts import NAMES
 from tests.cli.shell import Desk
 from tests.daemons import Daemon
 
@@ -125,6 +126,20 @@ def test_a_hook_of_a_host_without_news_is_told_without_the_library(room: Desk, h
         heard(room, host, "start")
         for moment in ("between", "prompt", "stop"):
             assert heard(room, host, moment) & (HEAVY | {"apsw", "socket"}) == set()
+
+
+@pytest.mark.parametrize("layout", NAMES)
+def test_in_folders_all_of_that_is_told_without_the_library(desk: Desk, layout: str) -> None:
+    desk.environment["POSTROOM_STORE"] = f"files:{desk.home}/mail?layout={layout}"
+    desk.json("send", "bob", "--as", "ann", "--body", "x")
+    desk.json("check", "--as", "bob")
+    heard(desk, "claude", "start")
+    for found in (
+        loaded(desk, "check", "--as", "bob"),
+        loaded(desk, "hook", "prompt", "--as", "bob"),
+        heard(desk, "claude", "prompt"),
+    ):
+        assert found & HEAVY == set() and "apsw" in found
 
 
 def heard(desk: Desk, host: str, moment: str) -> set[str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from postroom.errors import LookAlike, NameTaken, StaleRevision
 from postroom.model import delivery as moves
-from postroom.model.delivery import State
+from postroom.model.delivery import Delivery, State
 from postroom.model.query import LetterQuery, Query
-from postroom.store.base import Move, Rename, Store
+from postroom.store.base import Move, Rename, Store, Write
 from tests.contract.conftest import Reboot
 from tests.letters import BOOT, NOW, everything, held, ids, lease, letter, names, note, post, send
 
@@ -66,6 +68,44 @@ def test_a_name_may_be_changed_again_and_back(store: Store, reboot: Reboot) -> N
     assert ids(again, Query(mailbox="bob")) == ["m1"]
     again.commit([post(letter("m2", ["bert"])), post(letter("m3", ["bart"])), post(letter("m4", ["bob"]))])
     assert ids(again, Query(mailbox="bob", order="age")) == ["m1", "m2", "m3", "m4"]
+
+
+def acked(delivery: Delivery) -> Move:
+    return Move(delivery, moves.ack(delivery, NOW, archive=False), "ack")
+
+
+RENAME = Rename("bob", "bert")
+TOGETHER: dict[str, Callable[[Delivery], list[Write]]] = {
+    "written, renamed": lambda _: [post(letter("m2", ["bob", "cleo"])), RENAME],
+    "renamed, written to the new name": lambda _: [RENAME, post(letter("m2", ["bert"]))],
+    "renamed, written to the old name": lambda _: [RENAME, post(letter("m2"))],
+    "moved, renamed, written": lambda m1: [acked(m1), RENAME, post(letter("m2"))],
+    "renamed, moved, written": lambda m1: [RENAME, acked(m1), post(letter("m2"))],
+    "renamed twice": lambda m1: [
+        Rename("bob", "rob"),
+        post(letter("m2", ["rob"])),
+        acked(m1),
+        Rename("rob", "bert"),
+    ],
+}
+
+
+@pytest.mark.parametrize("together", TOGETHER)
+def test_a_name_may_change_in_the_commit_that_writes_or_moves_its_mail(
+    store: Store, reboot: Reboot, together: str
+) -> None:
+    writes = TOGETHER[together](send(store, "m1"))
+    store.commit(writes)
+    done = [State.DONE] if any(isinstance(write, Move) for write in writes) else [State.UNREAD]
+    for room in (store, reboot("another boot")):
+        assert ids(room, Query(mailbox="bert", order="age")) == ["m1", "m2"]
+        assert [held(room, id, "bert").state for id in ("m1", "m2")] == [*done, State.UNREAD]
+        assert room.spelling("bob") == "bert"
+        assert room.quarantined() == []
+    last = reboot("another boot")
+    claimed = moves.claim(held(last, "m2", "bert"), lease())
+    last.commit([Move(held(last, "m2", "bert"), claimed, "claim"), post(letter("m3", ["bert"]))])
+    assert ids(last, Query(mailbox="bert", order="age")) == ["m1", "m2", "m3"]
 
 
 def test_only_the_case_may_change(store: Store) -> None:

@@ -192,6 +192,12 @@ def test_who_waits_is_woken(layout: Layout, tmp_path: Path) -> None:
         assert [letter.text for letter in got] == ["no. 1"]
 
 
+def test_whoever_waits_has_a_folder_and_no_other_is_made(layout: Layout, tmp_path: Path) -> None:
+    with room(tmp_path, layout) as house:
+        assert house.mailbox("bob").wait(timeout=0.01) is None
+        assert [each.name for each in home(tmp_path, layout).iterdir() if each.name != ".postroom"] == ["bob"]
+
+
 def test_cursors_tell_of_them_too(layout: Layout, tmp_path: Path) -> None:
     with opened(tmp_path, layout) as store:
         before = store.cursor()
@@ -310,6 +316,19 @@ def test_a_stranger_that_writes_slowly_is_given_its_time(layout: Layout, tmp_pat
         assert store.quarantined() == []
         whole.write_bytes(content)
         assert len(store.find(Query(mailbox="bob"))) == 1
+
+
+@pytest.mark.parametrize(("ahead", "aside"), [(5, 0), (3600, 1)])
+def test_a_file_that_was_begun_after_the_look_has_its_time_too(
+    layout: Layout, tmp_path: Path, ahead: int, aside: int
+) -> None:
+    half = drop(tmp_path, layout, 1)
+    half.write_bytes(half.read_bytes()[:40])
+    soon = time.time() + ahead
+    os.utime(half, (soon, soon))
+    with opened(tmp_path, layout) as store:
+        store.find(Query())
+        assert len(store.quarantined()) == aside
 
 
 @pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder", "huge"])

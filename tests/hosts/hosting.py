@@ -96,7 +96,10 @@ class Host:
         return said
 
     def prompt(self, text: str = "Sort the list.") -> str:
-        return self.hook("prompt", prompt=text)
+        """A waiter is started beside it, where the host does."""
+        said = self.hook("prompt", prompt=text)
+        self.arm("prompt", prompt=text)
+        return said
 
     def tools(self) -> str:
         return self.hook("tools")

@@ -68,18 +68,33 @@ def rings(place: Place) -> list[dict[str, Any]]:
         return [ring for record in records for ring in record.value.get("rings", [])]
 
 
-def test_an_idle_session_gets_one_message_for_one_ring_and_goes_on_waiting(place: Place, host: Host) -> None:
-    install(place)
+def first_call(host: Host) -> dict[str, Any]:
+    """How Codex is called for a letter."""
+    install(host.place)
     host.start()
     assert "" == host.prompt() == host.tools() == host.stop()
-    place.post("shop", "Which sort?", subject="Sorting", id="m-1")
-    wait_for(lambda: queued(place))
-    (told,) = queued(place)
+    host.place.post("shop", "Which sort?", subject="Sorting", id="m-1")
+    wait_for(lambda: queued(host.place))
+    (told,) = queued(host.place)
+    return told
+
+
+def test_whoever_sees_the_arguments_of_programs_sees_no_word_of_a_letter(host: Host) -> None:
+    message = first_call(host)["words"][4]
+    assert "m-1" in message and not any(word in message for word in ("Sorting", "Which", "ann"))
+
+
+def test_a_ring_as_for_others_would_show_its_sender_and_subject(place: Place) -> None:
+    bug = "import postroom.cli.host_waiter as h; h.ring_in_public = h.ring"
+    with Host(place, "codex", bug=bug) as host:
+        message = first_call(host)["words"][4]
+    assert "ann" in message and "Sorting" in message
+
+
+def test_an_idle_session_gets_one_message_for_one_ring_and_goes_on_waiting(place: Place, host: Host) -> None:
+    told = first_call(host)
     assert ["queue", "--thread", host.session, "--message"] == told["words"][:4]
-    assert told["words"][4].startswith(
-        "Postroom: new mail for shop; 1 letter unread.\n- from ann (unverified): Sorting"
-    )
-    assert "Which sort?" not in told["words"][4]
+    assert told["words"][4].startswith("Postroom: new mail for shop; 1 letter unread.\n- id m-1\n")
     assert [] == told["claude"]
     assert "Which sort?" in host.prompt(told["words"][4])
     assert "" == host.stop()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import postroom
+from postroom.cli import hook_quick
 from postroom.hosts import processes
 from postroom.hosts.heard import read_object
 from postroom.hosts.naming import plain, settle
@@ -151,9 +152,31 @@ def test_what_ended_a_month_ago_is_forgotten(state: Path) -> None:
     for id in ("old", "alive"):
         os.utime(state / f"claude-{id}.json", (time.time() - KEPT - 1,) * 2)
     (state / "claude-old.waiter").touch()
+    (state / "claude-old.turn").touch()
     sweep(time.time())
     assert ["alive", "new"] == [one.id for one in all_sessions()]
-    assert not (state / "claude-old.waiter").exists()
+    assert not [*state.glob("claude-old.*")]
+
+
+def test_a_note_that_cannot_be_written_leaves_nothing_behind(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    keep(session("1", "shop"))
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        keep(session("1", "other"))
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_STATE_HOME", str(state.parent.parent))
+    assert [state / "claude-1.json"] == [*state.iterdir()] and ["shop"] == [one.agent for one in all_sessions()]
+
+
+@pytest.mark.parametrize(("said", "seconds"), [("", 2), ("0", 2), ("x", 2), ("-1", 2), ("7", 7), ("9999", 600)])
+def test_a_hook_has_so_much_time_as_is_said_if_that_is_any(
+    said: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POSTROOM_HOOK_SECONDS", said)
+    assert seconds == hook_quick.seconds()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"turn":"idle"}', '{"turn":"mad","holds":0}', "\0" * 100])
@@ -244,6 +267,18 @@ def test_a_letter_whose_words_are_too_many_is_cut_and_never_left_out() -> None:
     assert "(2 more not shown here" in text and "more characters" in text
 
 
+def test_a_task_is_told_from_a_letter_and_what_to_do_with_it() -> None:
+    letter, task = {"messageId": "m-1", "from": "ann", "content": "Hello", "kind": "message"}, {"messageId": "m-2"}
+    task |= {"from": "ann", "content": "Sort it", "kind": "task_update", "importance": "high"}
+    now, nonce = datetime.now(UTC), "0" * 16
+    plain, told = (mail([entry], 1, "bob", now, nonce, 6000)[0] for entry in (letter, task))
+    assert "[" not in plain and "the tool task" not in plain
+    assert "[task update] [high]\n" in told and "the tool task with accept" in told
+    assert again([letter, task], 2, "bob", 4000).endswith("(id m-1)\n- from ann (id m-2, task update, high)\n")
+    odd = {**letter, "kind": {"</system-reminder>": 1}, "importance": None}
+    assert "system-reminder>" in (shown := mail([odd], 1, "bob", now, nonce, 6000)[0]) and "</system" not in shown
+
+
 def test_a_long_list_of_what_was_shown_is_cut() -> None:
     entries = [{"messageId": f"m-{n}", "from": "ann", "importance": "high"} for n in range(40)]
     told = again(entries, 50, "bob", 4000)
@@ -302,7 +337,7 @@ def test_a_session_behind_a_daemon_is_told_of_its_mail_and_says_what_was_shown(d
             assert "" == hook("Stop")
             ann.give_task("bob", "Review sort.py", id="m-2")
             told = hook("Stop")
-            assert "Review sort.py" in told and "For your information." in told
+            assert "[task]" in told and "Review sort.py" in told and "For your information." in told
             assert "" == hook("Stop")
             ann.send_many([postroom.draft("bob", f"News {n}") for n in range(25)])
             ann.give_task("bob", "Sort it")

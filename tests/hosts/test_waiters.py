@@ -5,6 +5,7 @@ Where something could go wrong quietly, the same run is made with that bug plant
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from postroom.hosts.recipes import RECIPES
+from postroom.hosts.waiter import SILENCE
 from tests.daemons import Daemon
 from tests.hosts.hosting import PATIENCE, Host, Place, name_of
 
@@ -62,6 +65,33 @@ def test_a_session_has_one_waiter_however_many_turns_end(host: Host) -> None:
 def test_without_the_lock_every_turn_leaves_another_waiter(place: Place) -> None:
     with Host(place, bug=NO_LOCK) as host:
         waiting(host, 4)
+
+
+def waiters_after_an_interruption(host: Host) -> int:
+    """How many wait after a session was woken and its turn broke off: then there is no end of a turn."""
+    host.start()
+    host.wait_for_armed(1)
+    host.place.post("shop", "Are you there?")
+    host.wait_for_rings(1)
+    host.prompt("<task-notification>Postroom: new mail")
+    return len(host.waiters())
+
+
+def test_a_session_whose_woken_turn_was_interrupted_is_woken_again(host: Host) -> None:
+    assert 1 == waiters_after_an_interruption(host)
+    host.wait_for_armed(1)
+    (file,) = (host.place.home / ".local/state/postroom/sessions").glob("claude-*.json")
+    os.utime(file, (time.time() - SILENCE - 10,) * 2)
+    host.place.post("shop", "And now?")
+    host.wait_for_rings(2)
+
+
+def test_a_waiter_that_is_armed_only_by_ends_of_turns_leaves_it_asleep(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = RECIPES["claude"]._replace(waits=("SessionStart", "Stop"))
+    monkeypatch.setitem(RECIPES, "claude", once)
+    assert 0 == waiters_after_an_interruption(host)
 
 
 def test_a_waiter_ends_with_its_session(host: Host) -> None:
@@ -188,6 +218,30 @@ def test_a_daemon_that_was_away_is_asked_again(place: Place) -> None:
             place.post("shop", "Are you there?")
             with Daemon(place.home, *words):
                 host.wait_for_rings(1)
+
+
+def told_without_its_daemon(place: Place, bug: str = "") -> str:
+    """What a session is told after its daemon ended. The room was named, too."""
+    words = ("--room", place.environment["POSTROOM_STORE"], "--http", "off")
+    with Daemon(place.home, *words) as daemon:
+        place.environment["POSTROOM_SOCKET"] = str(daemon.socket)
+        with Host(place, bug=bug) as host:
+            host.call("SessionStart", source="startup")
+            daemon.stop(signal.SIGTERM)
+            place.post("shop", "Are you there?")
+            told: str = host._say({"hook": host._words(), "stdin": host._said("UserPromptSubmit")})["out"]
+            return told
+
+
+@pytest.mark.daemon
+def test_a_session_whose_daemon_ended_finds_its_mail_in_the_room(place: Place) -> None:
+    assert "Are you there?" in told_without_its_daemon(place)
+
+
+@pytest.mark.daemon
+def test_a_hook_that_asks_nobody_but_its_daemon_finds_none(place: Place) -> None:
+    stubborn = "import postroom.cli.host_sources as s; s._answers = lambda *_, **__: True"
+    assert "" == told_without_its_daemon(place, stubborn)
 
 
 def facts(place: Place, id: str) -> list[str]:

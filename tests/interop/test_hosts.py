@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -193,6 +194,31 @@ def test_claude_code_at_a_terminal_is_woken(claude: Desk) -> None:
         assert "new mail for shop; 1 letter unread" in model.asked[1] and "Are you there?" in model.asked[1]
         until(lambda: "Woken." in look(), look)
         assert 2 == len(model.asked)
+
+
+def test_claude_code_whose_woken_turn_was_interrupted_is_woken_again(claude: Desk) -> None:
+    """There is no end of a turn then, and so no hook."""
+    impatient = (
+        "import sys, postroom.hosts.waiter as w; w.SILENCE = 4.0; from postroom.cli.main import entry; entry()"
+    )
+    source = Path(postroom.__file__).parent.parent
+    claude.write("bin/postroom", f"#!/bin/sh\nPYTHONPATH={source} exec {sys.executable} -c '{impatient}' \"$@\"\n")
+    is_over = threading.Event()
+    thinking = Step("Too late.", before=lambda: is_over.wait(PATIENCE))
+    with (
+        Model("Bash", [Step("First turn."), thinking, Step("Woken.")]) as model,
+        claude.terminal(*CLAUDE_WORDS, ANTHROPIC_BASE_URL=model.url) as look,
+    ):
+        until(lambda: "manual mode" in look(), look)
+        look("Sort the list.", "Enter")
+        until(lambda: "First turn." in look(), look)
+        claude.post("Are you there?", subject="Wake")
+        until(lambda: len(model.asked) > 1, look)
+        until(lambda: "Interrupted" in look("Escape"), look)
+        is_over.set()
+        claude.post("And now?", subject="Wake")
+        until(lambda: "Woken." in look(), look)
+        assert "And now?" in model.asked[2]
 
 
 # -- Codex

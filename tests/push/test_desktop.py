@@ -70,6 +70,8 @@ def test_a_script_gets_the_words_as_its_arguments(tmp_path: Path) -> None:
 
 def test_a_note_that_is_not_shown_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "exit 3" == desktop.show(str(program(tmp_path / "bin", desktop.OTHERS, "; sys.exit(3)")), ring("x"))
+    moans = program(tmp_path / "moans", desktop.OTHERS, "; sys.exit('at first\\nCould not\\x1b connect')")
+    assert "exit 1: Could not\\u{1b} connect" == desktop.show(str(moans), ring("x"))
     assert "cannot be started" in str(desktop.show(str(tmp_path / "nothing"), ring("x")))
     monkeypatch.setattr(desktop, "PATIENCE", 0.2)
     slow = program(tmp_path / "slow", desktop.OTHERS, "; import time; time.sleep(20)")

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.conftest import LONG
-from tests.rings.witness import Seen, Witness
+from tests.rings.recipient import Recipient
+from tests.rings.witness import Seen
 from tests.rooms import FakeClock
 
 History = list[tuple[str, Any]]
@@ -31,13 +32,23 @@ _touches = st.tuples(st.sampled_from(TOUCHES), st.integers(0, 9))
 _rare = st.one_of(st.just(("fail", None)), st.sampled_from(CLOCKS))
 HISTORIES = st.lists(st.one_of(_sends, _looks, _waits, _looks, _touches, _rare), min_size=3, max_size=40)
 
+# The same with several bells: who looks, and whose bell is broken.
+WAYS = ("exec", "hook", "note")
+_looks_of = st.tuples(st.just("look"), st.tuples(st.sampled_from(WAYS), st.sampled_from((*MEANWHILE, "other"))))
+_fails_of = st.tuples(st.just("fail"), st.sampled_from(WAYS))
+_rare_of = st.one_of(_fails_of, _fails_of, st.sampled_from(CLOCKS))
+SEVERAL = st.lists(
+    st.one_of(_sends, _looks_of, _waits, _looks_of, _looks_of, _touches, _rare_of), min_size=3, max_size=50
+)
+
 
 class Ringer:
-    """The verbs of a history. What keeps the rules stands below."""
+    """The verbs of a history, at a mailbox with these bells. What keeps the rules stands below."""
 
-    def __init__(self) -> None:
+    def __init__(self, ways: tuple[str, ...] = WAYS[:1]) -> None:
         self.clock = FakeClock()
-        self.witness = Witness()
+        self.ways = ways
+        self.witness = Recipient(ways)
         self._ends: dict[str, datetime] = {}
 
     def send(self, word: str) -> None:
@@ -46,12 +57,21 @@ class Ringer:
     def touch(self, what: str, id: str) -> None:
         raise NotImplementedError
 
-    def fail(self, _: None = None) -> None:
+    def fail(self, way: str | None = None) -> None:
+        """The last ring of this bell did not get through."""
         raise NotImplementedError
 
-    def look(self, meanwhile: str | None = None) -> float | None:
+    def look_by(self, way: str, meanwhile: str | None) -> float | None:
         """One look; if it rang, the witness has seen it. When to look again; None: never."""
         raise NotImplementedError
+
+    def look(self, how: str | tuple[str, str | None] | None = None) -> float | None:
+        """Of one bell, the first if nobody says which."""
+        return self.look_by(*how) if isinstance(how, tuple) else self.look_by(self.ways[0], how)
+
+    def look_everywhere(self) -> float | None:
+        said = [self.look_by(way, None) for way in self.ways]
+        return min((seconds for seconds in said if seconds is not None), default=None)
 
     def note(self, id: str, word: str, *, is_old: bool = False) -> None:
         """A letter was sent."""
@@ -86,7 +106,7 @@ def play(ringer: Ringer, history: History) -> None:
     for id in letters:
         ringer.touch("release", id)
     in_vain = 0
-    while (seconds := ringer.look()) is not None:
+    while (seconds := ringer.look_everywhere()) is not None:
         in_vain = (
             0
             if ringer.witness.rings and ringer.witness.rings[-1][1] == ringer.clock.moment.steady
@@ -98,13 +118,16 @@ def play(ringer: Ringer, history: History) -> None:
 
 
 def history(words: str) -> History:
-    """As one writes it down: `urgent, look, wait 45, read 0`."""
+    """As one writes it down: `urgent, look, wait 45, read 0`; `look hook`, `fail hook` of several bells."""
     steps: History = []
     for word, _, how in (step.strip().partition(" ") for step in words.split(",")):
         if word in TOUCHES:
             steps.append((word, int(how)))
         elif word in {"wait", "jump"}:
             steps.append((word, float(how)))
+        elif word == "look" and how.partition(" ")[0] in WAYS:
+            way, _, meanwhile = how.partition(" ")
+            steps.append((word, (way, meanwhile or None)))
         else:
             steps.append((word, how or None) if word in {"look", "fail", "reboot"} else ("send", word))
     return steps

@@ -18,11 +18,22 @@ from postroom.model import delivery as moves
 from postroom.model.delivery import Delivery
 from postroom.model.query import Query
 from postroom.model.ring import Rung
-from postroom.service import auditing, ringbook, ringing
+from postroom.service import auditing, lost_rings, ringbook, ringing
 from postroom.settings import Settings
 from postroom.store.base import Move, Write
 from tests.contract.stores import CORE, Kind
-from tests.rings.histories import BRIEF, EXAMPLES, HISTORIES, History, Ringer, history, plant, play
+from tests.rings.histories import (
+    BRIEF,
+    EXAMPLES,
+    HISTORIES,
+    SEVERAL,
+    WAYS,
+    History,
+    Ringer,
+    history,
+    plant,
+    play,
+)
 from tests.rings.witness import LIMITS
 
 LEASE = 600_000.0  # seconds; longer than a history
@@ -30,10 +41,10 @@ RULES = {name: getattr(LIMITS, name) for name in LIMITS.__struct_fields__ if nam
 
 
 class InARoom(Ringer):
-    """A ringer at bob's mailbox, with some mail from before, and a rival of the same way."""
+    """Ringers at bob's mailbox, with some mail from before, and a rival of each way."""
 
-    def __init__(self, kind: Kind, folder: Path) -> None:
-        super().__init__()
+    def __init__(self, kind: Kind, folder: Path, ways: tuple[str, ...]) -> None:
+        super().__init__(ways)
         self._kind, self._folder = kind, folder
         self._open()
         self._held: dict[str, Work] = {}
@@ -41,7 +52,8 @@ class InARoom(Ringer):
         self._late: set[str] | None = None  # what came since the sync; None: nothing comes then
         for word in ("urgent", "normal"):
             self.send(word, is_old=True)
-        self._bob.begin_rings("exec")
+        for way in ways:
+            self._bob.begin_rings(way)
 
     def _open(self) -> None:
         self.store = self._kind.open(self._folder, self.clock.moment.boot)
@@ -92,31 +104,34 @@ class InARoom(Ringer):
             self.witness.letters[id].is_held = False
         self._held.clear()
 
-    def fail(self, _: None = None) -> None:
-        if self.witness.last:
-            self._bob.ring_failed("exec", self.witness.last, "exit 1")
-        self.witness.failed()
+    def fail(self, way: str | None = None) -> None:
+        way = way or self.ways[0]
+        if lost := self.witness.bells[way].last:
+            self._bob.ring_failed(way, lost, "exit 1")
+        self.witness.failed(way)
 
-    def look(self, meanwhile: str | None = None) -> float | None:
+    def look_by(self, way: str, meanwhile: str | None) -> float | None:
         self.let_time_pass()
         before = self._deliveries()
         self._late = set() if meanwhile == "send" else None
-        outcome = self._bob.try_ring("exec", may_ring=lambda: self._let_happen(meanwhile))
+        outcome = self._bob.try_ring(way, may_ring=lambda: self._let_happen(way, meanwhile))
         late, self._late = self._late or set(), None
         assert meanwhile or before == self._deliveries(), "a ring moved a letter"
         if isinstance(outcome, Rung):
             self._rang(outcome, late)
             return 0.0
-        self.witness.later(outcome.seconds, self.clock.moment)
+        self.witness.later(way, outcome.seconds, self.clock.moment)
         return outcome.seconds
 
-    def _let_happen(self, meanwhile: str | None) -> bool:
+    def _let_happen(self, way: str, meanwhile: str | None) -> bool:
         """After the first look, and before what is rung for is written down."""
         if meanwhile in {"read", "ack"}:
             for id in [id for id, seen in self.witness.letters.items() if seen.is_fresh]:
                 self.touch(meanwhile, id)
-        elif meanwhile == "rival" and (outcome := self._rival.try_ring("exec")):
-            self._rang(outcome, set())
+        elif meanwhile in {"rival", "other"}:
+            other = self.ways[self.ways.index(way) - 1] if meanwhile == "other" else way
+            if outcome := self._rival.try_ring(other):
+                self._rang(outcome, set())
         return True
 
     def _synced(self) -> None:
@@ -130,15 +145,15 @@ class InARoom(Ringer):
         assert not self._unsafe & {*rung.ids}, "rung for before it was safe"
         open_here = [s for s in self.witness.letters.values() if not (s.is_read or s.is_over or s.is_held)]
         assert len(open_here) == rung.unread, "it tells a wrong number of unread letters"
-        self.witness.rang(rung.ids, self.clock.moment, late)
+        self.witness.rang(rung.way, rung.ids, self.clock.moment, late)
 
     def _deliveries(self) -> list[Delivery]:
         return [found.delivery for found in self.store.find(Query(mailbox="bob", order="age"))]
 
 
-def run(kind: Kind, steps: History) -> None:
+def run(kind: Kind, steps: History, ways: tuple[str, ...] = WAYS[:1]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        ringer = InARoom(kind, Path(folder))
+        ringer = InARoom(kind, Path(folder), ways)
         try:
             play(ringer, steps)
         finally:
@@ -155,7 +170,17 @@ def test_the_rules_hold_in_a_room_whatever_happens(kind: Kind) -> None:
     played()
 
 
-STALE = "letters = _ring(office, mailbox, way, moment, until, least, also)"
+@pytest.mark.parametrize("kind", CORE, ids=lambda kind: kind.name)
+def test_they_hold_for_a_recipient_with_several_bells(kind: Kind) -> None:
+    @settings(max_examples=EXAMPLES if kind.name == "memory" else EXAMPLES // 3)
+    @given(SEVERAL)
+    def played(steps: History) -> None:
+        run(kind, steps, WAYS)
+
+    played()
+
+
+STALE = "letters = _ring(office, mailbox, way, moment, until, least, also, promised)"
 AT_ONCE = f"letters = told(seen.found[id] for id in verdict.ring); {STALE.removeprefix('letters = ')}"
 # name -> what the witness says, a history (letters 0 and 1 are old), and the line that is wrong
 BUGS: dict[str, tuple[Any, ...]] = {
@@ -188,6 +213,18 @@ BUGS: dict[str, tuple[Any, ...]] = {
         "rung for what somebody works on", "urgent, look, claim 2, wait 301, look",
         ringbook, "look", " if f.delivery.state is State.UNREAD", "", ringing,
     ),
+    "two bells at once": (
+        "somebody is told too late", "urgent, look exec other, urgent, look exec other, urgent, look exec",
+        ringing, "_ring", "decide(seen.waiting, book, before, ", "decide(seen.waiting, book, type(before)(), ",
+    ),
+    "a broken bell is counted": (
+        "not all were told together", "normal, wait 1, look exec, fail exec, normal, wait 1, look hook",
+        lost_rings, "ring_failed", "[last.telling for last in lost.values()]", "[]",
+    ),
+    "what was not told counts as told": (
+        "somebody was never told", "normal, wait 1, look exec, normal, wait 1, look hook",
+        ringing, "_ring", "min(telling.up_to, not_new(", "max(telling.up_to, not_new(",
+    ),
 }  # fmt: skip
 
 
@@ -195,10 +232,10 @@ BUGS: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("name", BUGS)
 def test_what_goes_wrong_in_a_room_is_found_out(name: str, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     complaint, words, *bug = BUGS[name]
-    run(kind, history(words))
+    run(kind, history(words), WAYS)
     plant(monkeypatch, *bug)
     with pytest.raises(AssertionError, match=complaint):
-        run(kind, history(words))
+        run(kind, history(words), WAYS)
 
 
 def test_a_ring_that_reads_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,24 +12,26 @@ from msgspec.structs import replace
 from postroom.model.message import Priority
 from postroom.model.query import Moment
 from postroom.model.ring import Book
-from postroom.policy import ringing
+from postroom.model.telling import Told
+from postroom.policy import ringing, telling
 from postroom.policy.ringing import Waiting
-from tests.rings.histories import EXAMPLES, HISTORIES, History, Ringer, history, plant, play
+from tests.rings.histories import EXAMPLES, HISTORIES, SEVERAL, WAYS, History, Ringer, history, plant, play
 from tests.rings.witness import LIMITS
 
 
 class Rules(Ringer):
-    """No room, no store: letters in a list, and a book."""
+    """No room, no store: letters in a list, and books."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._book = Book(up_to=0)
+    def __init__(self, ways: tuple[str, ...]) -> None:
+        super().__init__(ways)
+        self._books = {way: Book(up_to=0) for way in ways}
+        self._told = Told()
         self._waiting: dict[str, Waiting] = {}
 
     def send(self, word: str) -> None:
         id = f"m-{len(self._waiting)}"
         priority = Priority.NORMAL if word == "brief" else Priority[word.upper()]
-        self._waiting[id] = Waiting(id=id, priority=priority, came=self.clock.wall)
+        self._waiting[id] = Waiting(id=id, number=len(self._waiting) + 1, priority=priority, came=self.clock.wall)
         self.note(id, word)
 
     def touch(self, what: str, id: str) -> None:
@@ -44,45 +46,51 @@ class Rules(Ringer):
         else:
             seen.is_over = True
 
-    def fail(self, _: None = None) -> None:
-        for id in self.witness.last:
-            self._book = ringing.failed(self._book, id, "exit 1", self.clock.moment, LIMITS)
-        self.witness.failed()
+    def fail(self, way: str | None = None) -> None:
+        way = way or self.ways[0]
+        lost = self.witness.bells[way].last
+        for id in lost:
+            self._books[way] = ringing.failed(self._books[way], id, "exit 1", self.clock.moment, LIMITS)
+        self._told = telling.failed(self._told, [self._books[way].telling] * len(lost))
+        self.witness.failed(way)
 
-    def look(self, _: str | None = None) -> float | None:
+    def look_by(self, way: str, _: str | None) -> float | None:
         self.let_time_pass()
-        now = self.clock.moment
+        now, book = self.clock.moment, self._books[way]
         waiting = [
-            self._seen(id) for id, seen in self.witness.letters.items() if not (seen.is_over or seen.is_held)
+            self._seen(way, id) for id, seen in self.witness.letters.items() if not (seen.is_over or seen.is_held)
         ]
-        verdict = ringing.decide(waiting, self._book, now, LIMITS)
+        verdict = ringing.decide(waiting, book, self._told, now, LIMITS)
         if not verdict.ring:
-            self.witness.later(verdict.look_again, now)
+            self.witness.later(way, verdict.look_again, now)
             return verdict.look_again
+        self._told = telling.rang(
+            self._told, len(verdict.ring), len(self._waiting), now, LIMITS, joins=verdict.joins
+        )
         rung = [letter for letter in waiting if letter.id in verdict.ring]
-        self._book = ringing.rang(self._book, rung, 0, now, LIMITS)
-        self.witness.rang(verdict.ring, now, set())
+        self._books[way] = ringing.rang(book, rung, 0, self._told.tellings[-1].number, now, LIMITS)
+        self.witness.rang(way, verdict.ring, now, set())
         return 0.0
 
-    def _seen(self, id: str) -> Waiting:
-        seen, letter = self.witness.letters[id], self._waiting[id]
-        return Waiting(
-            id=id,
-            priority=letter.priority,
-            came=letter.came,
-            is_unread=not seen.is_read,
-            is_new=not seen.rings,
-        )
+    def _seen(self, way: str, id: str) -> Waiting:
+        seen, its = self.witness.letters[id], self.witness.bells[way].letters.get(id)
+        return replace(self._waiting[id], is_unread=not seen.is_read, is_new=its is None or not its.rings)
 
 
-def run(steps: History) -> None:
-    play(Rules(), steps)
+def run(steps: History, ways: tuple[str, ...] = WAYS[:1]) -> None:
+    play(Rules(ways), steps)
 
 
 @settings(max_examples=EXAMPLES * 5)
 @given(HISTORIES)
 def test_the_rules_hold_in_any_history(steps: History) -> None:
     run(steps)
+
+
+@settings(max_examples=EXAMPLES * 5)
+@given(SEVERAL)
+def test_the_rules_hold_for_a_recipient_with_several_bells(steps: History) -> None:
+    run(steps, WAYS)
 
 
 # complaint -> a history, and the line that makes it one to complain of: its function, as it is, as it must not be
@@ -93,11 +101,11 @@ BUGS = {
     "rung for mail of low priority": ("low", "_is_fresh", " and letter.priority > Priority.LOW", ""),
     "not all were told together": ("normal, urgent", "decide", "own[w.id] == 0 or _is_fresh(w)", "own[w.id] == 0"),
     "no pause between two rings": (
-        "urgent, look, normal", "decide", "0.0 if letter.is_urgent else pause", "0.0",
+        "urgent, look, normal", "_Hold", "else max(self.cap, self.pause)", "else self.cap",
     ),
     "more rings in an hour than there may be": (
         "urgent, look, urgent, look, urgent, look, urgent, look, urgent",
-        "decide", "max(seconds, cap, ", "max(seconds, ",
+        "_Hold", "return self.cap if letter", "return 0.0 if letter",
     ),
     "rung for twice": (
         "normal, wait 1, look, fail", "_own_time", "letter.is_urgent and limits.ring_again", "limits.ring_again",
@@ -120,12 +128,14 @@ BUGS = {
     "a ring that failed was never tried again": (
         "normal, urgent, look, fail", "failed", "tries=tries, due=due", "tries=tries, due=None",
     ),
-    "somebody was never told": ("normal", "decide", "look_again=min(times, default=None)", "look_again=None"),
+    "somebody was never told": (
+        "normal", "decide", "look_again=min(times.values(), default=None)", "look_again=None",
+    ),
     "somebody is told too late": (
         "normal, jump -86400", "_gathering", "0 < left <= limits.ring_gather", "0 < left",
     ),
     "it says when to look, and then does not ring": (
-        "normal", "decide", "look_again=min(times, default=None)", "look_again=min(times) / 2 if times else None",
+        "normal", "decide", "min(times.values(), default=None)", "min(times.values()) / 2 if times else None",
     ),
 }  # fmt: skip
 
@@ -137,6 +147,62 @@ def test_a_rule_that_is_broken_is_found_out(complaint: str, monkeypatch: pytest.
     plant(monkeypatch, ringing, name, right, wrong)
     with pytest.raises(AssertionError, match=complaint):
         run(history(words))
+
+
+HELD = "urgent, urgent, urgent, urgent, urgent, claim 0, claim 1, claim 2, claim 3"
+# what is wrong -> the complaint, a history of several bells, and the line: where it is, right and wrong
+BUGS_OF_SEVERAL: dict[str, tuple[Any, ...]] = {
+    "each bell pauses by itself": (
+        "no pause between two tellings", "normal, wait 1, look exec, normal, wait 1, look hook",
+        ringing, "decide", "0.0 if w.id in joining else there.seconds(w)", "0.0",
+    ),
+    "each bell has a limit of its own": (
+        "told more often in an hour than one may be",
+        "urgent, look exec, urgent, look hook, urgent, look note, urgent, look exec, urgent, look hook",
+        ringing, "decide", "_hold(told.times, ", "_hold(told.times[-1:], ",
+    ),
+    "no bell joins another": (
+        "somebody is told too late", "normal, wait 1, look exec, look hook",
+        ringing, "_joins", "letter.number > told.last.up_to", "letter",
+    ),
+    "what came later joins": (
+        "no pause between two tellings", "normal, wait 1, look exec, normal, wait 1, look hook",
+        ringing, "_joins", "letter.number > told.last.up_to", "False",
+    ),
+    "who joins is counted": (
+        "somebody is told too late",
+        "urgent, look exec, look hook, look note, urgent, look exec, urgent, look exec",
+        ringing, "decide", "joins=not begins", "joins=False",
+    ),
+    "a bell joins again and again": (
+        "told more often in an hour than one may be",
+        f"{HELD}, look exec, release 0, look exec, release 1, look exec, release 2, look exec, look hook,"
+        " release 3, look hook",
+        ringing, "_joins", "book.telling != told.last.number", "True",
+    ),
+    "a broken bell silences the others": (
+        "not all were told together", "normal, wait 1, look exec, fail exec, normal, wait 1, look hook",
+        telling, "failed", "one.rung > 0", "True",
+    ),
+    "one broken bell undoes what others told": (
+        "no pause between two tellings",
+        "normal, wait 1, look exec, look hook, fail hook, normal, wait 1, look note",
+        telling, "failed", "one.rung > 0", "one.number not in numbers",
+    ),
+    "a broken bell has no pause": (
+        "no pause between two rings", "normal, wait 1, look exec, fail exec, normal, wait 1, look exec",
+        ringing, "decide", "_hold(book.recent, ", "_hold((), ",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BUGS_OF_SEVERAL)
+def test_what_is_wrong_with_several_bells_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    complaint, words, *bug = BUGS_OF_SEVERAL[name]
+    run(history(words), WAYS)
+    plant(monkeypatch, *bug)
+    with pytest.raises(AssertionError, match=complaint):
+        run(history(words), WAYS)
 
 
 def test_uptimes_of_an_earlier_boot_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

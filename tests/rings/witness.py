@@ -4,6 +4,8 @@ and rung for at one mailbox, in one way, and complains.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import msgspec
 
 from postroom.model.query import Moment
@@ -77,16 +79,13 @@ class Witness:
             seen.rings.append((now.boot, now.steady))
             seen.failed.append(False)
 
-    def later(self, seconds: float | None, now: Moment) -> None:
-        """No ring now; when to look again."""
-        fresh = [seen for seen in self.letters.values() if seen.is_fresh]
+    def later(self, seconds: float | None, now: Moment, held: Callable[[str], float] = lambda _: 0.0) -> None:
+        """No ring now; when to look again. `held`: how long a letter has to wait for other reasons than ours."""
+        fresh = {id: seen for id, seen in self.letters.items() if seen.is_fresh}
         if not fresh:
             return
         assert seconds is not None, "somebody was never told"
-        urgent = any(seen.is_urgent for seen in fresh)
-        allowed = self._left(LIMITS.ring_hourly, HOUR, now)
-        if not urgent:
-            allowed = max(allowed, GATHER_MOST, self._left(1, LIMITS.ring_cooldown, now))
+        allowed = min(max(self._allowed(seen, now), held(id)) for id, seen in fresh.items())
         assert seconds <= allowed + SLACK, "somebody is told too late"
 
     def failed(self) -> None:
@@ -106,17 +105,24 @@ class Witness:
             if seen.is_urgent and not seen.failures:
                 assert seen.failed.count(False) == LIMITS.ring_most, "urgent mail was not rung for again"
 
-    def _left(self, count: int, span: float, now: Moment) -> float:
-        """Until there were fewer than so many rings in such a span."""
-        lately = [at for boot, at in self.rings if boot == now.boot][-count:]
-        return lately[0] + span - now.steady if len(lately) == count else 0.0
+    def _allowed(self, seen: Seen, now: Moment) -> float:
+        cap, pause = left(self.rings, now)
+        return cap if seen.is_urgent else max(cap, pause, GATHER_MOST)
 
     def _check_pauses(self, told: list[Seen], now: Moment) -> None:
-        since = [now.steady - at for boot, at in self.rings if boot == now.boot]
-        if since and since[-1] < LIMITS.ring_cooldown - SLACK:
-            assert any(seen.is_urgent for seen in told), "no pause between two rings"
-        lately = [span for span in since if span < HOUR - SLACK]
-        assert len(lately) < LIMITS.ring_hourly, "more rings in an hour than there may be"
+        cap, pause = left(self.rings, now)
+        assert pause <= SLACK or any(seen.is_urgent for seen in told), "no pause between two rings"
+        assert cap <= SLACK, "more rings in an hour than there may be"
+
+
+def left(times: Sequence[tuple[str, float]], now: Moment) -> tuple[float, float]:
+    """Seconds until there are fewer than so many in an hour, and until the pause after the last one is over."""
+
+    def until(count: int, span: float) -> float:
+        lately = [at for boot, at in times if boot == now.boot][-count:]
+        return max(lately[0] + span - now.steady, 0.0) if len(lately) == count else 0.0
+
+    return until(LIMITS.ring_hourly, HOUR), until(1, LIMITS.ring_cooldown)
 
 
 def _check_its_time(seen: Seen, now: Moment) -> None:

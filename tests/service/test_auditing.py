@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import postroom
 from postroom import Mailbox, Room
 from postroom.model.query import Found, Query
-from postroom.model.record import AUDIT, AUDITED, BELL
+from postroom.model.record import AUDIT, AUDITED, BELL, TOLD
 from postroom.service import rates
 from tests.rooms import FakeClock, House
 from tests.service.test_ringing import post, rung
@@ -102,7 +102,7 @@ def test_a_renamed_agent_keeps_its_book_and_what_it_was_told(room: Room, bob: Ma
         [sight.host for sight in stop.sights],
     )
     changes, _ = room.changes(replace(room.cursor(), number=before))
-    assert not any((change.kind or "").startswith((BELL, AUDIT, AUDITED)) for change in changes)
+    assert not any((change.kind or "").startswith((BELL, TOLD, AUDIT, AUDITED)) for change in changes)
     new = post(room)  # the old name still means it
     clock.advance(1)
     assert (new,) == rung(rob)
@@ -120,7 +120,7 @@ def test_nothing_of_it_is_in_an_export_and_another_room_begins_anew(
     clock.advance(1)
     assert (id,) == rung(bob)
     lines = list(room.export())
-    assert not any(word in line for line in lines for word in (b'"bell"', b'"audit'))
+    assert not any(word in line for line in lines for word in (b'"bell"', b'"told"', b'"audit'))
     with postroom.open("memory:") as other:
         other.load(lines)
         assert 1 == other.mailbox("bob").begin_rings("exec")

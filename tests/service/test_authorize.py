@@ -44,6 +44,7 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
         lambda box: box.try_ring("exec"),
         lambda box: box.wait_to_ring("exec", 0),
         lambda box: box.ring_failed("exec", "known", "x"),
+        lambda box: box.ring_done("exec", "known"),
         lambda box: box.dead_rings(),
         lambda box: box.retry_rings(),
     ],

@@ -245,6 +245,12 @@ def test_a_name_that_will_not_do_is_refused(
     assert house.store.cursor() == before
 
 
+def test_two_mailboxes_do_not_become_one(room: Room) -> None:
+    room.mailbox("bob").send("ann", "x")
+    with pytest.raises(NameTaken, match="'ann' has a mailbox here already"):
+        room.rename("bob", "ann")
+
+
 def test_nobody_else_can_have_the_old_name(bob: Room) -> None:
     bob.mailbox("zoe").register()
     with pytest.raises(NameTaken):

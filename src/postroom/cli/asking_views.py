@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .escape import ago, barred, body_lines, one_line, wrapped
+from .escape import ago, begun, body_lines, one_line, wrapped
 from .tables import facts, hint, painted, table
 from .views import sent
+from .waiting import about, presses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from .answers import Screen
     from .views import Data
 
+MOST_SAID = 3  # lines of how a letter begins, on a terminal
 _STATES = {"open": "yellow", "answered": "green", "urgent": "red", "high": "yellow"}
 
 
@@ -67,8 +69,9 @@ def waiting(screen: Screen, data: Data) -> str:
         return f"Nothing waits for {data['mailbox']}.\n"
     lines = []
     for entry in data["waiting"]:
-        about = f": {one_line(entry['subject'])}" if entry["subject"] else ""
-        head = f"{ago(entry['since'], screen.now)}, {entry['what']} from {entry['from']}{about}"
+        subject = f": {one_line(about(entry))}" if about(entry) else ""
+        marks = "".join(f" [{word}]" for word in presses(entry, screen.now))
+        head = f"{ago(entry['since'], screen.now)}, {entry['what']} from {entry['from']}{marks}{subject}"
         folded = wrapped(head, screen.width) if screen.tables else [f"- {head}"]
         lines += [painted(screen, line, "bold") if screen.tables else line for line in folded]
         lines += [f"    {line}" for line in _said(screen, entry["text"])]
@@ -79,6 +82,6 @@ def waiting(screen: Screen, data: Data) -> str:
 
 
 def _said(screen: Screen, text: str) -> list[str]:
-    """A text behind its bar; on a terminal it is folded, and the bar goes on."""
+    """A text behind its bar; on a terminal it is folded, the bar goes on, and some of it is enough."""
     lines = body_lines(text) if text else []
-    return [piece for line in lines for piece in barred(line, screen.width - 4)] if screen.tables else lines
+    return begun(lines, screen.width - 4, MOST_SAID) if screen.tables else lines

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from .escape import ago, cut, moment, one_line, wrapped
-from .tables import facts, hint, painted, table
+from .tables import facts, hint, painted, state_word, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +24,7 @@ _GROUPS = (
     ("warning", "Warnings"),
     ("error", "Errors"),
 )
+_IN_STATE = {"unread": "in inboxes"}  # read or not: to count them as unread would be another number
 _STATES = {"dead": "red", "claimed": "cyan", "done": "green"}
 _RINGS = {"rung": "rung", "failed": "ring failed", "dead": "ring given up"}
 _OLD, _VERY_OLD = 60.0, 600.0  # seconds; a letter that waits so long is shown in yellow, in red
@@ -83,12 +84,16 @@ def stats(screen: Screen, data: Data) -> str:
     if data["mailbox"] is not None:
         return _tally(screen, data["mailbox"])
     room = data["room"]
-    states = ", ".join(f"{count:,} {state}" for state, count in room["states"].items() if count)
+    states = ", ".join(
+        f"{count:,} {_IN_STATE.get(state, state)}" for state, count in room["states"].items() if count
+    )
+    seen = room["states"].get("unread", 0) - sum(room["unread"].values())
     pairs = [
         ("Letters", f"{room['letters']:,}"),
         ("Deliveries", f"{room['deliveries']:,}" + (f": {states}" if states else "")),
-        ("Unread", _by_priority(room["unread"])),
-        ("Oldest unread", ago(room["oldest_unread_at"], screen.now)),
+        ("Never read", _by_priority(room["unread"])),
+        ("Oldest never read", ago(room["oldest_unread_at"], screen.now)),
+        ("Read, not settled", f"{seen:,}"),
         ("Agents", f"{room['agents']:,}"),
         ("Damaged letters", f"{room['quarantined']:,}" if room["quarantined"] else ""),
     ]
@@ -97,7 +102,7 @@ def stats(screen: Screen, data: Data) -> str:
          ago(_first(t["oldest_unread_at"], t["oldest_seen_at"]), screen.now))
         for t in sorted(room["mailboxes"], key=lambda tally: -tally["backlog"])
     ]  # fmt: skip
-    titles = ("MAILBOX", "BACKLOG", "UNREAD", "CLAIMED", "DEAD", "OLDEST")
+    titles = ("MAILBOX", "BACKLOG", "NEVER READ", "CLAIMED", "DEAD", "OLDEST")
     return (
         facts(screen, pairs) + ("\n" + table(screen, titles, rows) if rows else "") + _rates(screen, room["rates"])
     )
@@ -129,13 +134,13 @@ def _tally(screen: Screen, tally: Data) -> str:
         [
             ("Mailbox", tally["mailbox"]),
             ("Backlog", f"{tally['backlog']:,}"),
-            ("Unread", _by_priority(tally["unread"])),
-            ("Looked at", f"{tally['seen']:,}"),
+            ("Never read", _by_priority(tally["unread"])),
+            ("Read, not settled", f"{tally['seen']:,}"),
             ("Claimed", f"{tally['claimed']:,}"),
             ("Not due yet", f"{tally['queued']:,}"),
             ("Dead", f"{tally['dead']:,}"),
-            ("Oldest unread", ago(tally["oldest_unread_at"], screen.now)),
-            ("Oldest looked at", ago(tally["oldest_seen_at"], screen.now)),
+            ("Oldest never read", ago(tally["oldest_unread_at"], screen.now)),
+            ("Oldest read, not settled", ago(tally["oldest_seen_at"], screen.now)),
             ("Oldest claimed", ago(tally["oldest_claimed_at"], screen.now)),
         ],
     )
@@ -171,8 +176,9 @@ def flow(screen: Screen, data: Data) -> str:
         return facts(screen, head) + "No mail is open.\n"
     rows = [_agent(agent) for agent in data["agents"]]
     paint = {_seconds(age): _age_colour(age) for agent in data["agents"] for age in _ages(agent)}
-    titles = ("MAILBOX", "BACKLOG", "UNREAD", "CLAIMED", "DEAD", "DONE", "OLDEST", "HELD FOR", "TO DONE")
-    shown = table(screen, titles, rows, paint, drop=("DEAD", "CLAIMED", "DONE", "UNREAD", "HELD FOR", "TO DONE"))
+    titles = ("MAILBOX", "BACKLOG", "NEVER READ", "CLAIMED", "DEAD", "DONE", "OLDEST", "HELD FOR", "TO DONE")
+    drop = ("DEAD", "CLAIMED", "DONE", "NEVER READ", "HELD FOR", "TO DONE")
+    shown = table(screen, titles, rows, paint, drop=drop)
     return facts(screen, head) + "\n" + shown
 
 
@@ -217,7 +223,7 @@ def trace(screen: Screen, data: Data) -> str:
     stops = [
         (
             stop["mailbox"],
-            stop["state"],
+            state_word(stop),
             str(stop["attempts"]),
             ago(stop["delivered_at"], screen.now),
             ago(stop["read_at"], screen.now),

@@ -7,9 +7,13 @@ behind a bar, so that no letter can look like the words of the house.
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 from unicodedata import category, east_asian_width
 
 from ..service.present import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 BAR = "│ "
 _NO_WIDTH = {"Mn", "Me", "Cf"}
@@ -69,6 +73,14 @@ def wrapped(text: str, columns: int) -> list[str]:
 def barred(line: str, columns: int) -> list[str]:
     """A line of a body on as many as it takes; the bar goes on."""
     return [f"{BAR}{piece}" for piece in wrapped(line.removeprefix(BAR), columns - len(BAR))]
+
+
+def begun(lines: Sequence[str], columns: int, most: int) -> list[str]:
+    """The first of a body's lines, folded, on so many at most; a dot where it goes on."""
+    pieces = [piece for line in lines for piece in barred(line, columns)]
+    if len(pieces) <= most:
+        return pieces
+    return [*pieces[: most - 1], cut(f"{pieces[most - 1]} …", columns)]
 
 
 def broken(text: str, columns: int) -> list[str]:

@@ -21,6 +21,7 @@ from ..errors import (
 
 OK = 0
 NOTHING = 1  # nothing came, nothing was sent
+NOT_NOW = 75  # what was asked for did not get through; another time it may
 INTERRUPTED = 130  # as a shell reports Ctrl-C
 PIPE_CLOSED = 141  # as a shell reports a reader that left
 IO = 74

@@ -17,6 +17,7 @@ TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
     from .parse import Call
 
+FILES = "files:"
 NO_MAIL = "No unread mail for {0}.\n"
 NO_DIGEST = "You have no unread letters.\n"
 _NO_COUNTS = '"urgent":0,"high":0,"normal":0,"low":0,"total":0'
@@ -48,16 +49,9 @@ def quick_answer(call: Call) -> str | None:
     if not wanted or not is_plain_name(me):
         return None
     passed_by: list[tuple[str, str]] = []
-    path = room_of(call.values.get("room"), passed_by)
-    if path is None:
-        return None
-    with Uninterrupted():
-        import apsw  # noqa: F401, PLC0415 - the weight of the whole look; not before it is needed
-
-        from ..store.sqlite.glance import is_surely_empty  # noqa: PLC0415
-
+    room = room_of(call.values.get("room"), passed_by)
     others: list[str] = []
-    if not is_surely_empty(path, me, others):
+    if room is None or not room_has_nothing(room, me, others):
         return None
     note_passed_by(call, passed_by)
     note_unknown(call, me, others)
@@ -74,8 +68,25 @@ def _quick_hook(call: Call) -> str | None:
     return quick_hook(call)
 
 
+def room_has_nothing(room: str, mailbox: str, others: list[str] | None = None) -> bool:
+    """Has it surely nothing unread? `room` is its file, or the address of one of files. Where nobody there is
+    called so, the names there are are put into `others`.
+    """
+    with Uninterrupted():
+        import apsw  # noqa: F401, PLC0415 - the weight of the whole look; not before it is needed
+
+        if room.startswith(FILES):
+            from ..store.files.glance import is_surely_empty  # noqa: PLC0415
+        else:
+            from ..store.sqlite.glance import is_surely_empty  # noqa: PLC0415
+
+    return is_surely_empty(room, mailbox, others)
+
+
 def room_of(named: str | None, passed_by: list[tuple[str, str]]) -> str | None:
-    """The room's file as the settings would choose it; None when that takes more than a look."""
+    """The room's file as the settings would choose it, or the address of one of files; None when that takes more
+    than a look.
+    """
     said = environment()
     if any(name.startswith(PREFIX) and name.removeprefix(PREFIX) not in _NO_SETTINGS for name in said):
         return None
@@ -84,6 +95,8 @@ def room_of(named: str | None, passed_by: list[tuple[str, str]]) -> str | None:
     address = named or variable("POSTROOM_STORE")
     if not address:
         return project_room(passed_by=passed_by) or own_room(said)
+    if address.startswith(FILES):
+        return address
     path = address.removeprefix("sqlite:").removeprefix("//")
     unusual = ":" in path or "?" in path or "\n" in path or path.startswith("~")
     if unusual or not (address.startswith("sqlite:") or path.endswith(".db") or "/" in path):

@@ -82,7 +82,7 @@ def exchange(path: str, lines: bytes, replies: int, patience: float = 0.0) -> by
 
 
 def _is_surely_nothing(values: Mapping[str, Any], agent: str) -> bool:
-    from .glance import is_plain_name, room_of  # noqa: PLC0415 - loaded already
+    from .glance import is_plain_name, room_has_nothing, room_of  # noqa: PLC0415 - loaded already
 
     if not is_plain_name(agent):
         return False
@@ -90,19 +90,8 @@ def _is_surely_nothing(values: Mapping[str, Any], agent: str) -> bool:
         return socket_has_nothing(socket, agent)
     if folder := folder_of(values):
         return folder_has_nothing(folder, agent)
-    path = room_of(values.get("room"), [])
-    return path is not None and room_has_nothing(path, agent)
-
-
-def room_has_nothing(path: str, agent: str) -> bool:
-    from .light import Uninterrupted  # noqa: PLC0415
-
-    with Uninterrupted():
-        import apsw  # noqa: F401, PLC0415 - the weight of the whole look
-
-        from ..store.sqlite.glance import is_surely_empty  # noqa: PLC0415
-
-    return is_surely_empty(path, agent)
+    room = room_of(values.get("room"), [])
+    return room is not None and room_has_nothing(room, agent)
 
 
 def folder_has_nothing(folder: str, agent: str) -> bool:
@@ -127,7 +116,7 @@ def socket_has_nothing(path: str, agent: str) -> bool:
 def seconds() -> float:
     """How long a session waits for its mail at most."""
     said = variable("POSTROOM_HOOK_SECONDS")
-    return min(float(said), 600.0) if said.isascii() and said.isdecimal() else SECONDS
+    return min(float(said), 600.0) if said.isascii() and said.isdecimal() and said.strip("0") else SECONDS
 
 
 def end_in_time() -> None:

@@ -10,6 +10,7 @@ import msgspec
 from ..daemon.inbox_files import InboxFolder
 from ..errors import Busy, Invalid, PostroomError
 from ..model.codec import encode
+from ..model.values import check_object
 from ..whereabouts import AUTH_TOKEN, variable
 from ..wire.inbox_entries import entry_of
 from .hook_quick import exchange
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 MOST = 20  # letters looked at for one prompt
 HOST = "claude"  # whose hooks agent-inbox's are
 Entry = dict[str, Any]
+DEEPEST = 64  # levels of an entry
+_WORDS = frozenset({"importance", "timestamp"})  # of an entry: nothing if they are no text
 
 
 class RoomSource:
@@ -147,9 +150,11 @@ class FileSource:
 
 
 def _parsed(line: bytes) -> Entry | None:
-    """None for what is no entry; agent-inbox passes it by, too."""
+    """None for what is no entry; agent-inbox passes it by, too. Whoever may write the file may write anything, and
+    one line must not keep the others from being shown.
+    """
     try:
-        entry = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, Invalid):
+        entry = check_object(msgspec.json.decode(line), "entry", DEEPEST)
+    except (msgspec.DecodeError, UnicodeDecodeError, Invalid, RecursionError):
         return None
-    return entry if isinstance(entry, dict) else None
+    return {name: value for name, value in entry.items() if name not in _WORDS or isinstance(value, str)}

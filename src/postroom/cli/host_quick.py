@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from ..hosts.heard import HOST, hear, text_of
-from ..hosts.moments import BETWEEN, PROMPT, STOP
+from ..hosts.moments import BETWEEN, PROMPT, START, STOP
 from ..hosts.sessions import BUSY, IDLE, OVER, find
 from ..whereabouts import variable
 from .hook_quick import (
@@ -16,7 +16,6 @@ from .hook_quick import (
     end_in_time,
     folder_has_nothing,
     go_where_the_host_is,
-    room_has_nothing,
     socket_has_nothing,
 )
 
@@ -33,7 +32,7 @@ def quick_host(call: Call) -> str | None:
     """What to print when that is certain: nothing. None: run the command."""
     said = call.heard = hear(HOST)
     if "wait" in call.values:
-        return None
+        return "" if _is_waited_for(call.name, said) else None
     end_in_time()
     go_where_the_host_is(text_of(said, "cwd"))
     dialect = dialect_of(call.name)
@@ -50,6 +49,13 @@ def quick_host(call: Call) -> str | None:
         return None
     holds = 0 if moment == PROMPT and is_typed(dialect, said) else None
     return "" if _is_marked(session, IDLE if moment == STOP else BUSY, holds) else None
+
+
+def _is_waited_for(command: str, said: Mapping[str, Any]) -> bool:
+    """Has the session a waiter already? One that starts may have that of an earlier life, which just ends."""
+    session = find(host_of(command), text_of(said, "session_id"))
+    moment = dialect_of(command).EVENTS.get(text_of(said, "hook_event_name"))
+    return session is not None and moment != START and session.has_waiter
 
 
 def _is_marked(session: Session, turn: str, holds: int | None) -> bool:
@@ -95,7 +101,7 @@ def is_going_on(session: Session, name: str) -> bool:
 
 
 def _has_nothing(session: Session) -> bool:
-    from .glance import is_plain_name  # noqa: PLC0415 - loaded already
+    from .glance import FILES, is_plain_name, room_has_nothing  # noqa: PLC0415 - loaded already
 
     if not is_plain_name(session.agent):
         return False
@@ -103,4 +109,4 @@ def _has_nothing(session: Session) -> bool:
         return socket_has_nothing(session.socket, session.agent)
     if session.folder:
         return folder_has_nothing(session.folder, session.agent)
-    return session.room.startswith("/") and room_has_nothing(session.room, session.agent)
+    return session.room.startswith(("/", FILES)) and room_has_nothing(session.room, session.agent)

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import PostroomError
 from ..hosts.sessions import BEAT
-from ..hosts.wording import MOST_POINTERS
+from ..hosts.wording import MOST_POINTERS, PERSON
 from ..model.content import content_of
 from ..model.escalation import ESCALATION
 from ..model.message import Priority, origin_word
+from ..model.names import HUMAN, fold
 from ..model.parts import Part
 from ..model.task import TASK, TASK_UPDATE, TaskState
 from ..whereabouts import variable
 from ..wire.inbox_entries import entry_of
+from ..wire.plain import plain_agent
 from .hook_quick import exchange, folder_of, socket_of
 from .hook_sources import MOST, FileSource, RoomSource, SocketSource
 from .places import whole_address, whole_path
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..hosts.sessions import Session
+    from ..model.message import Message
     from .context import Context
     from .hook_sources import Entry
 
@@ -38,26 +41,46 @@ def place_of_mail(context: Context) -> tuple[str, str, str]:
         return "", "", whole_path(folder)
     socket, is_room_named = socket_of(context.values), bool(variable("POSTROOM_STORE"))
     room = whole_address(context.settings.store) if is_room_named or not socket else ""
+    return room, whole_path(socket) if socket and _answers(socket, is_room_named=is_room_named) else "", ""
+
+
+def _answers(socket: str, *, is_room_named: bool) -> bool:
+    """Is a daemon there? One that is away matters only where no room is named, too."""
     try:
-        if socket:
-            exchange(socket, b'{"action":"ping"}\n', 1)
+        exchange(socket, b'{"action":"ping"}\n', 1)
     except OSError as away:
         if not is_room_named:
             raise PostroomError(f"no post room answers at {socket}: {away.strerror or away}") from away
-        socket = ""  # nobody is there, but the room is named too
-    return room, whole_path(socket) if socket else "", ""
+        return False
+    return True
 
 
 def source_of(context: Context, session: Session, *, is_new: bool = False) -> HostRoom | HostSocket | HostFile:
     """The mail of a session. A new one's room is opened as it was named, and made where there is none."""
     context.values["as"] = session.agent
-    if session.socket:
+    if session.socket and (is_new or _answers(session.socket, is_room_named=bool(session.room))):
         return HostSocket(session.socket, session.agent)
     if session.folder:
         return HostFile(session.folder, session.agent)
     if not is_new:
         context.values["room"] = session.room
     return HostRoom(context)
+
+
+def program_of(context: Context, session: Session, name: str) -> str:
+    """What runs the agent of this name; empty where nobody of that name is there, or it does not say."""
+    try:
+        if session.socket:
+            (said,) = SocketSource(session.socket, name).ask({"action": "agent", "name": name})
+            found = said["agent"]
+        elif session.room:
+            found = plain_agent(context.room.agent(name))
+        else:
+            return ""
+    except PostroomError:
+        return ""
+    is_there = not found["presence"]["left"] and found["presence"]["warmth"] not in {"expired", "gone"}
+    return str(found["card"]["program"]) if is_there else ""
 
 
 class HostRoom(RoomSource):
@@ -80,15 +103,14 @@ class HostRoom(RoomSource):
         if total > MOST:
             steps = box.check(MOST, peek=True, kinds=_WITH_STEPS)
             self.letters = _steps_first(self.letters, steps, lambda one: one.id, lambda one: one.priority)
-        found = [letter.message for letter in self.letters]
-        return [entry_of(one, box.name) | {"from": one.origin} for one in found], total
+        return [self._entry(letter.message) for letter in self.letters], total
 
     def seen(self) -> tuple[list[Entry], int]:
         box = self.context.mailbox
         stats = box.stats()
         found = box.check(_enough(stats.total_unread), unread_only=False, peek=True) if stats.seen else []
         letters = [letter.message for letter in found if letter.delivery.read_at]
-        return [entry_of(one, box.name) | {"from": one.origin} for one in letters], stats.seen
+        return [self._entry(letter) for letter in letters], stats.seen
 
     def asks(self) -> bool:
         if any(letter.priority >= Priority.HIGH for letter in self.letters):
@@ -98,6 +120,12 @@ class HostRoom(RoomSource):
 
     def leave(self) -> None:
         self.context.mailbox.leave()
+
+    def _entry(self, letter: Message) -> Entry:
+        """In the words of the inbox design, with what it is and whether its sender is proven."""
+        is_persons = letter.proven and fold(letter.sender) == fold(self.context.room.settings.human)
+        more = {"from": letter.origin, "kind": letter.kind, PERSON: is_persons}
+        return entry_of(letter, self.context.mailbox.name) | more
 
 
 class HostSocket(SocketSource):
@@ -153,7 +181,7 @@ class HostFile(FileSource):
     def waiting(self) -> tuple[list[Entry], int]:
         """Whoever may write the file may write any name into it."""
         entries, total = super().waiting()
-        return [entry | {"from": f"{entry.get('from')} (unverified)"} for entry in entries], total
+        return [entry | {"from": f"{entry.get('from')} (unverified)", PERSON: False} for entry in entries], total
 
     def seen(self) -> tuple[list[Entry], int]:
         return [], 0
@@ -196,14 +224,18 @@ def _opens(letter: Mapping[str, Any]) -> bool:
 
 
 def _entry(letter: Mapping[str, Any]) -> Entry:
-    """A letter of ours in the words of the inbox design."""
+    """A letter of ours in the words of the inbox design. A daemon does not say what it calls the person: by the
+    usual name nobody else is.
+    """
     said = {
         "messageId": letter["id"],
+        "kind": letter["kind"],
         "from": f"{letter['sender']} ({origin_word(letter['sender'], proven=letter['proven'])})",
         "subject": letter["subject"],
         "content": content_of([Part(**part) for part in letter["parts"]]),
         "threadTag": letter["thread_tag"],
         "importance": letter["priority"],
         "timestamp": letter["created_at"],
+        PERSON: letter["proven"] and letter["sender"] == HUMAN,
     }
     return {name: value for name, value in said.items() if value is not None}

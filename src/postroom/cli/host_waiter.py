@@ -14,7 +14,7 @@ from ..hosts.queueing import queue
 from ..hosts.recipes import MARGIN, WAIT
 from ..hosts.waiter import alone, arrived, end_with_host
 from ..hosts.waiter import wait as wait_and_ring
-from ..hosts.wording import ring
+from ..hosts.wording import ring, ring_in_public
 from ..whereabouts import variable
 from .answers import Answer
 from .host_bell import Bell
@@ -74,7 +74,7 @@ def _wait(mailbox: Mailbox | Bell, session: Session, seconds: float) -> Rung | N
         return True
 
     def put_in_queue(rung: Rung) -> bool:
-        if why := queue(session, ring(rung)):
+        if why := queue(session, ring_in_public(rung)):
             with suppress(Busy):  # a ring is a hint, and the mail waits
                 mailbox.ring_failed(session.host, rung.ids, why)
         return False

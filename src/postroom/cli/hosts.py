@@ -10,21 +10,23 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Invalid, Missing
-from ..hosts import processes
+from ..errors import Invalid, Missing, StoreFailing
+from ..hosts import claude, codex, gemini, processes
 from ..hosts.heard import text_of
 from ..hosts.moments import END, PROMPT, START, STOP
-from ..hosts.naming import settle
+from ..hosts.naming import plain, settle
 from ..hosts.sessions import BUSY, IDLE, OVER, Session, all_sessions, find, is_plain, sweep
 from ..hosts.telling import Told, said, tell
+from ..hosts.unkept import Unkept, unkept
 from ..hosts.waiter import end_waiter
 from ..model.codec import encode
 from ..model.names import HUMAN, check_agent, fold
-from ..whereabouts import variable
+from ..whereabouts import sessions_folder, variable
 from .answers import Answer
 from .hook import is_unheard, tell_error
 from .host_quick import dialect_of, host_of, is_going_on, is_typed, name_said
-from .host_sources import place_of_mail, source_of
+from .host_sources import place_of_mail, program_of, source_of
+from .notes import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,10 +34,12 @@ if TYPE_CHECKING:
     from .answers import Screen
     from .context import Context
 
+_HOSTS = frozenset({claude.PROGRAM, codex.PROGRAM, gemini.PROGRAM})
 CLEAR, COMPACT = "clear", "compact"  # how a session starts anew, and why one ends
 
 
 def run_hook_host(context: Context) -> Iterator[Answer]:
+    context.session = None  # the host says whose it is; another of its sessions, or one above it, has another room
     try:
         if "wait" in context.values:
             from .host_waiter import wait  # noqa: PLC0415 - most hooks wait for nothing
@@ -60,6 +64,7 @@ class Visit:
         self._moment = self._dialect.EVENTS[self._event]
         self._began_by = text_of(self._heard, "source") if self._moment == START else ""
         self._was_idle = True
+        self._was_held = False
         self._id = text_of(self._heard, "session_id")
         if not is_plain(self._id):
             raise Invalid(f"{self._id[:80]!a} is no session's id", field="session_id")
@@ -74,15 +79,17 @@ class Visit:
         is_new = self._moment == START or session is None or not is_going_on(session, name)
         session = self._begin(session, name) if is_new or session is None else session
         source = source_of(self._context, session, is_new=is_new)
-        if is_new:
+        is_noted_anew = is_new and not isinstance(session, Unkept)
+        if is_noted_anew or self._moment == START:
             source.register(variable("INBOX_AGENT_NAME"), self._dialect.PROGRAM)
         with session.in_turn():
+            self._catch_up(session)
             told = self._told(source, session) if not is_unheard() else Told()
             yield Answer(self._context.name, self._data(session, told), self._view)
             if told.holds:
                 self._mark(session, told)  # it counts even if the room is busy, and our time up before it is free
             source.show(told.shown, self._host, self._event)
-            if is_new and self._dialect.WAKES:
+            if is_noted_anew and self._dialect.WAKES:
                 source.begin_rings(self._host, told.total - told.shown)
             if not told.holds:
                 self._mark(session, told)
@@ -106,13 +113,40 @@ class Visit:
             socket=socket,
             folder=folder,
         )
-        project = (variable(self._dialect.PROJECT) if self._dialect.PROJECT else "") or os.getcwd()  # noqa: PTH109
+        project = (variable(self._dialect.PROJECT) if self._dialect.PROJECT else "") or self._folder()
         if before is not None and _is_elsewhere(before):
             end_waiter(before)  # it would wake the other process
         human = self._context.settings.human if room else HUMAN
-        settle(session, project, alone=self._dialect.ALONE, cleared=self._began_by == CLEAR, human=human)
+        alone, cleared = self._dialect.ALONE, self._began_by == CLEAR
+        others = () if name else self._others(session, plain(project, human))
+        try:
+            settle(session, project, alone=alone, cleared=cleared, human=human, others=others)
+        except OSError as refused:
+            return self._unkept(session, name or (before.agent if before else ""), refused)
         sweep(self._context.screen.now.timestamp())
         return session
+
+    def _unkept(self, session: Session, agent: str, refused: OSError) -> Session:
+        """Its mail is shown, if somebody says whose that is."""
+        what = f"the session cannot be noted down in {sessions_folder()}: {refused.strerror}"
+        if not agent:
+            raise StoreFailing(what, hint="with --as its mail is shown all the same")
+        note(self._context.call, f"{what}; its mail is shown, but no turn is held up and nobody wakes it")
+        return unkept(session, check_agent(agent, "--as"))
+
+    def _others(self, session: Session, name: str) -> tuple[str, ...]:
+        """Is that of the folder the name of an agent that another program runs? Its mail is not for a session that
+        nobody called so.
+        """
+        program = program_of(self._context, session, name)
+        return (fold(name),) if program and program not in _HOSTS else ()
+
+    def _folder(self) -> str:
+        """Where the host works; as it says, where that is gone."""
+        try:
+            return os.getcwd()  # noqa: PTH109 - as text
+        except FileNotFoundError:
+            return text_of(self._heard, "cwd")
 
     def _end(self, session: Session | None) -> None:
         """Its agent has left, unless it goes on in another session."""
@@ -129,6 +163,12 @@ class Visit:
             source_of(self._context, session).leave()
 
     # -- what it is told
+
+    def _catch_up(self, session: Session) -> None:
+        """A host that was given our hooks twice calls both at once: did the other one hold up this turn?"""
+        found = find(self._host, self._id)
+        if found is not None:
+            self._was_held, session.holds = found.holds > session.holds, found.holds
 
     def _told(self, source: Any, session: Session) -> Told:
         budget, now, nonce = self._dialect.BUDGET, self._context.screen.now, os.urandom(8).hex()
@@ -152,7 +192,7 @@ class Visit:
         """Is nothing under way now? A context may be compacted in the middle of a turn, and between two."""
         if self._moment == START:
             return self._was_idle or self._began_by != COMPACT
-        return self._moment == STOP and not told.holds
+        return self._moment == STOP and not (told.holds or self._was_held)
 
 
 def _is_elsewhere(session: Session) -> bool:

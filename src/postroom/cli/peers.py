@@ -22,7 +22,7 @@ from ..tls import certificate_at, fingerprint_of_pem, first_certificate
 from ..whereabouts import AUTH_TOKEN, variable
 from . import peer_views as views
 from .answers import Answer
-from .exits import Usage
+from .exits import NOT_NOW, Usage
 from .notes import note
 from .text import STDIN, read_source
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ..model.peer import Peer
     from ..room import Room
     from .context import Context
-
-NOT_NOW = 75  # the exit of a ping that found nobody
 
 
 def run_peers_add(context: Context) -> Answer:

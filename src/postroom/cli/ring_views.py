@@ -33,9 +33,9 @@ def rings(screen: Screen, data: Data) -> str:
         return "No rings were given up.\n"
     rows = [
         (
+            screen.short(one["letter"]["id"]),
             one["mailbox"],
             one["way"],
-            screen.short(one["letter"]["id"]),
             one["letter"]["from"],
             one["letter"]["subject"],
             str(one["tries"]),
@@ -44,6 +44,6 @@ def rings(screen: Screen, data: Data) -> str:
         )
         for one in data["rings"]
     ]
-    titles = ("MAILBOX", "WAY", "ID", "FROM", "ABOUT", "TRIES", "WHEN", "WHY")
+    titles = ("ID", "MAILBOX", "WAY", "FROM", "ABOUT", "TRIES", "WHEN", "WHY")
     shown = table(screen, titles, rows, drop=("TRIES", "FROM", "WHEN", "ABOUT"))
     return shown + hint(screen, "rings retry")

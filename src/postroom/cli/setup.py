@@ -6,10 +6,12 @@ import os
 import shutil
 import sys
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Refused
 from ..hosts.install import planning, receipts, writing
+from ..hosts.install.beside import beside
 from ..hosts.install.layouts import Order, layout_of
 from ..hosts.install.standing import has_rules, standing
 from ..mcp.sdk import SdkMissing, need_sdk
@@ -92,15 +94,17 @@ class Errand:
         return found if found.changes != plan.changes else None
 
     def shown(self, changes: Sequence[Change]) -> Iterator[Answer]:
-        """The diff, for people who are asked next. Programs get it with the answer."""
+        """What would be done, for people who are asked next. Programs get it with the answer."""
         if not self._context.screen.json:
-            yield Answer(self._context.name, self._data("", changes), views.diff)
+            view = partial(views.brief, self._own, " ".join(self._order.program))
+            yield Answer(self._context.name, self._data("", changes), view)
 
     def carried_out(self, plan: Plan, done: str, idle: str) -> Answer:
         if not plan.changes:
             return self.answer(idle)
         if "dry_run" in self._context.values:
-            return Answer(self._context.name, self._data("shown", plan.changes), views.diff)
+            view = partial(views.diff, self._own)
+            return Answer(self._context.name, self._data("shown", plan.changes), view)
         writing.carry_out(plan, self._layout.root, self._receipt)
         return self.answer(done, plan.changes)
 
@@ -116,7 +120,12 @@ class Errand:
         return self.answer(outcome, code=OK if is_whole else NOTHING, programs=programs)
 
     def answer(self, outcome: str, changes: Sequence[Change] = (), *, code: int = OK, **more: Any) -> Answer:
-        return Answer(self._context.name, self._data(outcome, changes) | more, views.told, code=code)
+        view = partial(views.told, self._own)
+        return Answer(self._context.name, self._data(outcome, changes) | more, view, code=code)
+
+    @property
+    def _own(self) -> str:
+        return sayable(self._layout.own or "")
 
     def _data(self, outcome: str, changes: Sequence[Change]) -> dict[str, Any]:
         is_install = self._context.name.startswith("install ")
@@ -131,6 +140,9 @@ class Errand:
 
     def _next_steps(self, outcome: str) -> list[str]:
         steps = views.next_steps(self._order, outcome)
+        is_heard = outcome == "written" and not self._context.screen.json  # before it was asked
+        if outcome not in {"declined", "absent"} and not is_heard:
+            steps += map(sayable, beside(self._order, self._layout, receipts_folder()))
         if outcome in {"elsewhere", "twice"} and self._layout.obstacle:
             path, says, to_do = self._layout.obstacle
             steps += [f"{path} {says}{f'; {to_do}' if outcome == 'twice' else ''}."]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .escape import cell, cut, one_line, width
 
@@ -19,6 +19,11 @@ _GAP = "  "
 
 def painted(screen: Screen, text: str, colour: str) -> str:
     return f"\033[{_COLOURS[colour]}m{text}\033[0m" if screen.colour and colour else text
+
+
+def state_word(held: Mapping[str, Any]) -> str:
+    """Of a delivery. What is unread in the sense of its table, and was read, is called so."""
+    return "read" if held["state"] == "unread" and held["read_at"] else str(held["state"])
 
 
 def hint(screen: Screen, command: str, what: str = "") -> str:

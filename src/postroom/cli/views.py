@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ..model.names import fold
 from ..service.present import NOTICE, OWN_NOTICE, data_line
 from ..service.present import markdown as fenced
-from .escape import ago, body_lines, moment, one_line
+from .escape import ago, body_lines, due, moment, one_line
 from .glance import NO_DIGEST, NO_MAIL
-from .tables import facts, hint, table
+from .tables import facts, hint, state_word, table
 
 if TYPE_CHECKING:
     from .answers import Screen
@@ -73,7 +73,7 @@ def _about(letter: Data) -> str:
 
 def _letter_row(screen: Screen, letter: Data) -> list[str]:
     held = letter.get("delivery")
-    state = (held["state"] if held["state"] != "unread" or not held["read_at"] else "read") if held else ""
+    state = state_word(held) if held else ""
     return [
         screen.short(letter["id"]),
         ago(letter["created_at"], screen.now),
@@ -148,6 +148,7 @@ def _whole(screen: Screen, letter: Data) -> str:
         ("Subject", letter["subject"]),
         ("Kind", letter["kind"] if letter["kind"] != "message" else ""),
         ("Priority", letter["priority"] if letter["priority"] != "normal" else ""),
+        ("Due", due((letter["task"] or {}).get("deadline"), screen.now)),
         ("Thread", letter["thread"] if letter["thread"] != letter["id"] else ""),
         ("Tags", ", ".join(letter["tags"])),
         ("Attached", ", ".join(letter["attachments"])),
@@ -270,6 +271,7 @@ def agents(screen: Screen, data: Data) -> str:
             a["card"]["id"],
             a["presence"]["status"],
             ago(a["presence"]["last_heartbeat"], screen.now),
+            a["card"]["program"],
             ", ".join(a["card"]["scopes"]),
             ", ".join(a["card"]["capabilities"]),
             _works_on(a),
@@ -277,7 +279,7 @@ def agents(screen: Screen, data: Data) -> str:
         )
         for a in data["agents"]
     ]
-    titles = ("NAME", "STATUS", "SEEN", "SCOPES", "CAN", "WORKS ON", "ABOUT")
+    titles = ("NAME", "STATUS", "SEEN", "PROGRAM", "SCOPES", "CAN", "WORKS ON", "ABOUT")
     return table(screen, titles, rows, {"busy": "yellow", "idle": "green"})
 
 

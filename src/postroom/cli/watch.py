@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..push import desktop
 from . import ring_views
 from .answers import Answer
-from .exits import NOTHING, Usage
+from .exits import NOT_NOW, NOTHING, OK, Usage
 from .notes import note
 from .reading import FOR_EVER
 from .ring_program import plain_ring, run_program
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SLICE = 5.0  # seconds of one wait
 LIMIT = 60.0  # seconds for a program, where nobody says otherwise
+SPARE = 10.0  # seconds to end one that takes longer, and to write down what came of it
 ENDED = "the watch ended"
 
 
@@ -68,17 +69,19 @@ def _begin(context: Context, way: str) -> None:
 
 def _next(context: Context, way: str, timeout: float, ending: Ending) -> Rung | None:
     """The next ring; from when it is written down until it is done, nobody interrupts."""
-    end = time.monotonic() + timeout
+    end, within = time.monotonic() + timeout, context.get("limit", LIMIT) + SPARE
     while True:
         left = max(0.0, end - time.monotonic())
-        rung = context.mailbox.wait_to_ring(way, min(left, SLICE), may_ring=ending.hold)
+        rung = context.mailbox.wait_to_ring(way, min(left, SLICE), may_ring=ending.hold, within=within)
         if rung is not None or left <= SLICE:
             return rung
         ending.let_go()
 
 
 def _ring(context: Context, way: str, rung: Rung, ending: Ending) -> Iterator[Answer]:
-    """Run the program, or print: what did not get through is tried again."""
+    """Run the program, or print: what did not get through is tried again, and so is what nobody hears of, because
+    this process was killed.
+    """
     why: str | None = ENDED
     try:
         why = _run(context, rung, ending)
@@ -87,10 +90,13 @@ def _ring(context: Context, way: str, rung: Rung, ending: Ending) -> Iterator[An
             yield Answer(context.name, plain_ring(rung) | {"failed": None}, ring_views.ring)
             why = None
     finally:
-        if why is not None:
+        if why is None:
+            context.mailbox.ring_done(way, rung.ids)
+        else:
             context.mailbox.ring_failed(way, rung.ids, why)
     if _is_run(context):
-        yield Answer(context.name, plain_ring(rung) | {"failed": why}, ring_views.ring)
+        code = NOT_NOW if why is not None and context.get("once") else OK
+        yield Answer(context.name, plain_ring(rung) | {"failed": why}, ring_views.ring, code=code)
 
 
 def _run(context: Context, rung: Rung, ending: Ending) -> str | None:

@@ -13,6 +13,7 @@ from ..model.message import Priority
 from ..model.webhook import shown
 from . import webhook_views as views
 from .answers import Answer
+from .exits import NOT_NOW
 from .notes import note, note_unknown
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from ..push.answers import Outcome
     from ..room import Room
     from .context import Context
-
-NOT_NOW = 75  # the exit of a test that did not get through
 
 
 def run_webhook_add(context: Context) -> Answer:

@@ -6,6 +6,7 @@
     telling     what a session is told at each moment
     wording     mail in few words: pointers, and bodies inside a fence, within a host's budget
     sessions    the sessions that run: whose they are, where their mail is, whether a turn is under way
+    unkept      a session that cannot be noted down
     naming      what a session's agent is called
     processes   who started us, and whether they still live
     whose       the session in which a command was typed

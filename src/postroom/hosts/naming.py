@@ -14,7 +14,7 @@ from ..whereabouts import sessions_folder
 from .sessions import OVER, all_sessions, find, keep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from .sessions import Session
 
@@ -22,16 +22,26 @@ LONGEST = 60  # characters of a folder's name that are taken
 _NOT_OURS = frozenset({*ONE_MAILBOX, *ONE_MAILBOX.values(), POSTMASTER})
 
 
-def settle(session: Session, project: str, *, alone: bool, cleared: bool, human: str = HUMAN) -> None:
+def settle(
+    session: Session,
+    project: str,
+    *,
+    alone: bool,
+    cleared: bool,
+    human: str = HUMAN,
+    others: Collection[str] = (),
+) -> None:
     """Name a session's agent, unless somebody did, and note the session down. `alone`: a process of its host runs
     one session at a time, so those before it there are over. `cleared`: it goes on where the last one before it
-    was. `human`: what the person's mailbox is called, which is nobody else's.
+    was. `human`: what the person's mailbox is called, which is nobody else's. `others`: names, folded, that are
+    somebody else's, too.
     """
     with _one_at_a_time():
-        others = [one for one in all_sessions() if not one.is_same(session)]
-        before = [one for one in others if (one.pid, one.began) == (session.pid, session.began)]
+        beside = [one for one in all_sessions() if not one.is_same(session)]
+        before = [one for one in beside if (one.pid, one.began) == (session.pid, session.began)]
         if not session.agent:
-            taken = {fold(one.agent) for one in others if one.is_live and not (alone and one in before)}
+            taken = {fold(one.agent) for one in beside if one.is_live and not (alone and one in before)}
+            taken.update(others)
             session.agent = _free(_earlier(session, before if cleared else ()), plain(project, human), taken)
         keep(session)
         for one in before:

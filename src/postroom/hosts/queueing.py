@@ -23,7 +23,9 @@ _LONGEST_COMPLAINT = 300
 
 
 def queue(session: Session, text: str) -> str:
-    """Put a text into the session's queue. Gives why it did not get there; empty when it did."""
+    """Put a text into the session's queue: one that every user of the machine may see, for it takes it as an
+    argument. Gives why it did not get there; empty when it did.
+    """
     if not is_alive(session.pid, session.began):
         return "the host of the session has ended"
     program = _program(session.pid)

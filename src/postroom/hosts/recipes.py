@@ -32,7 +32,8 @@ class Recipe(NamedTuple):
 RECIPES = {
     "claude": Recipe(
         events=("SessionStart", "UserPromptSubmit", "PostToolBatch", "Stop", "SessionEnd"),
-        waits=("SessionStart", "Stop"),
+        # Also with a prompt, as which a ring comes, too: a turn that is interrupted or fails has no Stop.
+        waits=("SessionStart", "UserPromptSubmit", "Stop"),
         unwaited={"asyncRewake": True},
         exec_form=True,
     ),

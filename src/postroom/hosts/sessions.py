@@ -73,6 +73,27 @@ class Session:
         return self.path.removesuffix(".json") + ".waiter"
 
     @property
+    def has_waiter(self) -> bool:
+        from fcntl import LOCK_NB, LOCK_SH, flock  # noqa: PLC0415 - only for those who would wait
+
+        try:
+            file = os.open(self.waiter_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            flock(file, LOCK_SH | LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
+    @property
+    def turn_path(self) -> str:
+        """What a hook holds locked while it shows mail. Not the note: a start puts another in its place."""
+        return self.path.removesuffix(".json") + ".turn"
+
+    @property
     def is_live(self) -> bool:
         """Does its host still run it, as far as anybody knows?"""
         from .processes import is_alive  # noqa: PLC0415 - most hooks need not ask
@@ -94,7 +115,7 @@ class Session:
 
     def in_turn(self) -> InTurn:
         """Tools that were used at once call hooks at once: one shows what is new, and the next finds it shown."""
-        return InTurn(self.path)
+        return InTurn(self.turn_path)
 
 
 class InTurn:
@@ -107,7 +128,7 @@ class InTurn:
     def __enter__(self) -> None:
         from fcntl import LOCK_EX, flock  # noqa: PLC0415 - only where there is something to show
 
-        self._file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._file = os.open(self._path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         flock(self._file, LOCK_EX)
 
     def __exit__(self, *how: object) -> None:
@@ -149,17 +170,21 @@ def keep(session: Session) -> None:
     aside = f"{session.path}.{os.getpid()}"
     file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        os.write(file, (_HEAD % (session.turn, session.holds) + texts[1:]).encode())
-    finally:
-        os.close(file)
-    os.replace(aside, session.path)
+        try:
+            os.write(file, (_HEAD % (session.turn, session.holds) + texts[1:]).encode())
+        finally:
+            os.close(file)
+        os.replace(aside, session.path)
+    except OSError:  # the disk is full, say
+        os.unlink(aside)
+        raise
 
 
 def sweep(now: float) -> None:
     """Take away what ended long ago."""
     for session in all_sessions():
         if now - session.heard_at > KEPT and not session.is_live:
-            for path in (session.path, session.waiter_path):
+            for path in (session.path, session.waiter_path, session.turn_path):
                 try:  # noqa: SIM105 - light
                     os.unlink(path)
                 except OSError:

@@ -1,9 +1,9 @@
 """The one process of a session that waits for mail, and rings.
 
-A host starts it when a session starts and when a turn ends, and does not wait for it. There is one at a time: who
-finds the session's lock taken ends at once. It rings while the session is idle. When a turn is under way, the
-hooks between tools show what comes, so it rings only if none of them was heard for two minutes: a turn that was
-interrupted ends without a word. It ends in time, with the session, and with its host.
+A host starts it when a session starts and when a turn ends, Claude Code with each prompt, too, and does not wait
+for it. There is one at a time: who finds the session's lock taken ends. It rings while the session is idle.
+When a turn is under way, the hooks between tools show what comes, so it rings only if none of them was heard for
+two minutes: a turn that was interrupted ends without a word. It ends in time, with the session, and with its host.
 
 Decides nothing about mail: whether there is something to ring for is the service's to say.
 """

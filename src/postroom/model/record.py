@@ -37,6 +37,7 @@ ROUTE = "route"  # at which system an agent is, by its name, folded
 WEBHOOK = "webhook"  # whom to call when mail waits, by its id; holds a secret, so it never travels
 CALLS = "calls"  # of a webhook, by its id: those that were not answered yet
 BELL = "bell"  # what a ringer remembers, by mailbox and way
+TOLD = "told"  # what all ringers of a mailbox remember together
 AUDIT = "audit:"  # and a mailbox: who was told of each of its letters, by letter; it goes with the letter
 AUDITED = "audited"  # the letters of a mailbox of which somebody was told last
 MOVED_HERE = "moved"  # a delivery that came from another room to stay, by letter and mailbox

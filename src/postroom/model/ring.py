@@ -25,6 +25,7 @@ class Ring(Struct, frozen=True, kw_only=True, omit_defaults=True):
     way: str  # by what: `claude`, `exec`, `desktop`, `webhook:<id>`
     outcome: Outcome = "rung"
     why: str = ""  # it did not get through
+    telling: int = 0  # the number of the telling that it was part of; 0: from when none were counted
 
 
 class Sight(Struct, frozen=True, kw_only=True):
@@ -90,7 +91,11 @@ class Book(Struct, frozen=True, kw_only=True, omit_defaults=True):
     up_to: int  # letters that came up to this number are not new
     boot: str = ""  # of the machine; times of an earlier one mean nothing
     recent: tuple[float, ...] = ()  # when it rang in the last hour, by uptime
+    telling: int = 0  # the number of the one that it rang for last; each bell rings once for a telling
     notes: dict[str, Note] = {}
+    open: dict[
+        str, float
+    ] = {}  # letters of rings that are to be said to be done: when, by uptime, they failed if not
     dead: dict[str, DeadRing] = {}  # by letter, the newest last
 
 

@@ -51,8 +51,8 @@ class Stats(Struct, frozen=True, kw_only=True):
 
     letters: int
     deliveries: int
-    states: dict[State, int]  # of the deliveries
-    unread: dict[Priority, int]
+    states: dict[State, int]  # of the deliveries; unread ones are in the inbox, looked at or not
+    unread: dict[Priority, int]  # nobody looked at it yet
     oldest_unread_at: datetime | None
     agents: int  # registered
     quarantined: int

@@ -64,8 +64,9 @@ def stop_of(delivery: Delivery, *, with_holder: bool) -> Stop:
 def with_audit(stop: Stop, audit: Audit, *, whole: bool) -> Stop:
     """That it was rung and shown is for its sender too; on what occasion, and why a bell failed, is not."""
     if whole:
-        return replace(stop, rings=audit.rings, sights=audit.sights)
-    rings = tuple(replace(ring, why="") for ring in audit.rings)
+        rings = tuple(replace(ring, telling=0) for ring in audit.rings)
+        return replace(stop, rings=rings, sights=audit.sights)
+    rings = tuple(replace(ring, why="", telling=0) for ring in audit.rings)
     return replace(stop, rings=rings, sights=tuple(replace(sight, where="") for sight in audit.sights))
 
 

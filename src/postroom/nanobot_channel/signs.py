@@ -11,7 +11,7 @@ from ..errors import PostroomError, UnknownAgent
 from ..model.card import Status
 from ..model.health import note, ok, warning
 from ..model.names import check_agent
-from ..store.files.store import OWN_FOLDER
+from ..store.files.tree import OWN_FOLDER
 from ..store.opening import folder_of, is_there
 from . import homes
 

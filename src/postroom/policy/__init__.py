@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         retry,
         ringing,
         routing,
+        telling,
         timers,
         trust,
     )
@@ -42,6 +43,7 @@ __all__ = [
     "retry",
     "ringing",
     "routing",
+    "telling",
     "timers",
     "trust",
 ]

@@ -70,8 +70,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     outbox_retry_cap: Seconds = 300.0  # seconds between tries, at most
     outbox_max_attempts: CountOrNone = 0  # tries before a letter is dead; 0 = as many as its age allows
     ring_gather: Seconds = 0.3  # seconds for what may come with a new letter, before its recipient is told
-    ring_cooldown: Seconds = 20.0  # seconds between two rings at one mailbox and in one way; urgent mail passes
-    ring_hourly: CountOrNone = 30  # rings in one hour, likewise, urgent mail too; 0 = no limit
+    ring_cooldown: Seconds = 20.0  # seconds between two tellings of one recipient; urgent mail passes
+    ring_hourly: CountOrNone = 30  # tellings of one recipient in an hour, of urgent mail too; 0 = no limit
     ring_again: Seconds = 300.0  # seconds after which urgent mail that nobody acknowledged rings again; 0 = never
     ring_most: Count = 3  # rings for one urgent letter
     ring_tries: Count = 5  # rings for one letter that did not get through, before it is given up

@@ -79,7 +79,7 @@ def why_not(host: str, address: str, *, allow_private: bool) -> str | None:
     kind = kind_of(address)
     if may_be_called(kind, allow_private=allow_private):
         return None
-    told = f"{host} is at {address}, which is {kind}"
+    told = f"{host} is {kind}" if host == address else f"{host} is at {address}, which is {kind}"
     return f"{told} ({ALLOW} lets it be called)" if may_be_called(kind, allow_private=True) else told
 
 
@@ -93,9 +93,9 @@ def check_target(target: Target, *, allow_private: bool) -> None:
         told = f"port {target.port} is for another service"
         raise Invalid(told, field="url", hint=f"{HTTPS}, or {OWN} and above")
     if is_here and not allow_private:
-        raise Invalid(f"{target.host} is this machine", field="url", hint=ALLOW)
+        raise Invalid(f"{target.host} is this machine", field="url", hint=f"{ALLOW} lets it be called")
     if target.is_address and (why := why_not(target.host, target.host, allow_private=allow_private)):
-        raise Invalid(why, field="url", hint="an address that is reached from everywhere")
+        raise Invalid(why, field="url", hint="name one that is reached from everywhere")
 
 
 def _inside(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:

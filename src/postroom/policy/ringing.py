@@ -1,8 +1,9 @@
 """When somebody is told of mail, and for which letters: once, of several together, not too often, and of urgent
-mail until it is acknowledged. The letters that wait, the book and the time are handed in.
+mail until it is acknowledged. The letters that wait, the books and the time are handed in.
 
-Pauses go by the machine's uptime, as leases do: no wall clock can silence a bell or make it ring for ever. Only
-gathering looks at when letters came.
+A bell goes by its own book, and by what all bells of its recipient remember together (`telling`). Pauses go by the
+machine's uptime, as leases do: no wall clock can silence a bell or make it ring for ever. Only gathering looks at
+when letters came.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from ..model.message import Priority
 from ..model.ring import DeadRing, Note
+from . import telling
 from .retry import backoff
 
 if TYPE_CHECKING:
@@ -22,10 +24,10 @@ if TYPE_CHECKING:
 
     from ..model.query import Moment
     from ..model.ring import Book
+    from ..model.telling import Told
     from .limits import Limits
 
 T = TypeVar("T")
-HOUR = 3600.0
 GATHER_MOST = 2.0  # seconds that the first of several letters waits for the others
 MOST_NOTES = 1000  # letters that may be rung for again, and dead rings: the newest
 
@@ -34,6 +36,7 @@ class Waiting(Struct, frozen=True, kw_only=True):
     """A letter as a ringer sees it: offered, and not acknowledged."""
 
     id: str
+    number: int = 0  # of its coming
     priority: Priority = Priority.NORMAL
     came: datetime | None = None
     is_unread: bool = True
@@ -48,37 +51,68 @@ class Verdict(Struct, frozen=True):
     """Ring for these letters now; else look again after so many seconds, or when new mail comes (None)."""
 
     ring: tuple[str, ...] = ()
+    joins: bool = False  # the last telling; else this is another one
     look_again: float | None = None
 
 
-def decide(waiting: Sequence[Waiting], book: Book, now: Moment, limits: Limits) -> Verdict:
-    """Whom these letters wait for: is it told now, and of which?"""
-    book = of_this_boot(book, now)
+def decide(waiting: Sequence[Waiting], book: Book, told: Told, now: Moment, limits: Limits) -> Verdict:
+    """Whom these letters wait for: is it told now by this bell, and of which?"""
+    book, told = of_this_boot(book, now), telling.of_this_boot(told, now)
     gathering = _gathering(waiting, now.wall, limits)
-    own = {letter.id: _own_time(letter, book, now, gathering, limits) for letter in waiting}
-    pause, cap = _pause(book, now, limits), _cap(book, now, limits)
-    times = [
-        max(seconds, cap, 0.0 if letter.is_urgent else pause)
-        for letter in waiting
-        if (seconds := own[letter.id]) is not None
-    ]
-    if not times or min(times) > 0:
-        return Verdict(look_again=min(times, default=None))
+    own = {w.id: _own_time(w, book, now, gathering, limits) for w in waiting}
+    joining = {w.id for w in waiting if _joins(w, book, told)}
+    here, there = _hold(book.recent, now, limits), _hold(told.times, now, limits)
+    times = {
+        w.id: max(seconds, here.seconds(w), 0.0 if w.id in joining else there.seconds(w))
+        for w in waiting
+        if (seconds := own[w.id]) is not None
+    }
+    if not times or min(times.values()) > 0:
+        return Verdict(look_again=min(times.values(), default=None))
+    others = [w for w in waiting if w.id not in joining]
+    begins = any(times.get(w.id) == 0 for w in others) or (there.is_over and any(map(_is_fresh, others)))
     # Who is told at all is told of everything: what is new goes along before its time.
-    return Verdict(ring=tuple(w.id for w in waiting if own[w.id] == 0 or _is_fresh(w)))
+    ring = (w.id for w in waiting if own[w.id] == 0 or _is_fresh(w))
+    return Verdict(ring=tuple(id for id in ring if begins or id in joining), joins=not begins)
 
 
-def rang(book: Book, rung: Iterable[Waiting], up_to: int, now: Moment, limits: Limits) -> Book:
-    """The book after a ring for these letters; nothing that came up to `up_to` is new any more."""
-    book = of_this_boot(book, now)
+def rang(
+    book: Book,
+    rung: Sequence[Waiting],
+    up_to: int,
+    number: int,
+    now: Moment,
+    limits: Limits,
+    *,
+    within: float | None = None,
+) -> Book:
+    """The book after a ring for these letters, as part of the telling of this number; nothing that came up to
+    `up_to` is new any more. Whoever rings says that it is done `within` so many seconds; None: at no time.
+    """
+    book = done(of_this_boot(book, now), [w.id for w in rung])
     notes = book.notes | {w.id: _noted(book.notes.get(w.id), now) for w in rung if _is_noted(w, book)}
-    recent = (*_last_hour(book, now), now.steady)
+    promised = {} if within is None else {w.id: now.steady + within for w in rung}
+    recent = (*telling.last_hour(book.recent, now), now.steady)
     return replace(
         book,
         up_to=max(up_to, book.up_to),
         recent=recent[-max(limits.ring_hourly, 1) :],
+        telling=number,
         notes=_newest(notes),
+        open=_newest(book.open | promised),
     )
+
+
+def done(book: Book, ids: Iterable[str]) -> Book:
+    """The book after the rings for these letters were carried out, and nothing failed."""
+    over = set(ids)
+    return replace(book, open={id: until for id, until in book.open.items() if id not in over})
+
+
+def unheard_of(book: Book, now: Moment) -> tuple[list[str], float | None]:
+    """Letters of rings that nobody said to be done in time; and in how many seconds there may be more of them."""
+    left = {id: until - now.steady for id, until in of_this_boot(book, now).open.items()}
+    return [id for id, seconds in left.items() if seconds <= 0], min(left.values(), default=None)
 
 
 def failed(
@@ -96,7 +130,7 @@ def failed(
     is left to chance (from 0 to 1), so that those who failed together do not come back together; it is never
     shorter than what was `asked` for, in seconds. What was not even tried counts as no try.
     """
-    book = of_this_boot(book, now)
+    book = done(of_this_boot(book, now), [id])
     note = book.notes.get(id) or Note(last=now.steady, rung=1)
     tries = note.tries + was_tried
     if was_tried and tries >= limits.ring_tries:
@@ -120,7 +154,7 @@ def without(book: Book, ids: Iterable[str]) -> Book:
     """The book without what it holds of letters that are settled or gone."""
     gone = set(ids)
     return replace(
-        book,
+        done(book, gone),
         notes={id: note for id, note in book.notes.items() if id not in gone},
         dead={id: dead for id, dead in book.dead.items() if id not in gone},
     )
@@ -131,7 +165,7 @@ def of_this_boot(book: Book, now: Moment) -> Book:
     if book.boot == now.boot:
         return book
     notes = {id: replace(n, last=0.0, due=None if n.due is None else 0.0) for id, n in book.notes.items()}
-    return replace(book, boot=now.boot, recent=(), notes=notes)
+    return replace(book, boot=now.boot, recent=(), notes=notes, open=dict.fromkeys(book.open, 0.0))
 
 
 # -- seconds until a letter may be rung for: 0.0 is now, None is never
@@ -166,19 +200,32 @@ def _gathering(waiting: Sequence[Waiting], now: datetime, limits: Limits) -> flo
     return left if 0 < left <= limits.ring_gather else 0.0
 
 
-def _pause(book: Book, now: Moment, limits: Limits) -> float:
-    return max(0.0, book.recent[-1] + limits.ring_cooldown - now.steady) if book.recent else 0.0
+class _Hold(Struct, frozen=True):
+    """Until there may be another ring."""
+
+    pause: float
+    cap: float
+
+    def seconds(self, letter: Waiting) -> float:
+        return self.cap if letter.is_urgent else max(self.cap, self.pause)
+
+    @property
+    def is_over(self) -> bool:
+        return self.cap == self.pause == 0
 
 
-def _cap(book: Book, now: Moment, limits: Limits) -> float:
-    rings = _last_hour(book, now)
-    if not limits.ring_hourly or len(rings) < limits.ring_hourly:
-        return 0.0
-    return rings[-limits.ring_hourly] + HOUR - now.steady
+def _hold(times: Sequence[float], now: Moment, limits: Limits) -> _Hold:
+    return _Hold(telling.pause(times, now, limits), telling.cap(times, now, limits))
 
 
-def _last_hour(book: Book, now: Moment) -> tuple[float, ...]:
-    return tuple(at for at in book.recent if at + HOUR > now.steady)
+def _joins(letter: Waiting, book: Book, told: Told) -> bool:
+    """May this bell ring for it as part of the last telling? It had come by then, and the bell did not ring yet,
+    or that failed.
+    """
+    if told.last is None or letter.number > told.last.up_to:
+        return False
+    note = book.notes.get(letter.id)
+    return book.telling != told.last.number or (note is not None and note.due is not None)
 
 
 # -- notes

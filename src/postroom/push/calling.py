@@ -9,6 +9,7 @@ machine's authorities. They have threads of their own, a bounded number of them.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from concurrent.futures import ThreadPoolExecutor
@@ -200,4 +201,7 @@ def _words(broken: BaseException) -> str:
         return f"no connection within {CONNECT:g} seconds"
     if isinstance(broken, ssl.SSLCertVerificationError):
         return f"its certificate is not good: {broken.verify_message}"
+    number = None if isinstance(broken, ssl.SSLError) else getattr(broken, "errno", None)
+    if number is not None and number > 0:
+        return os.strerror(number)  # asyncio has words of its own, with the address in them
     return getattr(broken, "strerror", None) or str(broken) or type(broken).__name__

@@ -46,7 +46,13 @@ def show(path: str, rung: Rung) -> str | None:
         return f"it took longer than {PATIENCE:g} s"
     except OSError as broken:
         return f"it cannot be started: {broken.strerror}"
-    return None if done.returncode == 0 else f"exit {done.returncode}"
+    return None if done.returncode == 0 else _why(done.returncode, done.stderr)
+
+
+def _why(code: int, said: bytes) -> str:
+    """Such as: no desktop is there, as over ssh."""
+    last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    return f"exit {code}: {one_line(last)[:LONGEST]}" if last else f"exit {code}"
 
 
 def words(rung: Rung) -> tuple[str, list[str]]:

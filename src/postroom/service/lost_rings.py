@@ -1,5 +1,5 @@
-"""Rings that did not get through: tried again after a pause, given up after several tries. What was given up is
-listed and can be tried again; the mail itself waits in any case.
+"""What came of rings. Those that did not get through are tried again after a pause, and given up after several
+tries. What was given up is listed and can be tried again; the mail itself waits in any case.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..model.ring import LostRing
 from ..model.values import check_text
 from .auditing import audit_of, audit_writes, check_ids
 from .authorize import authorize
-from .ringbook import books, find_book, put_book, told
+from .ringbook import books, find_book, find_told, put_book, put_told, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,6 +56,8 @@ def ring_failed(
         if found is None:
             return []
         book, held = found
+        is_known = book.open.keys().isdisjoint(named)
+        book = policy.ringing.done(book, named)
         lasts = {id: audit_of(office, mailbox, id).last(way) for id in named}
         lost = {id: last for id, last in lasts.items() if last is not None and last.outcome == "rung"}
         for id in lost:
@@ -68,10 +70,28 @@ def ring_failed(
             for id, last in lost.items()
         }
         audits = audit_writes(office, mailbox, outcomes, lambda letter, audit: audit.with_last(outcomes[letter]))
-        return [put_book(mailbox, way, book, held), *audits] if lost else []
+        before, shared = find_told(office, mailbox, moment)
+        after = policy.telling.failed(before, [last.telling for last in lost.values()])
+        if is_known and not lost:
+            return []
+        return [put_book(mailbox, way, book, held), put_told(mailbox, after, shared), *audits]
 
     office.store.commit(plan)
     return given_up
+
+
+def ring_done(office: Office, caller: Principal, mailbox: str, way: str, ids: Any) -> None:
+    """The ring for these letters was carried out. Whoever promised to say so does; else it counts as failed."""
+    authorize(caller, "ring", mailbox)
+    way, named = check_kind(way, "way"), check_ids(ids)
+
+    def plan() -> Sequence[Write]:
+        found = find_book(office, mailbox, way)
+        if found is None or not found[0].open.keys() & set(named):
+            return []
+        return [put_book(mailbox, way, policy.ringing.done(found[0], named), found[1])]
+
+    office.store.commit(plan)
 
 
 def dead_rings(office: Office, caller: Principal, mailbox: str | None) -> list[LostRing]:

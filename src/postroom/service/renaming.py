@@ -33,6 +33,7 @@ from ..model.record import (
     SESSION,
     TASKS,
     TOKEN,
+    TOLD,
     WEBHOOK,
     bell_key,
     session_key,
@@ -80,6 +81,9 @@ def _check_names(office: Office, old: str, new: str) -> None:
     if held != old:
         raise UnknownAgent(f"{old!r} is called {held!r} here", field="old", hint=f"write {held!r}")
     taken = office.store.spelling(new)
+    if taken == new:
+        hint = "two mailboxes do not become one: choose another name"
+        raise NameTaken(f"{new!r} has a mailbox here already", field="new", hint=hint)
     if taken not in {None, old}:
         raise NameTaken(f"{new!r} is or was the name of {taken!r}", field="new")
 
@@ -107,7 +111,7 @@ def _records(office: Office, old: str, new: str) -> list[Write]:
 
 def _is_quiet(kind: str) -> bool:
     """Is it of a kind of which no change is told?"""
-    return kind in {BELL, AUDITED} or kind.startswith(AUDIT)
+    return kind in {BELL, TOLD, AUDITED} or kind.startswith(AUDIT)
 
 
 def _value(office: Office, kind: str, key: str, default: Any = None) -> Any:
@@ -193,7 +197,9 @@ def _sessions(office: Office, old: str, new: str) -> Wanted:
 
 def _rings(office: Office, old: str, new: str) -> Wanted:
     """Of which of its letters somebody was told, and what ringers remember: nothing rings twice."""
-    wanted: Wanted = {(AUDITED, old): None, (AUDITED, new): _value(office, AUDITED, old)}
+    wanted: Wanted = {}
+    for kind in (AUDITED, TOLD):
+        wanted |= {(kind, old): None, (kind, new): _value(office, kind, old)}
     for record in office.store.records(AUDIT + old):
         wanted |= {(AUDIT + old, record.key): None, (AUDIT + new, record.key): record.value}
     for record in office.store.records(BELL):

@@ -13,8 +13,9 @@ from ..model.codec import convert, to_plain
 from ..model.delivery import State
 from ..model.message import Priority
 from ..model.query import Found, Query
-from ..model.record import BELL, bell_key
+from ..model.record import BELL, TOLD, bell_key
 from ..model.ring import Book, RungLetter
+from ..model.telling import Told
 from ..policy.ringing import Waiting
 from .auditing import audit_of
 from .records import find_record, put_record
@@ -57,12 +58,24 @@ def without(office: Office, ids: AbstractSet[str]) -> list[Write]:
     return [
         put_book(at, way, policy.ringing.without(book, ids), held)
         for at, way, book, held in books(office, None)
-        if ids & (book.notes.keys() | book.dead.keys())
+        if ids & (book.notes.keys() | book.dead.keys() | book.open.keys())
     ]
 
 
 def put_book(mailbox: str, way: str, book: Book, held: Record | None) -> Put:
     return put_record(BELL, bell_key(mailbox, way), to_plain(book), held, durable=False)
+
+
+def find_told(office: Office, mailbox: str, moment: Moment) -> tuple[Told, Record | None]:
+    """What all ringers of a mailbox remember together. In a room of an older version each had its book alone."""
+    held = find_record(office, TOLD, mailbox)
+    if held is None:
+        return policy.telling.of_books((book for _, _, book, _ in books(office, mailbox)), moment), None
+    return convert(held.value, Told), held
+
+
+def put_told(mailbox: str, told: Told, held: Record | None) -> Put:
+    return put_record(TOLD, mailbox, to_plain(told), held, durable=False)
 
 
 def look(
@@ -148,6 +161,7 @@ def _waiting(found: Found, *, is_new: bool) -> Waiting:
     delivery = found.delivery
     return Waiting(
         id=found.message.id,
+        number=_number(found),
         priority=delivery.priority,
         came=delivery.delivered_at,
         is_unread=delivery.is_unread,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import BadStore
@@ -63,9 +64,17 @@ def _open_files(rest: str, address: str, **how: Any) -> Store:
     is_marked = _check_layout(folder, layout)
     store = FileStore(folder, layout_named(layout), **how)
     if not is_marked:
-        with open(_mark(folder), "w", encoding="ascii", opener=_for_its_owner) as file:
-            file.write(f"{layout}\n")
+        _write_mark(folder, layout)
     return store
+
+
+def _write_mark(folder: str, layout: str) -> None:
+    """Our folder may be deleted at any time: then whoever opens it next writes it."""
+    with (
+        suppress(FileNotFoundError),
+        open(_mark(folder), "w", encoding="ascii", opener=_for_its_owner) as file,
+    ):
+        file.write(f"{layout}\n")
 
 
 def _mark(folder: str) -> str:

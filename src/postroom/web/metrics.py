@@ -36,9 +36,9 @@ async def metrics(desk: Desk, caller: Principal) -> Reply:
 def _of_room(stats: Stats) -> Iterator[str]:
     yield from _one("letters", "gauge", "letters in the room", stats.letters)
     states = [({"state": state.value}, many) for state, many in stats.states.items()]
-    yield from _family("deliveries", "gauge", "deliveries by state", states)
+    yield from _family("deliveries", "gauge", "deliveries by state; unread is in the inbox, read or not", states)
     unread = [({"priority": priority.name.lower()}, many) for priority, many in stats.unread.items()]
-    yield from _family("unread", "gauge", "unread letters by priority", unread)
+    yield from _family("unread", "gauge", "letters that nobody has read, by priority", unread)
     yield from _one("agents", "gauge", "registered agents", stats.agents)
     yield from _one("quarantined", "gauge", "letters that were found damaged", stats.quarantined)
 

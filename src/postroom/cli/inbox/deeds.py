@@ -35,9 +35,9 @@ def _check_waiting(box: Mailbox, entry: Entry) -> None:
     """Whoever was quicker, here or elsewhere, decided it: a second answer would only confuse."""
     now = {one["letter"]: one for one in waiting_for(box, opened=True)}.get(entry["letter"])
     if now is None:
-        raise Conflict(f"{GONE} Nothing was done")
+        raise Conflict(f"{GONE} Nothing was done.")
     if now["state"] != entry["state"]:
-        raise Conflict(f"The task is {now['state']} by now. Nothing was done")
+        raise Conflict(f"The task is {now['state']} by now. Nothing was done.")
 
 
 def _answer(box: Mailbox, entry: Entry, words: str, fields: dict[str, Any]) -> None:

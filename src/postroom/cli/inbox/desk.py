@@ -48,7 +48,7 @@ class Desk(Struct, frozen=True, kw_only=True):
     scroll: int = 0  # lines of it that are above the screen
     writing: Writing | None = None
     drafts: Mapping[Draft, str] = {}  # what was written and not sent
-    sure_of: str = ""  # the unread letter for which x was pressed once
+    sure_of: str = ""  # the letter for which x was pressed once, and asked again
     shows_keys: bool = False
     notice: str = ""  # a word from the house
 
@@ -138,10 +138,15 @@ def refused(desk: Desk, why: str, retry: str = "") -> Desk:
 
 
 def done(desk: Desk, deed: Do, told: str) -> Desk:
-    """It was done: what was written for it is sent, and one is back at the list."""
-    drafts = {
-        draft: text for draft, text in desk.drafts.items() if draft != (deed.entry["letter"], deed.verb.name)
-    }
+    """It was done: what was written for it is sent, and one is back at the list. Of a letter that one is done with
+    without an answer, all drafts go.
+    """
+    gone = [
+        (letter, verb)
+        for letter, verb in desk.drafts
+        if letter == deed.entry["letter"] and (verb == deed.verb.name or deed.verb is DONE)
+    ]
+    drafts = {draft: text for draft, text in desk.drafts.items() if draft not in gone}
     return replace(desk, writing=None, opened=None, scroll=0, sure_of="", drafts=drafts, notice=told)
 
 
@@ -170,19 +175,24 @@ def _wanted(desk: Desk, entry: Entry, key: Key) -> tuple[Desk, Wish | None] | No
         return None
     if verb.asks:
         return replace(desk, writing=begin(desk, entry, verb), sure_of=""), None
-    was_seen = entry["read"] or desk.opened is not None
-    if verb is DONE and not was_seen and desk.sure_of != entry["letter"]:
-        again = f"You have not opened it. {verb.key} again: done with it."
+    if verb is DONE and desk.sure_of != entry["letter"] and (doubt := _doubt(desk, entry)):
+        again = f"{doubt} {verb.key} again: done with it."
         return replace(desk, sure_of=entry["letter"], notice=again), None
     return desk, Do(entry, verb)
+
+
+def _doubt(desk: Desk, entry: Entry) -> str:
+    """Why one may not mean to be done with it; empty when nothing is lost by that."""
+    if any(letter == entry["letter"] for letter, _ in desk.drafts):
+        return "Your answer to it was not sent."
+    return "" if entry["read"] or desk.opened is not None else "You have not opened it."
 
 
 def _write(desk: Desk, writing: Writing, key: Key) -> tuple[Desk, Wish | None]:
     entry, verb, text = writing.entry, writing.verb, writing.line.text
     match key.name:
         case "esc":
-            kept = "Kept: the same key shows it again." if text else ""
-            return replace(desk, writing=None, notice=kept), None
+            return replace(desk, writing=None, notice=_kept(desk, entry) if text else ""), None
         case "enter" if not text.strip() and not verb.optional:
             return replace(desk, notice="It needs words. Esc goes back."), None
         case "enter":
@@ -192,6 +202,11 @@ def _write(desk: Desk, writing: Writing, key: Key) -> tuple[Desk, Wish | None]:
     line = typed(writing.line, key)
     same = line.text == text
     return _keep(desk, replace(writing, line=line, retry=writing.retry if same else "")), None
+
+
+def _kept(desk: Desk, entry: Entry) -> str:
+    waits = any(one["letter"] == entry["letter"] for one in desk.entries)
+    return "Kept: the same key shows it again." if waits else f"{GONE} What you wrote stays among your drafts."
 
 
 def _keep(desk: Desk, writing: Writing) -> Desk:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..escape import BAR, ago, barred, body_lines, broken, cut, one_line, width, wrapped
+from ..escape import BAR, ago, begun, body_lines, broken, cut, one_line, width, wrapped
 from ..live import Frame
 from ..tables import painted, table
-from ..waiting import MOST
+from ..waiting import MOST, about, presses
 from .desk import GONE, Extent
 from .verbs import KEYS, offered
 
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 LOW = 12  # lines; below this there is room for the list alone
 _COLOURS = {"escalation": "yellow", "question": "yellow", "task": "cyan", "news": "dim"}
 _TITLES = ("SINCE", "WHAT", "FROM", "ABOUT")
+_LEAST_NAME = 10  # columns
 _LONGEST = 500  # characters of what stands on one line
 _MOVES = (
     ("↑ ↓ j k", "the one above, the one below"),
+    ("Space g G", "a page on; to the beginning, to the end"),
     ("Enter o", "open it: the letter whole, and what was said before it"),
     ("n p", "when one is open: the next, the one before"),
     ("q Esc ←", "back to the list; q there leaves"),
@@ -52,7 +54,8 @@ def frame(desk: Desk, screen: Screen, letter: Sequence[str], size: terminal_size
         body = [_shown(screen, line) for line in letter[desk.scroll : desk.scroll + room]]
     else:
         body = _list(desk, screen, room, size)
-    above = [_title(desk, screen, size.columns), *body[:room], *[""] * (room - len(body))]
+    title = painted(screen, cut(_title(desk, screen, len(letter), room), size.columns), "bold")
+    above = [title, *body[:room], *[""] * (room - len(body))]
     left_out = max(len(above) + len(foot) - size.lines, 0)  # of a terminal of hardly any lines
     lines = [*above, *foot][left_out:]
     return Frame(lines, None if cursor is None else (max(len(above) + cursor[0] - left_out, 0), cursor[1]))
@@ -67,22 +70,25 @@ def extent(desk: Desk, letter: Sequence[str], size: terminal_size) -> Extent:
 # -- the parts of it
 
 
-def _title(desk: Desk, screen: Screen, columns: int) -> str:
-    """Who, how much waits, and since when."""
-    if not desk.entries:
-        return painted(screen, cut(f"{desk.me}: nothing waits", columns), "bold")
-    oldest = ago(min(entry["since"] for entry in desk.entries), screen.now)
+def _title(desk: Desk, screen: Screen, lines: int, room: int) -> str:
+    """Who, how much waits, and since when; of a letter that is read, which it is and how much of it is seen."""
     count = len(desk.entries)
+    if not count:
+        return f"{desk.me}: nothing waits"
+    if desk.opened is not None and desk.current is not None:
+        seen = f"; lines {desk.scroll + 1} to {min(desk.scroll + room, lines)} of {lines}" if lines > room else ""
+        return f"{desk.me}: {desk.place + 1} of {count}{seen}"
+    oldest = ago(min(entry["since"] for entry in desk.entries), screen.now)
     more = " or more" if count >= MOST else ""  # of more letters, none but the first are looked at
     waits = "1 waits; it came" if count == 1 else f"{count}{more} wait; the oldest came"
-    return painted(screen, cut(f"{desk.me}: {waits} {oldest}", columns), "bold")
+    return f"{desk.me}: {waits} {oldest}"
 
 
 def _list(desk: Desk, screen: Screen, room: int, size: terminal_size) -> list[str]:
     """What waits, and how the chosen one begins."""
     if not desk.entries:
-        return []
-    below = _beginning(screen, desk.current, size) if size.lines >= LOW else []
+        return ["", *wrapped(f"Agents write to {desk.me}. What comes appears here by itself.", size.columns)]
+    below = _beginning(desk, screen, size) if size.lines >= LOW else []
     rows = max(room - len(below) - 1, 1)
     top = min(max(desk.place - rows // 2, 0), max(len(desk.entries) - rows, 0))
     shown = desk.entries[top : top + rows]
@@ -95,22 +101,25 @@ def _list(desk: Desk, screen: Screen, room: int, size: terminal_size) -> list[st
 
 
 def _row(desk: Desk, screen: Screen, entry: Entry) -> tuple[str, ...]:
-    about = entry["subject"] or entry["text"][:_LONGEST]
-    draft = "[draft] " if any(letter == entry["letter"] for letter, _ in desk.drafts) else ""
-    return ago(entry["since"], screen.now), entry["what"], entry["from"], draft + about
+    """A long name leaves room for what it is about."""
+    draft = ["draft"] if any(letter == entry["letter"] for letter, _ in desk.drafts) else []
+    marks = "".join(f"[{word}] " for word in (*draft, *presses(entry, screen.now)))
+    said = marks + (about(entry) or entry["text"][:_LONGEST])
+    sender = cut(one_line(entry["from"]), max(screen.width // 4, _LEAST_NAME))
+    return ago(entry["since"], screen.now), entry["what"], sender, said
 
 
 def _mark(desk: Desk, entry: Entry) -> str:
     return ">" if entry["letter"] == desk.chosen else "*" if entry["read"] is False else " "
 
 
-def _beginning(screen: Screen, entry: Entry | None, size: terminal_size) -> list[str]:
-    """The first words of the chosen one, behind their bar."""
-    text = "" if entry is None else entry["text"][:_LONGEST]
-    most = 3 if size.lines >= 2 * LOW else 1
-    pieces = [piece for line in body_lines(text) for piece in barred(line, size.columns)]
-    if len(pieces) > most:
-        pieces = [*pieces[: most - 1], cut(f"{pieces[most - 1]} …", size.columns)]
+def _beginning(desk: Desk, screen: Screen, size: terminal_size) -> list[str]:
+    """The first words of the chosen one, behind their bar. A word from the house takes the place of the last line:
+    so the list stays where it is.
+    """
+    text = "" if desk.current is None else desk.current["text"][:_LONGEST]
+    most = 1 if size.lines < 2 * LOW else 2 if desk.notice else 3
+    pieces = begun(body_lines(text), size.columns, most)
     return [_rule(screen, size.columns), *pieces, *[""] * (most - len(pieces))]
 
 
@@ -171,8 +180,8 @@ def _asked(desk: Desk, writing: Writing) -> str:
     """For what words are wanted, and from whom the question was."""
     entry = writing.entry
     waits = any(one["letter"] == entry["letter"] for one in desk.entries)
-    about = f" ({one_line(entry['subject'])})" if entry["subject"] else ""
-    what = f"{writing.verb.name.capitalize()}: {entry['what']} from {entry['from']}{about}. {writing.verb.asks}"
+    subject = f" ({one_line(about(entry))})" if about(entry) else ""
+    what = f"{writing.verb.name.capitalize()}: {entry['what']} from {entry['from']}{subject}. {writing.verb.asks}"
     return what if waits else f"{GONE} {what}"
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from ...errors import UnknownMessage
+from ...model.escalation import ESCALATION
+from ...model.parts import Part
 from ...wire.plain import plain_message
 from ..escape import BAR, barred, width, wrapped
 from ..views import thread
@@ -35,13 +39,25 @@ def read(box: Mailbox, entry: Entry) -> tuple[Message, list[Message]]:
 
 def lines_of(screen: Screen, letter: Message, earlier: Sequence[Message]) -> list[str]:
     """As lines of the screen's width."""
-    text = thread(screen, {"letters": [plain_message(letter)]})
+    text = thread(screen, {"letters": [_plain(letter)]})
     if earlier:
-        text += "\n".join(["", "Before it:", "", thread(screen, {"letters": list(map(plain_message, earlier))})])
+        text += "\n".join(["", "Before it:", "", thread(screen, {"letters": list(map(_plain, earlier))})])
     shown, left = text[:MOST_LETTERS].split("\n"), len(text) - MOST_LETTERS
     if left > 0:
         shown += ["", f"… {left} characters more; postroom read {letter.id} shows them all"]
     return [piece for line in shown for piece in _folded(line, screen.width)]
+
+
+def _plain(letter: Message) -> dict[str, Any]:
+    """As a person reads it: of what an escalation encloses for programs, the reason."""
+    return plain_message(replace(letter, parts=tuple(map(_in_words, letter.parts))))
+
+
+def _in_words(part: Part) -> Part:
+    about = part.get("data") if part.get("schema") == ESCALATION else None
+    return (
+        Part("text", text=f"Reason: {about['reason']}") if isinstance(about, dict) and "reason" in about else part
+    )
 
 
 def _folded(line: str, columns: int) -> list[str]:

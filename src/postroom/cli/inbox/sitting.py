@@ -46,6 +46,7 @@ HOST, WHERE = "inbox", "terminal"  # what is kept of a letter that was shown
 MOST_TASKS = 1000  # a person takes on what they like
 LOOK = 5.0  # seconds between two looks, at most: what others did to our mail rings no bell
 PACE = 0.25  # seconds between two looks, at least, however often it rings
+REST = 4  # times as long as a look took; then keys are heard at once, however much waits
 DEAF = 0.1  # seconds between two questions to an ear that cannot be slept on
 HALF = 0.05  # seconds for the second half of a key
 
@@ -93,6 +94,7 @@ class Sitting:
         self._drafts = Drafts(place_of(context.settings.store) or "", box.name)
         self._texts: Texts = {}
         self._looked = self._look_at = 0.0
+        self._pace = PACE
         self._letter: tuple[Message, Sequence[Message]] | None = None
         self._page: tuple[int, list[str]] = (0, [])  # the letter, folded to so many columns
         self._desk = Desk(me=box.name, drafts=self._drafts.load())
@@ -106,7 +108,7 @@ class Sitting:
             if heard.gone:
                 return
             if self._ear.rung():
-                self._look_at = min(self._look_at, self._looked + PACE)
+                self._look_at = min(self._look_at, self._looked + self._pace)
             keys = self._keyboard.feed(heard.keys) if heard.keys else []
             if not heard.keys and not heard.rung and self._keyboard.waits:
                 keys = self._keyboard.flush()
@@ -121,6 +123,7 @@ class Sitting:
     def _look(self) -> None:
         """What waits now."""
         office = self._box.room._office  # noqa: SLF001 - when time brings something is no verb
+        began = time.monotonic()
         try:
             found = waiting_for(self._box, opened=True, texts=self._texts)
             pause = min(service.waiting.seconds_to_sleep(office, [self._box.name]), LOOK)
@@ -129,7 +132,8 @@ class Sitting:
         else:
             self._desk = desks.arrived(self._desk, questions_first(found))
         self._looked = time.monotonic()
-        self._look_at = self._looked + max(pause, PACE)
+        self._pace = max(PACE, REST * (self._looked - began))
+        self._look_at = self._looked + max(pause, self._pace)
 
     def _press(self, key: Key) -> bool:
         """False when the person leaves."""

@@ -38,7 +38,7 @@ KEYS = {
     "d": "decline it, reject a task, give one up; you say why",
     "r": "answer in your own words; to a task: write to who gave it",
     "c": "a task is complete; your words are its result",
-    "x": "done with a letter or news; asks again if you have not opened it",
+    "x": "done with a letter or news; an unread one asks once more",
     "e": "answer in $VISUAL or $EDITOR; of a task you took on: its result",
 }
 

@@ -15,8 +15,8 @@ ESCALATION = (
 WAITING = (
     ("mailbox", "whose"),
     ("waiting", "each with what (escalation, question, task, letter, news), id, letter (its id), thread, since, from,"
-     " subject, text (its first line), answer, the command to type, state (of a task or question) and read (of a letter"
-     " or news)"),
+     " subject, text (its first line), priority, answer, the command to type, state (of a task or question), due_at (of a"
+     " task with a deadline) and read (of a letter or news)"),
     ("more", "how many are not shown"),
 )  # fmt: skip
 

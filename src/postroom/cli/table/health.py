@@ -38,14 +38,15 @@ COMMANDS = {
         json=(
             (
                 "room",
-                "letters, deliveries, states (how many deliveries in each), unread (by priority; without a read_at), oldest_unread_at,"
+                "letters, deliveries, states (how many deliveries in each; unread is in the inbox, read or not), unread (never"
+                " read, by priority: without a read_at), oldest_unread_at,"
                 " agents (registered), quarantined, mailboxes (each as below; those with open or dead mail), rates (of each"
                 " way and host that told somebody of mail: name, letters, rung, shown, acknowledged, median_to_shown,"
                 " median_to_acknowledged; of a sample of the newest); null for a mailbox",
             ),
             (
                 "mailbox",
-                "mailbox (its name), unread (by priority; without a read_at), total_unread, seen (with one, not settled), claimed, queued, dead, backlog,"
+                "mailbox (its name), unread (never read, by priority: without a read_at), total_unread, seen (with one, not settled), claimed, queued, dead, backlog,"
                 " oldest_unread_at, oldest_seen_at, oldest_claimed_at; null for the room",
             ),
         ),

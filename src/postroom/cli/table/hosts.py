@@ -8,7 +8,7 @@ _ABOUT = (
     "The host says on standard input which event it is, and gets its answer on standard output, in its own JSON; nothing, when"
     " there is nothing new. {moments}\n\n"
     "Who the session's agent is: --as, POSTROOM_AGENT or INBOX_AGENT_ID{option}; else as before, where the session is resumed or"
-    " cleared; else after the folder of its project, with -2, -3 and so on while another live session has that name. Where the mail"
+    " cleared; else after the folder of its project, with -2, -3 and so on while another live session, or another program's agent, has that name. Where the mail"
     " is is settled when the session starts: --room; a daemon at POSTROOM_SOCKET; POSTROOM_STORE; a daemon at INBOX_SOCKET or"
     " INBOX_SOCKET_PATH; where only the folder POSTROOM_INBOXES or INBOX_DIR is set, your inbox.jsonl in it; else the room of"
     " the project around the host's working folder, or your own.\n\n"

@@ -20,12 +20,13 @@ COMMANDS = {
                metavar="WORD"),
         about="A ring is a hint: no letter moves. It comes once for each letter, after the letter is safe on disk, for"
         " unread mail alone, of several together, with a pause of ring_cooldown in between and ring_hourly in an hour at"
-        " most; for urgent mail at once, and again until somebody acknowledges it. Mail of low priority rings nobody."
+        " most, whatever else rings for this mailbox; for urgent mail at once, and again until somebody acknowledges it. Mail of low priority rings nobody."
         " What is unread when somebody first watches counts as told. Two who watch one mailbox in one way do not ring"
         " twice. The program gets JSON on standard input (mailbox, unread, and letters, each with id, from, subject,"
         " priority: the words of others, never in its arguments), and POSTROOM_AGENT and POSTROOM_STORE, so that it may"
         " call postroom itself. If it ends with anything but 0, or takes too long, the ring is tried again after a pause,"
-        " and given up after ring_tries; rings lists those. Its output is yours to see; with --json it goes to standard"
+        " and given up after ring_tries; rings lists those. If the watch itself is killed in the middle of a ring, the next one makes"
+        " it again, once the time of the program is up. Its output is yours to see; with --json it goes to standard"
         " error. A note on the desktop says who wrote and the subject. Ctrl-C or SIGTERM ends it.",
         examples=(
             ("postroom watch --as coder --backlog --once", "the next ring, as a line"),
@@ -37,7 +38,7 @@ COMMANDS = {
             ("letters", "those it rang for, the most urgent first: id, from, subject, priority; empty when nothing came"),
             ("failed", "why the program, or the note, failed; else null"),
         ),
-        exits=(NOTHING,),
+        exits=(NOTHING, (75, "with --once: the program, or the note, failed")),
     ),
     "rings": Command(
         "rings",

@@ -20,12 +20,13 @@ _CHECK = Option(
 )
 
 _ABOUT = (
-    "Prints what would change, file by file, and asks before it writes. {files} The whole path of this program is written, with"
+    "Prints what would change, file by file, and asks before it writes; new files in a folder of its own are only named, and --dry-run"
+    " prints them, too. {files} The whole path of this program is written, with"
     " --room and the name of --agent if you say them.\n\n"
     "What others wrote stays as it is, with its comments and its order. Called again it changes nothing, or only what is new;"
     " postroom uninstall {host} gives every file back as it was. A file that belongs to another user, may not be written or"
     " cannot be understood is left alone, with an error, and then nothing is written at all. Links of your own are followed and stay;"
-    " with --project, none that leads out of the folder. Needs no --as. {then}"
+    " with --project, none that leads out of the folder. Where the same hooks stand in a project, too, you are told. Needs no --as. {then}"
 )
 _FILES = {
     "claude": "Puts a plugin into the folder skills/postroom of ~/.claude (CLAUDE_CONFIG_DIR), or of .claude here with --project:"

@@ -11,6 +11,7 @@
     receipts    what was put where, so that it can be undone to the byte
     planning    what would be done to which file
     standing    what is in place
+    beside      the same in other places, which a host would run as well
     writing     a plan carried out: all of it or nothing
     layouts     where each host looks for what
 

@@ -32,6 +32,7 @@ GEMINI_MARK = "Mail between agents. Written by `postroom install gemini`."
 # Codex hands on to a server only what is named.
 _CODEX_HANDS_ON = (
     *("POSTROOM_AGENT", "POSTROOM_STORE", "POSTROOM_SOCKET", "POSTROOM_AUTH_TOKEN", "POSTROOM_SCOPE"),
+    "POSTROOM_HUMAN",
     *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
 )
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -6,11 +6,12 @@ All know the same: what takes ours out of a text, what puts it into one without,
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import blocks, json_edit, jsonc, toml_table
 from .edits import Edit, apply
-from .programs import programs_in
+from .programs import calls_in, programs_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +40,10 @@ class Piece(Protocol):
         """Is ours there, whole and as wanted?"""
         ...
 
+    def is_whole(self, text: str) -> bool:
+        """Is every hook and server there that this version has, whatever they start and for whom?"""
+        ...
+
     def programs(self, text: str) -> Iterator[str]:
         """The programs that a host would start because of what stands there of ours."""
         ...
@@ -61,6 +66,12 @@ class OwnFile:
 
     def is_in_place(self, text: str) -> bool:
         return text == self._content
+
+    def is_whole(self, text: str) -> bool:
+        if not self.path.endswith(".json"):
+            return True
+        wanted, found = (jsonc.parse(one, comments=False).value for one in (self._content, text))
+        return Counter(calls_in(wanted)) <= Counter(calls_in(found))
 
     def programs(self, text: str) -> Iterator[str]:
         if self.path.endswith(".json"):
@@ -90,13 +101,20 @@ class JsonValues:
     def is_in_place(self, text: str) -> bool:
         if not text.strip():
             return False
-        rest = self._parsed(apply(text, self.take_out(text, for_good=True))).value
-        wanted = jsonc.parse(json.dumps(self._wanted(rest)), comments=False)
+        wanted = jsonc.parse(json.dumps(self._wanted_in(text)), comments=False)
         return self._ours(wanted) == self._ours(self._parsed(text))
+
+    def is_whole(self, text: str) -> bool:
+        ours = json_edit.ours_in(self._parsed(text), self._is_ours)
+        found = Counter(call for path, value in ours for call in calls_in(value, path))
+        return Counter(calls_in(self._wanted_in(text))) <= found
 
     def programs(self, text: str) -> Iterator[str]:
         for _, value in json_edit.ours_in(self._parsed(text), self._is_ours) if text.strip() else ():
             yield from programs_in(value)
+
+    def _wanted_in(self, text: str) -> Mapping[str, Any]:
+        return self._wanted(self._parsed(apply(text, self.take_out(text, for_good=True))).value)
 
     def _ours(self, node: jsonc.Node) -> list[tuple[Any, Any]]:
         return sorted(json_edit.ours_in(node, self._is_ours), key=repr)
@@ -129,6 +147,9 @@ class TomlTable:
         found = json_edit.value_at(toml_table.parse(text), *self._name) if cuts else {}
         return bool(cuts) == bool(wanted) and wanted.items() <= found.items()
 
+    def is_whole(self, text: str) -> bool:
+        return bool(self.take_out(text, for_good=False))
+
     def programs(self, text: str) -> Iterator[str]:
         if self.take_out(text, for_good=False):
             yield from programs_in(json_edit.value_at(toml_table.parse(text), *self._name))
@@ -152,6 +173,9 @@ class TextBlock:
 
     def is_in_place(self, text: str) -> bool:
         return blocks.block_in(text, self._marks) == self._content
+
+    def is_whole(self, text: str) -> bool:
+        return blocks.block_in(text, self._marks) is not None
 
     def programs(self, text: str) -> Iterator[str]:  # noqa: ARG002 - a text starts nothing
         yield from ()

@@ -66,7 +66,7 @@ def to_install(layout: Layout, held: Receipt, *, rules: bool) -> Plan:
         change = Change(piece.path, found and found.text, apply(bare, edits), found.mode if found else FILE_MODE)
         changes.append(change)
         files[piece.path] = _entry(change, edits, held)
-    receipt = Receipt(files, tuple(dict.fromkeys([*held.folders, *made])))
+    receipt = Receipt(files, tuple(dict.fromkeys([*held.folders, *made])), layout.place)
     return Plan(_real(changes), receipt, make=tuple(made))
 
 

@@ -23,6 +23,18 @@ def programs_in(value: Any) -> Iterator[str]:
             yield from programs_in(one)
 
 
+def calls_in(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Where each hook and server stands in it, with the names of all that it says; not what it says."""
+    if isinstance(value, list):
+        for one in value:
+            yield from calls_in(one, path)
+    elif isinstance(value, dict):
+        if isinstance(value.get("command"), str):
+            yield (*path, *sorted(value))
+        for key, one in value.items():
+            yield from calls_in(one, (*path, key))
+
+
 def words_of(value: dict[str, Any]) -> list[str]:
     """What it starts, word by word: a program with arguments, or a line for a shell."""
     command, args = value.get("command"), value.get("args")

@@ -33,6 +33,7 @@ class Receipt(msgspec.Struct, frozen=True, omit_defaults=False):
 
     files: dict[str, Entry] = {}
     folders: tuple[str, ...] = ()  # that we made, the outermost first
+    place: str = ""  # the folder of the host's configuration
     what: str = _WHAT
 
 
@@ -43,6 +44,15 @@ def digest(text: str) -> str:
 def path_of(folder: str, host: str, place: str) -> str:
     """Where the receipt of this host and place is kept."""
     return os.path.join(folder, f"{host}-{digest(place)[:16]}.json")
+
+
+def places(folder: str, host: str) -> list[str]:
+    """Where something was put for this host, as far as receipts are left that say so."""
+    try:
+        names = [name for name in sorted(os.listdir(folder)) if name.startswith(f"{host}-")]
+    except OSError:
+        return []
+    return [place for name in names if (place := load(os.path.join(folder, name)).place)]
 
 
 def load(path: str) -> Receipt:

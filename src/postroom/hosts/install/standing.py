@@ -17,19 +17,19 @@ class Standing(NamedTuple):
     """How things stand with one host in one place."""
 
     is_any: bool  # is anything of ours there?
-    is_all: bool  # is something of ours in every file that needs it?
+    is_all: bool  # is every hook and server of this version there, in every file that needs one?
     programs: tuple[str, ...]  # each once
 
 
 def standing(layout: Layout) -> Standing:
-    """It only looks. Who the hooks say they are for, and whether they are of this version, does not matter."""
+    """It only looks. Who the hooks say they are for, and what they start, does not matter."""
     programs: list[str] = []
     there, missing = [], []
     for piece, text in _texts(layout):
         with ground.telling_where(piece.path):
             is_there = bool(piece.take_out(text, for_good=False))
             there.append(is_there)
-            missing.append(not is_there and bool(piece.put_in(text)))
+            missing.append(not piece.is_whole(text) if is_there else bool(piece.put_in(text)))
             programs += piece.programs(text) if is_there else ()
     return Standing(any(there), not any(missing), tuple(dict.fromkeys(programs)))
 

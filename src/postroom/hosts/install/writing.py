@@ -18,6 +18,7 @@ from .planning import FILE_MODE, Change
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ...errors import Refused
     from .planning import Plan
 
 FOLDER_MODE = 0o700
@@ -68,6 +69,9 @@ def _write_all(changes: Sequence[Change]) -> None:
 
 
 def _take_step(change: Change, drafts: dict[str, str]) -> None:
+    """Once more in the last moment: syncing takes a while, and hosts write into these files, too."""
+    if change.before is not None and _content(change.path) != change.before:
+        raise _changed(change.path)
     if change.after is None:
         os.unlink(change.path)
         _sync_folder(change.path)
@@ -136,7 +140,11 @@ def _sync_folder(path: str) -> None:
 def _check_unchanged(change: Change, root: str) -> None:
     found = ground.look(change.path, root)
     if (found and found.text) != change.before:
-        raise ground.refused(change.path, "was changed meanwhile", "say it again")
+        raise _changed(change.path)
+
+
+def _changed(path: str) -> Refused:
+    return ground.refused(path, "was changed meanwhile", "say it again")
 
 
 def _make_folder(path: str) -> None:

@@ -8,7 +8,8 @@
     steps        what a commit does to files; each step can be done again and taken back
     journal      records, and commits of more than one step
     paperwork    one commit, beside the index
-    places       which folders hold mail
+    tree         the folders as they lie on the disk
+    places       which of them hold mail, and whose
     ledger       the index's own tables: which file holds which delivery
     eyes         noticing what strangers do
     accepting    whether a file still says what was accepted
@@ -29,6 +30,7 @@
     showing      the files behind letters, as they are
     connection   one thread's way in
     store        the protocol, put together
+    glance       from outside: is there surely nothing unread?
 
 The commit path: stand in line → BEGIN IMMEDIATE, the index changes → the file is written, synced and renamed →
 COMMIT (not synced) → leave the line → sync the folder → ring the bells → report success.

@@ -10,7 +10,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from . import letters, paper
+from . import letters, paper, tree
 from .handles import sync_path
 from .layouts.base import line_in
 
@@ -53,7 +53,7 @@ class Aside:
         """False: not yet, it is to be looked at again."""
         if self._may_be_unfinished(seen, why):
             return False
-        is_text = paper.is_text(seen.name)
+        is_text = tree.is_text(seen.name)
         home, _ = self._here.places.of(seen.folder)
         name = f"{seen.name if is_text else '-'}.{os.urandom(3).hex()}"
         path = f"{self._here.places.path(seen.folder)}/{seen.name}"
@@ -73,8 +73,9 @@ class Aside:
         return True
 
     def _may_be_unfinished(self, seen: Seen, why: str) -> bool:
-        age = self._now.wall.timestamp() - seen.stamp.written / 1e9
-        return 0 <= age < SLOW_STRANGER and not any(word in why for word in _FOR_GOOD)
+        """Also one that was begun after this look; but what is dated far ahead would stay for ever."""
+        age = abs(self._now.wall.timestamp() - seen.stamp.written / 1e9)
+        return age < SLOW_STRANGER and not any(word in why for word in _FOR_GOOD)
 
     def _write_again(self, seen: Seen, held: Held) -> None:
         """A file that is not what was accepted is made anew from the index, which knows."""

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from ...errors import UnknownMessage, Unreadable
+from ...errors import StoreFailing, UnknownMessage, Unreadable
 from ...model.names import check_party, fold
 from ...model.record import Record
 from .. import files
 from ..sqlite import rows
 from ..sqlite.connection import Connection
+from ..sqlite.wal import REPLACED
 from .handles import keep_spare_file
 from .journal import Journal
 from .ledger import NAMES, TABLES, Ledger
 from .paperwork import Paperwork
 from .roll import NAMES as ROLL_NAMES
 from .roll import TABLES as ROLL
+from .tree import OWN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +61,7 @@ class FileConnection(Connection):
         self.places = places
         self.eyes = eyes
         self.boot = boot
-        own = f"{places.root}/.postroom"
+        own = f"{places.root}/{OWN_FOLDER}"
         self.journal = Journal(own)
         self._durable = durable
         super().__init__(path, boot=boot, busy_timeout=busy_timeout)
@@ -68,6 +70,7 @@ class FileConnection(Connection):
 
     def _enter(self, boot: str) -> None:
         """Under the lock, when it is opened. What was not synced may be missing here after a boot."""
+        self._check_lock()
         self.ledger = Ledger(self.database, self.places.layout)
         name = self.places.layout.registry
         self.registry = files.registry.Registry(self, name, durable=self._durable) if name else None
@@ -88,14 +91,27 @@ class FileConnection(Connection):
             files.recovering.recover(self)
         super().mend()
 
+    def _check_same(self) -> None:
+        super()._check_same()
+        self._check_lock()
+
+    def _check_lock(self) -> None:
+        """Our folder may be deleted at any time, also by halves: nobody writes beside those with another lock."""
+        if not self.lock.is_in_place():
+            raise StoreFailing("the lock of the index was replaced or deleted", hint=REPLACED)
+
     @property
     def inode(self) -> int:
         return self._inode
 
+    def identity(self) -> tuple[int, ...]:
+        """Other numbers where any file of the index is another: also one without its log is an older one."""
+        return tuple(_inode_at(f"{self._path}{end}") for end in ("", "-wal", ".lock"))
+
     def is_current(self) -> bool:
         """Is this the index that stands there now?"""
         try:
-            return os.stat(self._path).st_ino == self._inode
+            return os.stat(self._path).st_ino == self._inode and self.lock.is_in_place()
         except OSError:
             return False
 
@@ -155,3 +171,10 @@ class FileConnection(Connection):
         """With the revision it has now."""
         revision = self.database.execute(_RECORD, (put.record.kind, put.record.key)).get
         return replace(put.record, revision=revision or 0)
+
+
+def _inode_at(path: str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0

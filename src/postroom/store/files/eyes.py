@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..ears import add_watch, open_inotify, read_events
+from .tree import changed_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,9 +34,10 @@ _MASK = _CREATE | _FROM | _TO | _DELETE | _CLOSE_WRITE | _SELF | _ONLY_FOLDER
 class Eyes:
     """One for all threads of a process."""
 
-    def __init__(self, places: Places, noted: Callable[[], dict[str, int]]) -> None:
+    def __init__(self, places: Places, noted: Callable[[], dict[str, int]], used: Callable[[], list[str]]) -> None:
         self._places = places
         self._noted = noted  # when each folder was last read, as the index has it
+        self._used = used  # the folders in which letters lie, as the index has it
         self._lock = threading.Lock()
         self._looks = 0
         self._ear: int | None = None
@@ -71,11 +73,15 @@ class Eyes:
 
     def _compared(self) -> News:
         noted = self._noted()
-        return {
-            folder: None
-            for folder in self._places.folders()
-            if (changed := changed_at(self._places.path(folder))) is not None and noted.get(folder) != changed
-        }
+        found = {folder: changed_at(self._places.path(folder)) for folder in self._places.folders()}
+        changed = [folder for folder, at in found.items() if at is not None and noted.get(folder) != at]
+        return dict.fromkeys([*changed, *self._taken_away(found)])
+
+    def _taken_away(self, there: dict[str, int | None]) -> list[str]:
+        """Folders with mail that somebody deleted or renamed, of those that are not there."""
+        return [
+            folder for folder in self._used() if there.get(folder) is None and is_gone(self._places.path(folder))
+        ]
 
     # -- by being told
 
@@ -103,7 +109,7 @@ class Eyes:
                 return news
             if self._take(events, news):  # the tree has changed, or something was missed
                 self._listen()
-                return _merged(news, dict.fromkeys(self._places.folders()))
+                return _merged(news, dict.fromkeys([*self._places.folders(), *self._taken_away({})]))
 
     def _take(self, events: bytes, news: News) -> bool:
         """Note what they tell. Has the tree changed, or was something missed?"""
@@ -138,11 +144,15 @@ class Eyes:
                     names |= held
 
 
-def changed_at(path: str) -> int | None:
-    """When something was last put in or taken out; None where there is no such folder."""
-    with suppress(OSError):
-        return os.stat(path, follow_symlinks=False).st_mtime_ns
-    return None
+def is_gone(path: str) -> bool:
+    """Nothing is there, as far as one may know."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def is_settled(changed: int) -> bool:

@@ -12,8 +12,6 @@ from ..sqlite.rows import SALVAGE
 from .paper import Stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import apsw
 
     from .layouts.base import Layout
@@ -52,6 +50,14 @@ SELECT d.mailbox, iif(lower(m.name) = m.folded, m.name, NULL), {_LAST_PLACE},
 FROM deliveries d JOIN mailboxes m ON m.id = d.mailbox WHERE d.number = ?"""
 _AT = "SELECT folder, name, inode, size, written FROM files WHERE number = ? AND mailbox = ?"
 _BY_NAME = "SELECT number, mailbox, inode, size, written FROM files WHERE folder = ? AND name = ?"
+# From one to the next, however many letters lie in each.
+_USED = """
+WITH RECURSIVE used (folder) AS (
+    SELECT min(folder) FROM files
+    UNION ALL SELECT (SELECT min(f.folder) FROM files f WHERE f.folder > used.folder)
+    FROM used WHERE used.folder IS NOT NULL
+)
+SELECT folder FROM used WHERE folder IS NOT NULL"""
 _IN = "SELECT name, number, mailbox, inode, size, written FROM files WHERE folder = ?"
 
 
@@ -204,9 +210,13 @@ class Ledger:
     def forget_notes(self) -> None:
         self._write("DELETE FROM folders")
 
-    def used_folders(self) -> Iterator[str]:
-        for (folder,) in self._ask("SELECT DISTINCT folder FROM files"):
-            yield folder
+    def forget_note(self, folder: str) -> None:
+        """Should it come back, it may have the time that it had."""
+        self._write("DELETE FROM folders WHERE folder = ?", (folder,))
+
+    def used_folders(self) -> list[str]:
+        """Where letters lie."""
+        return [folder for (folder,) in self._ask(_USED)]
 
     # -- the journal
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...model.names import AT
-from ..bells import ROOM
+from ..bells import EVERYONE, ROOM
 from ..ears import InotifyWatch, add_watch
 from . import paper
 
@@ -34,6 +34,8 @@ class FolderWatch(InotifyWatch):
 
     def add(self, mailbox: str) -> None:
         super().add(mailbox)
+        if mailbox == EVERYONE:  # a bell, and nobody's folder
+            return
         layout = self._places.layout
         folder = self._places.folder(layout.folder(mailbox), layout.places[0])
         paper.make_folder(self._places.path(folder))  # whoever waits has a mailbox

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from . import paper
 from .paper import Stamp
+from .tree import is_text
 
 if TYPE_CHECKING:
     from .connection import FileConnection
@@ -29,7 +29,7 @@ def unknown(here: FileConnection, news: News) -> News:
 
 
 def _is_known(here: FileConnection, folder: str, name: str) -> bool:
-    if not paper.is_text(name):
+    if not is_text(name):
         return False
     held = here.ledger.held(folder, name)
     try:

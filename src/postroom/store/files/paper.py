@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...errors import Unreadable
 from ..sqlite.ground import sync_file
 from .handles import keep_spare_file, open_file, sync_path
+from .tree import marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +46,7 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, found: os.stat_result) -> Stamp:
-        return cls(found.st_ino, found.st_size, found.st_mtime_ns)
+        return cls(*marks_of(found))
 
     @property
     def time(self) -> datetime:
@@ -118,11 +119,6 @@ def _write(path: str, flags: int, content: bytes, *, durable: bool, mode: int | 
 def is_there(path: str) -> bool:
     """As `os.path.lexists`, in half the time: nothing is told of the file, and nothing raised."""
     return os.access(path, os.F_OK, follow_symlinks=False)
-
-
-def is_text(name: str) -> bool:
-    """Can this name of a file be written down? A system allows any bytes."""
-    return name.isascii() or name.encode("utf-8", "replace").decode() == name
 
 
 def is_temporary(name: str) -> bool:

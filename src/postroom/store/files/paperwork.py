@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from ...errors import StaleRevision, StoreFailing, Unreadable
+from ...errors import NameTaken, StaleRevision, StoreFailing, Unreadable
 from ...model.codec import to_plain
 from ...model.delivery import State
 from .. import files
@@ -24,7 +24,8 @@ from . import letters, paper
 from .handles import sync_path
 from .journal import DONE
 from .ledger import Seat
-from .steps import Create, Remove, Resettle, Rewrite, Shift, to_json
+from .steps import Create, Remove, Resettle, Rewrite, Shift, is_vacant, to_json
+from .tree import OWN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +54,7 @@ class Paperwork:
 
     def _clear(self) -> None:
         self._steps: list[tuple[Step, At | None, bool]] = []  # with its delivery; must it last?
+        self._resettled: list[Resettle] = []  # those of them that come first
         self._latest = 0  # the place in time of the last letter of this commit
         self._entries: list[dict[str, Any]] = []
         self._done: list[Step] = []
@@ -75,6 +77,9 @@ class Paperwork:
         self._writes = writes
         if self._here.registry is not None:
             self._here.registry.prepare(writes)
+        for write in writes:
+            if isinstance(write, Rename):  # before all else, so that every path is one under the last name
+                self._resettle(write)
         outcomes = iter(posted)
         for write in writes:
             if isinstance(write, Post):
@@ -173,7 +178,7 @@ class Paperwork:
         except OSError as failed:
             if not is_full(failed):
                 raise
-        return step.do(durable=self._durable, spare=f"{self._places.root}/.postroom/spare")
+        return step.do(durable=self._durable, spare=f"{self._places.root}/{OWN_FOLDER}/spare")
 
     def _must_sync(self, step: Step) -> None:
         """A move is safe in its new folder before it is in the old one: there is never a moment without a copy."""
@@ -244,7 +249,7 @@ class Paperwork:
         home = seat.home or self._ledger.home(seat.mailbox, seat.owner)
         path = self._places.path(self._places.folder(home, self._layout.place(delivery)))
         name = self._layout.file_name(message, order)
-        if paper.is_there(f"{path}/{name}"):  # a stranger's, or of another letter
+        if paper.is_there(f"{self._until_now(path)}/{name}"):  # a stranger's, or of another letter
             stem = name.removesuffix(self._layout.ending)
             name = f"{stem}-{os.urandom(4).hex()}{self._layout.ending}"
         fields = letters.fields_of(self._layout, message, seat.owner, name=name, order=order)
@@ -265,7 +270,6 @@ class Paperwork:
             self._forget(self._forgotten.pop(0))
         elif isinstance(write, Rename):
             self._entries.append({"rename": [write.old, write.new]})
-            self._resettle(write)
         elif isinstance(write, Introduce):
             self._entries.append({"introduce": [write.mailbox, write.known]})
 
@@ -288,13 +292,13 @@ class Paperwork:
             fields, was = self._fields(former, kept.name)
             _, place = self._places.of(kept.folder)
             if letters.told_at(self._layout, fields, place, name).state is not self._layout.shown(move.before):
-                raise self._astray(kept.folder, kept.name)
+                raise self._astray(former, kept.name)
             self._layout.show(fields, after)
             content = self._layout.dump(fields)
             step: Step = Rewrite(folder=folder, name=kept.name, content=content, former=former, was=was)
         elif folder != former:
-            if not os.path.lexists(f"{former}/{kept.name}"):
-                raise self._astray(kept.folder, kept.name)
+            if not os.path.lexists(f"{self._until_now(former)}/{kept.name}"):
+                raise self._astray(former, kept.name)
             step = Shift(folder=folder, name=kept.name, former=former)
         else:
             return
@@ -303,17 +307,17 @@ class Paperwork:
     def _fields(self, folder: str, name: str) -> tuple[dict[str, Any], bytes]:
         """What stands in a file, with all that strangers wrote into it."""
         try:
-            raw, _ = paper.read(f"{folder}/{name}", LARGEST)
+            raw, _ = paper.read(f"{self._until_now(folder)}/{name}", LARGEST)
             fields = json.loads(raw)
         except (FileNotFoundError, Unreadable, ValueError):
-            raise self._astray(self._below_home(folder), name) from None
+            raise self._astray(folder, name) from None
         if not isinstance(fields, dict):
-            raise self._astray(self._below_home(folder), name)
+            raise self._astray(folder, name)
         return fields, raw
 
     def _astray(self, folder: str, name: str) -> StaleRevision:
         """A stranger was quicker: what it did is looked at before the next question."""
-        self._here.eyes.put_back({folder: {name}})
+        self._here.eyes.put_back({self._below_home(self._until_now(folder)): {name}})
         return StaleRevision()
 
     def _forget(self, number: int) -> None:
@@ -329,7 +333,21 @@ class Paperwork:
             return
         self._ledger.resettle(former, folder, mailbox, name)
         step = Resettle(former=self._places.path(former), folder=self._places.path(folder))
+        if not is_vacant(self._until_now(step.folder)):
+            raise NameTaken(
+                f"the folder {self._places.below_root(folder)!r} is there, and not empty",
+                field="new",
+                hint="move elsewhere what is in it",
+            )
+        self._resettled.append(step)
         self._steps.append((step, None, True))
+
+    def _until_now(self, path: str) -> str:
+        """Where this folder lies before the first step is done."""
+        for step in reversed(self._resettled):
+            if path == step.folder or path.startswith(f"{step.folder}/"):
+                path = step.former + path[len(step.folder) :]
+        return path
 
 
 def _is_last(each: tuple[Step, At | None, bool]) -> bool:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from ...errors import Damaged, SchemaTooNew
-from .store import INDEX, OWN_FOLDER
+from ...errors import BadStore, Damaged, SchemaTooNew
+from ..sqlite.wal import REPLACED
+from .tree import INDEX, OWN_FOLDER
 
 if TYPE_CHECKING:
     from ...errors import PostroomError
@@ -22,6 +23,12 @@ def can_help(broken: PostroomError) -> bool:
     is_short = getattr(cause, "extendedresult", 0) == apsw.SQLITE_IOERR_SHORT_READ
     is_none = isinstance(cause, apsw.NotADBError)
     return is_short or is_none or (isinstance(broken, Damaged) and not isinstance(broken, SchemaTooNew))
+
+
+def was_deleted(failing: PostroomError) -> bool:
+    """Did somebody delete the index while it was opened, or a part of it, so that it looks like another's?"""
+    is_gone = isinstance(failing.__cause__, (FileNotFoundError, apsw.CantOpenError))
+    return is_gone or failing.hint == REPLACED or isinstance(failing, BadStore)
 
 
 def throw_away(root: str, inode: int | None = None) -> None:

@@ -22,10 +22,11 @@ from ..sqlite.writing import Writing
 from . import accepting, letters, paper
 from .aside import Aside, why_taken
 from .entering import Entering
-from .eyes import changed_at, is_settled
+from .eyes import is_settled
 from .layouts.base import Where
 from .ledger import Seen
 from .paper import Stamp
+from .tree import changed_at, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,9 +74,10 @@ class Reconciling:
             self._take_in(seen, where, sheet, gone)
         for (folder, name), held in gone.items():
             self._vanished(folder, name, held)
-        for folder, names in news.items():
-            at = changed[folder]
-            if names is None and at is not None and is_settled(at) and folder not in self._later:
+        for folder in (folder for folder, names in news.items() if names is None):
+            if (at := changed[folder]) is None:
+                self._ledger.forget_note(folder)
+            elif is_settled(at) and folder not in self._later:
                 self._ledger.note(folder, at)
         entered = self._entering.enter(self._writing)
         self._writing.remember()
@@ -91,12 +93,12 @@ class Reconciling:
         there = self._listed(folder, names)
         if there is None:  # nobody can tell what is in it, and nothing in it is gone
             return
-        for name in [name for name in there if not paper.is_text(name)]:
+        for name in [name for name in there if not is_text(name)]:
             self._set_aside(Seen(folder, name, there.pop(name)), "its name is not UTF-8")
         if names is None:
             known = self._ledger.held_in(folder)
         else:
-            named = filter(paper.is_text, names)
+            named = filter(is_text, names)
             known = {name: held for name in named if (held := self._ledger.held(folder, name)) is not None}
         for name, stamp in there.items():
             held = known.get(name)
@@ -280,7 +282,11 @@ class Reconciling:
     def _delivery_of(self, message: Message, where: Where, sheet: Sheet, number: int) -> Delivery:
         kinds = {recipient.address: recipient.kind for recipient in message.recipients}
         opened = open_delivery(message, sheet.mailbox, kinds.get(sheet.mailbox, "to"), where.written)
-        return self._as_told(replace(opened, number=number), sheet)
+        return self._as_told(replace(opened, number=number, revision=self._first_revision()), sheet)
+
+    def _first_revision(self) -> int:
+        """None that an index before had, too: what was looked up there moves nothing here."""
+        return 1 + int.from_bytes(os.urandom(4))
 
     def _mailbox_of(self, seen: Seen, sheet: Sheet) -> int:
         """The mailbox of the folder a file lies in."""
@@ -346,14 +352,8 @@ class Reconciling:
         if delivery is None:
             return
         if delivery.state in OPEN:
-            dead = replace(
-                delivery,
-                state=State.DEAD,
-                revision=delivery.revision + 1,
-                dead_at=self._now.wall,
-                reason=DELETED,
-                lease=None,
-            )
+            told = {"state": State.DEAD, "dead_at": self._now.wall, "reason": DELETED, "lease": None}
+            dead = replace(delivery, revision=delivery.revision + 1, **told)
             self._writing.set_delivery(dead, held.number, held.mailbox)
         else:
             self._writing.delete_delivery(held.number, held.mailbox)

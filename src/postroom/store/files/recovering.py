@@ -69,11 +69,17 @@ def _finish(here: FileConnection, entries: list[dict[str, Any]]) -> None:
     for step in begun:
         steps.do_again(step)
     for folder in dict.fromkeys(step.folders[0] for step in begun):  # new names first
-        sync_path(folder)
+        _sync(folder)
     for folder in {folder for step in begun for folder in step.folders[1:]}:
-        sync_path(folder)
+        _sync(folder)
     if begun:
         here.journal.append({"done": True}, durable=True)
+
+
+def _sync(folder: str) -> None:
+    """A stranger may have taken it away since, with what lay there."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        sync_path(folder)
 
 
 def _remember(here: FileConnection, entries: list[dict[str, Any]]) -> None:

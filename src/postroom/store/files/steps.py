@@ -118,7 +118,7 @@ class Remove(Struct, tag=True, kw_only=True):
 
 
 class Resettle(Struct, tag=True, kw_only=True):
-    """A mailbox's folder gets another name."""
+    """A mailbox's folder gets another name. Empty folders that somebody made there make room for it."""
 
     former: str
     folder: str
@@ -128,7 +128,8 @@ class Resettle(Struct, tag=True, kw_only=True):
         return (os.path.dirname(self.folder),)
 
     def do(self, *, durable: bool) -> None:  # noqa: ARG002
-        if os.path.lexists(self.former) and not os.path.lexists(self.folder):
+        if os.path.lexists(self.former):
+            _make_room(self.folder)
             os.rename(self.former, self.folder)
 
     def undo(self) -> None:
@@ -148,8 +149,32 @@ def do_again(step: Step) -> None:
         if os.path.lexists(f"{step.former}/{step.name}"):
             with suppress(FileExistsError):
                 step.do(durable=True)
+    elif isinstance(step, Resettle):
+        if is_vacant(step.folder):
+            step.do(durable=True)
     else:
         step.do(durable=True)
+
+
+def is_vacant(folder: str) -> bool:
+    """Could a mailbox move in here? Nothing is there, or only empty folders."""
+    if not os.path.lexists(folder):
+        return True
+    try:
+        paper.check_folder(folder)
+        return not any(os.listdir(within) for within in _within(folder))
+    except NotADirectoryError:
+        return False
+
+
+def _make_room(folder: str) -> None:
+    with suppress(FileNotFoundError):
+        for within in _within(folder):
+            os.rmdir(within)
+
+
+def _within(folder: str) -> list[str]:
+    return [f"{folder}/{name}" for name in os.listdir(folder)]
 
 
 def to_json(steps: list[Step], home: str) -> list[Any]:

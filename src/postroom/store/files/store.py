@@ -19,10 +19,12 @@ from .. import files
 from ..sqlite import ground
 from ..sqlite.connection import translate, translated
 from ..sqlite.store import SqliteStore
+from ..sqlite.wal import REPLACED
 from . import paper
 from .connection import FileConnection
 from .eyes import Eyes
 from .places import Places
+from .tree import INDEX, OWN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,8 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PASSING = (OSError, StoreFailing, apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError)
-OWN_FOLDER = ".postroom"
-INDEX = "index.db"
+_TRIES = 3  # to open an index that somebody deletes meanwhile
 
 
 class FileStore(SqliteStore):
@@ -67,6 +68,7 @@ class FileStore(SqliteStore):
         self._chance = Random()
         self._last_id = 0
         self.made_anew = ""  # why the index was, if it was
+        self._index: tuple[int, ...] = ()  # which one it was when it was last opened
         places = Places(self.root, layout)
         if makes:
             ground.make_folder(self.root)
@@ -74,7 +76,7 @@ class FileStore(SqliteStore):
         if places.home != self.root:  # before anybody listens there
             self._make_within(places.home)
         self._places = places
-        self._eyes = Eyes(places, self._noted)
+        self._eyes = Eyes(places, self._noted, self._used)
         super().__init__(f"{self.root}/{OWN_FOLDER}/{INDEX}", boot=boot, durable=False, busy_timeout=busy_timeout)
 
     def fresh_id(self, sender: str) -> str:
@@ -89,8 +91,8 @@ class FileStore(SqliteStore):
             self._freshen()  # what it looks at inside is the index alone
         try:
             return super().commit(writes)
-        except StoreFailing:
-            if os.path.lexists(self.path):
+        except StoreFailing as failing:  # one that was replaced is noticed before anything is written
+            if os.path.lexists(self.path) and failing.hint != REPLACED:
                 raise
         except Damaged as broken:
             self._make_anew(broken)
@@ -196,6 +198,9 @@ class FileStore(SqliteStore):
     def _noted(self) -> dict[str, int]:
         return self._here().ledger.noted()
 
+    def _used(self) -> list[str]:
+        return self._here().ledger.used_folders()
+
     # -- the files themselves
 
     def sheets(self, found: Sequence[Found]) -> list[tuple[str, Plain]]:
@@ -256,13 +261,16 @@ class FileStore(SqliteStore):
     # -- connections
 
     def _connect(self) -> FileConnection:
+        for _ in range(_TRIES):
+            self._make_own_folder()
+            try:
+                return self._open_index()
+            except (Damaged, BadStore, StoreFailing) as broken:
+                if files.rebuilding.can_help(broken):
+                    self._throw_away(broken)
+                elif not files.rebuilding.was_deleted(broken):
+                    raise
         self._make_own_folder()
-        try:
-            return self._open_index()
-        except (Damaged, BadStore, StoreFailing) as broken:
-            if not files.rebuilding.can_help(broken):
-                raise
-            self._throw_away(broken)
         return self._open_index()
 
     def _make_own_folder(self) -> None:
@@ -283,7 +291,7 @@ class FileStore(SqliteStore):
         return StoreFailing(f"the folder {self.root} is gone", field="store")
 
     def _open_index(self) -> FileConnection:
-        return FileConnection(
+        opened = FileConnection(
             self.path,
             boot=self._boot,
             busy_timeout=self._busy_timeout,
@@ -291,6 +299,16 @@ class FileStore(SqliteStore):
             eyes=self._eyes,
             durable=self._must_last,
         )
+        if self._index not in {(), opened.identity()}:
+            self._look_everywhere()
+        self._index = opened.identity()
+        return opened
+
+    def _look_everywhere(self) -> None:
+        """Whoever was at work when the last index was deleted wrote into that one, and what was seen of it was
+        compared with that one. What it did to files, this one may not know; nor does one without its log.
+        """
+        self._eyes.put_back(dict.fromkeys(self._places.folders()))
 
     def _here(self) -> FileConnection:
         here = super()._here()

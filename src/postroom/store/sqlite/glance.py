@@ -13,6 +13,12 @@ import time
 
 from ...whereabouts import boot_id
 
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import apsw
+
 APPLICATION = 0x506F7374  # as in schema.py, which is too heavy to ask
 PATIENCE = 200  # milliseconds for somebody who opens the room at the same moment
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -44,15 +50,26 @@ def is_surely_empty(path: str, mailbox: str, others: list[str] | None = None) ->
     """Has this mailbox nothing unread, and would asking the store change nothing? False: it may or may not.
     Where nobody is called so, the names there are are put into `others`.
     """
+    return has_nothing(path, mailbox, others, APPLICATION, lambda _: True)
+
+
+def has_nothing(
+    path: str,
+    mailbox: str,
+    others: list[str] | None,
+    application: int,
+    is_current: Callable[[apsw.Connection], bool],
+) -> bool:
+    """The same of any file with these tables, if it `is_current`: an index only tells what stands elsewhere."""
     path = os.path.realpath(path)
     try:
         if mailbox.lower() in ONE_MAILBOX or not _is_a_room_in_use(path):
             return False
-        steps = sum(name.endswith(".sql") for name in os.listdir(_SCHEMA))
+        version = (application, sum(name.endswith(".sql") for name in os.listdir(_SCHEMA)))
         moment = (boot_id(), time.clock_gettime(_STEADY), time.time_ns() // 1000)
     except OSError:
         return False
-    return _ask(path, (mailbox.lower(), mailbox, *moment), steps, others)
+    return _ask(path, version, is_current, (mailbox.lower(), mailbox, *moment), others)
 
 
 def _is_a_room_in_use(path: str) -> bool:
@@ -63,7 +80,13 @@ def _is_a_room_in_use(path: str) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
 
 
-def _ask(path: str, values: tuple[str, str, str, float, int], steps: int, others: list[str] | None) -> bool:
+def _ask(
+    path: str,
+    version: tuple[int, int],
+    is_current: Callable[[apsw.Connection], bool],
+    values: tuple[str, str, str, float, int],
+    others: list[str] | None,
+) -> bool:
     import apsw  # noqa: PLC0415 - the weight of the whole look; not before it is needed
 
     try:
@@ -71,9 +94,9 @@ def _ask(path: str, values: tuple[str, str, str, float, int], steps: int, others
         database.set_busy_timeout(PATIENCE)
         database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         database.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
-        if (database.pragma("application_id"), database.pragma("user_version")) != (APPLICATION, steps):
+        if (database.pragma("application_id"), database.pragma("user_version")) != version:
             return False
-        if not database.execute(_QUESTION, values).get:
+        if not is_current(database) or not database.execute(_QUESTION, values).get:
             return False
         if others is not None:
             others += [name for (name,) in database.execute(_OTHERS, values[:1])]

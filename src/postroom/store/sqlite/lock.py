@@ -43,6 +43,7 @@ class WriterLock:
     """One descriptor; not for two threads at once."""
 
     def __init__(self, path: Place, timeout: float) -> None:
+        self._path = path
         self.is_new = not os.path.lexists(path)
         self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self._turns: Turns | Pauses | None = None  # both are opened by those who meet somebody; most never do
@@ -55,6 +56,13 @@ class WriterLock:
         self.is_laid = False  # does something lie in the tray? Known at the same time
         self._name = str(os.getpid()).ljust(_PID_WIDTH).encode()
         self._usual = self._name + bytes(TURN_AT - _PID_WIDTH)  # what is read by one who was in last, and alone
+
+    def is_in_place(self) -> bool:
+        """Or was its file deleted? Then others may stand in another line."""
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._descriptor))
+        except OSError:
+            return False
 
     def __enter__(self) -> None:
         try:

@@ -1,6 +1,7 @@
 """The three designs that keep mail as files. A layout says how a letter is written down and where it lies in which
 state; it does no I/O, and knows no other layout.
 
+    shapes    where letters lie, and what their files are called
     base      what a layout is, and what all of them share
     nanobot   `<agent>/inbox/*.msg.json`, `processed/`
     chipset   `mail/<agent>/<time>-<from>.json`, `archive/`
@@ -9,14 +10,14 @@ state; it does no I/O, and knows no other layout.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ....errors import BadStore
+from .shapes import SHAPES
 
+TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
     from .base import Layout
 
-NAMES = ("nanobot", "chipset", "swarm")
+NAMES = tuple(SHAPES)
 
 
 def layout_named(name: str) -> Layout:

@@ -17,13 +17,13 @@ from ....model.delivery import MOVED_AWAY, SETTLED, State
 from ....model.hashing import blake2b
 from ....model.message import DEFAULT_SCOPE, FIRST_HOPS, Priority, Recipient
 from ....model.names import AT, ONE_MAILBOX, check_kind, check_party, fold
+from .shapes import QUEUED, Shape
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
     from ....model.message import Message
 
 OWN = "postroom"  # the one extra key
-QUEUED = ".queued"  # mail for later, and for other systems, lies here: no design looks into it
 LONGEST_NAME = 100  # characters of a mailbox in the name of a file or folder
 FIRST_WORDS = 60  # characters of a body that stand for a missing subject
 _LONGEST_SUBJECT = 1000
@@ -54,16 +54,11 @@ class Where(NamedTuple):
     written: datetime  # its own time
 
 
-class Layout(ABC):
-    """One design's way with files."""
+class Layout(Shape, ABC):
+    """One design's way with files, of its shape."""
 
-    name: ClassVar[str]
-    home: ClassVar[str] = ""  # the folder of mailboxes, below the root
-    ending: ClassVar[str]
-    places: ClassVar[tuple[str, ...]]  # where in a mailbox letters lie; new mail in the first
     kinds: ClassVar[dict[str, str]]  # ours -> the design's; what is not here becomes `other_kind`
     other_kind: ClassVar[str]
-    registry: ClassVar[str | None] = None  # the file that shows all agents, in the home
     addressee: ClassVar[str] = "to"  # the field that names the mailbox
 
     # -- names
@@ -79,10 +74,6 @@ class Layout(ABC):
     def mailbox(self, folder: str) -> str:
         """Whose folder this is, where no letter says it better; Invalid if it can be nobody's."""
         return check_party(folder, "folder")
-
-    def may_hold(self, name: str) -> bool:
-        """Is this the name of a letter?"""
-        return name.endswith(self.ending) and not name.startswith(".")
 
     def is_unmistakable(self, name: str) -> bool:
         """Is this the name of a letter, and of no other design's?"""

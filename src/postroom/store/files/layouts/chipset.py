@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ....model.delivery import State
 from ....model.message import Priority
-from . import base
+from . import base, shapes
 from .base import Layout, Told
 from .text import dumps
 
@@ -25,11 +25,7 @@ _WORDS = {Priority.LOW: "low", Priority.NORMAL: "normal", Priority.HIGH: "urgent
 _KINDS = ("work_assignment", "completion_report", "merge_notification", "health_escalation", "coordination")
 
 
-class Chipset(Layout):
-    name = "chipset"
-    home = "mail"
-    ending = ".json"
-    places = ("", "archive", base.QUEUED)
+class Chipset(shapes.Chipset, Layout):
     kinds: ClassVar[dict[str, str]] = {kind: kind for kind in _KINDS}
     other_kind = "coordination"
 

@@ -10,7 +10,7 @@ from ....errors import Invalid
 from ....model.delivery import State
 from ....model.message import FIRST_HOPS, Priority
 from ....model.names import check_id
-from . import base
+from . import base, shapes
 from .base import OWN, Layout, Told
 from .text import dumps
 
@@ -41,13 +41,9 @@ _TASK_STATES = {"canceled": "failed", "input_required": "working"}  # the design
 _MILLISECONDS = 100_000_000_000  # below this a number in a name is of whole seconds
 
 
-class Nanobot(Layout):
-    name = "nanobot"
-    ending = ".msg.json"
-    places = ("inbox", "processed", base.QUEUED)
+class Nanobot(shapes.Nanobot, Layout):
     kinds: ClassVar[dict[str, str]] = {kind: kind for kind in ("message", "task", "task_update")}
     other_kind = "message"
-    registry = "_registry.json"
 
     def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:
         return f"msg_{nanoseconds // 1_000_000}_{self.signature(sender)}_{chance:08x}"

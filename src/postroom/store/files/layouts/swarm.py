@@ -13,7 +13,7 @@ from ....errors import Invalid
 from ....model.delivery import State
 from ....model.message import DEFAULT_SCOPE, Priority
 from ....model.names import check_id, check_party, check_scope
-from . import base
+from . import base, shapes
 from .base import Layout, Told
 from .text import dumps
 
@@ -54,19 +54,13 @@ _STATES = {
 }
 
 
-class Swarm(Layout):
-    name = "swarm"
-    ending = ".json"
-    places = ("inbox", "archive", base.QUEUED)
+class Swarm(shapes.Swarm, Layout):
     kinds: ClassVar[dict[str, str]] = {kind: kind for kind in _KINDS} | {"task": "request"}
     other_kind = "notification"
     addressee = "to_agent"
 
     def folder(self, mailbox: str) -> str:
         return "user" if base.is_the_human(mailbox) else super().folder(mailbox)
-
-    def may_hold(self, name: str) -> bool:
-        return name.startswith("MSG-") and super().may_hold(name)
 
     def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:  # noqa: ARG002 - it is all chance
         return f"MSG-{(nanoseconds ^ (chance << 16)) & 0xFFFF_FFFF_FFFF:012x}"

@@ -1,0 +1,50 @@
+"""Where each design keeps its letters, as plain values. It weighs next to nothing: a quick look loads no more of a
+layout than this.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from typing import ClassVar
+
+QUEUED = ".queued"  # mail for later, and for other systems, lies here: no design looks into it
+
+
+class Shape:
+    """One design's folders and names."""
+
+    name: ClassVar[str]
+    home: ClassVar[str] = ""  # the folder of mailboxes, below the root
+    places: ClassVar[tuple[str, ...]]  # where in a mailbox letters lie; new mail in the first
+    beginning: ClassVar[str] = ""
+    ending: ClassVar[str]
+    registry: ClassVar[str | None] = None  # the file that shows all agents, in the home
+
+    def may_hold(self, name: str) -> bool:
+        """Is this the name of a letter?"""
+        return name.startswith(self.beginning) and name.endswith(self.ending) and not name.startswith(".")
+
+
+class Nanobot(Shape):
+    name = "nanobot"
+    places = ("inbox", "processed", QUEUED)
+    ending = ".msg.json"
+    registry = "_registry.json"
+
+
+class Chipset(Shape):
+    name = "chipset"
+    home = "mail"
+    places = ("", "archive", QUEUED)
+    ending = ".json"
+
+
+class Swarm(Shape):
+    name = "swarm"
+    places = ("inbox", "archive", QUEUED)
+    beginning = "MSG-"
+    ending = ".json"
+
+
+SHAPES: dict[str, Shape] = {shape.name: shape for shape in (Nanobot(), Chipset(), Swarm())}

@@ -1,0 +1,68 @@
+"""The folders of a room as they lie on the disk: which may hold letters, and by what it is seen that one changed.
+
+Paths below the home are text with `/`, as they stand in the index. It weighs next to nothing: a quick look walks
+here as the store does.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False  # what `typing` says too, without its weight
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .layouts.shapes import Shape
+
+OWN_FOLDER = ".postroom"
+INDEX = "index.db"
+LAYOUT = "layout"  # the file that names it
+
+
+class Tree:
+    def __init__(self, root: str, shape: Shape) -> None:
+        self.root = root
+        self.shape = shape
+        self.home = f"{root}/{shape.home}".rstrip("/")
+
+    def path(self, folder: str) -> str:
+        """Of a folder of mail, as the index calls it: `bob/inbox`, or `bob` where letters lie at the top."""
+        return f"{self.home}/{folder}"
+
+    def folder(self, home: str, place: str) -> str:
+        return f"{home}/{place}" if place else home
+
+    def homes(self) -> Iterator[str]:
+        """The folders of mailboxes. Links are not followed, hidden ones are nobody's."""
+        try:
+            with os.scandir(self.home) as found:
+                for entry in found:
+                    is_hidden = entry.name.startswith((".", "_")) or not is_text(entry.name)
+                    if not is_hidden and entry.is_dir(follow_symlinks=False):
+                        yield entry.name
+        except FileNotFoundError:
+            return
+
+    def folders(self) -> Iterator[str]:
+        """Every folder that may hold letters."""
+        for home in self.homes():
+            for place in self.shape.places:
+                yield self.folder(home, place)
+
+
+def is_text(name: str) -> bool:
+    """Can this name of a file be written down? A system allows any bytes."""
+    return name.isascii() or name.encode("utf-8", "replace").decode() == name
+
+
+def changed_at(path: str) -> int | None:
+    """When something was last put in or taken out; None where there is no such folder."""
+    try:
+        return os.lstat(path).st_mtime_ns
+    except OSError:
+        return None
+
+
+def marks_of(found: os.stat_result) -> tuple[int, int, int]:
+    """By what a file is known to be the one that was seen: inode, size, and when it was written."""
+    return found.st_ino, found.st_size, found.st_mtime_ns
