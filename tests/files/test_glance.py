@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import postroom
 from postroom import Room
-from postroom.store.files import connection, glance
+from postroom.store.files import glance
 from postroom.store.files.glance import is_surely_empty
 from postroom.store.files.layouts import NAMES, layout_named
 from postroom.store.files.layouts.base import Layout
@@ -156,7 +156,6 @@ def folder(layout: Layout, tmp_path: Path) -> Folder:
 
 
 def test_it_knows_what_the_store_knows(layout: Layout) -> None:
-    assert connection.INDEX == glance.APPLICATION
     assert lock._WARNING_AT == glance.WARNING_AT
     assert isinstance(layout, type(SHAPES[layout.name]))
 

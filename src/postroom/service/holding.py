@@ -226,11 +226,8 @@ def _settle(
 
     try:
         receipts = _commit(office, posts, plan(held))
-    except (
-        StaleRevision,
-        LeaseLost,
-        UnknownMessage,
-    ):  # what the holder knows may be old; the room's word and the token decide
+    except (StaleRevision, LeaseLost, UnknownMessage):
+        # What the holder knows may be old; the room's word and the token decide.
         receipts = _commit(office, posts, lambda: plan(_current(office, mailbox, held)))
     if held and not writes and not posts:
         office.store.sync()  # it was settled before; now that is certain

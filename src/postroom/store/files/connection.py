@@ -24,7 +24,7 @@ from .ledger import NAMES, TABLES, Ledger
 from .paperwork import Paperwork
 from .roll import NAMES as ROLL_NAMES
 from .roll import TABLES as ROLL
-from .tree import OWN_FOLDER
+from .tree import APPLICATION, OWN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from .places import Places
 
 SHAPE = 0x0ED58742  # CRC-32 of the definitions in an index, as SQLite keeps them
-INDEX = 0x506F7369  # "Posi": marks a SQLite file as the index of a room, which is no room by itself
 _MAILBOX = """
 SELECT id, name FROM mailboxes WHERE folded = ?1
 UNION ALL SELECT m.id, m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?1"""
@@ -50,7 +49,7 @@ _RECORD = "SELECT revision FROM records WHERE kind = ? AND key = ?"
 class FileConnection(Connection):
     """`beside` is what `committing` calls for the files."""
 
-    application = INDEX
+    application = APPLICATION
     more_tables = TABLES + ROLL
     names_of_tables = NAMES + ROLL_NAMES
     shape = SHAPE

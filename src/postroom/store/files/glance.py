@@ -12,13 +12,12 @@ import os
 
 from ..sqlite.glance import has_nothing
 from .layouts.shapes import SHAPES
-from .tree import INDEX, LAYOUT, OWN_FOLDER, Tree, changed_at, marks_of
+from .tree import APPLICATION, INDEX, LAYOUT, OWN_FOLDER, Tree, changed_at, marks_of
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
     import apsw
 
-APPLICATION = 0x506F7369  # as in connection.py, which is too heavy to ask
 WARNING_AT = 20  # in the lock file, as in lock.py
 MOST = 500  # files that are looked at one by one in a folder that changed; the store notes its time
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 OWN_FOLDER = ".postroom"
 INDEX = "index.db"
+APPLICATION = 0x506F7369  # "Posi": marks a SQLite file as the index of a room, which is no room by itself
 LAYOUT = "layout"  # the file that names it
 
 
