@@ -179,10 +179,10 @@ says so. Everything else happens beside the bench, on the disk the working tree 
 
 ## Where a goal is missed, and why
 
-- A send of 1 KiB, without its sync, is about 210,000 instructions (counted with callgrind): 115,000 in the Python
-  interpreter, 53,000 in SQLite, 16,000 in making and encoding values and in the checksum, 12,000 in the C library;
-  and 22 calls of the kernel. Its steps on this machine, with warm caches (the fastest twentieth of 3,000 sends, on
-  ext4):
+- A send of 1 KiB, without its sync, is about 210,000 instructions (counted with callgrind): 115,000 in the
+  Python interpreter, 53,000 in SQLite, 16,000 in making and encoding values and in the checksum, 12,000 in the C
+  library; and 22 calls of the kernel. Its steps on this machine, with warm caches (the fastest twentieth of
+  3,000 sends, on ext4):
 
   | step | µs | of it |
   |---|---|---|
@@ -194,61 +194,74 @@ says so. Everything else happens beside the bench, on the disk the working tree 
   | COMMIT | 14 | 2 locks, 10 writes: 5.1 pages, 21 KB of log |
   | bells, and what is remembered for the next send | 4 | 1 call |
 
-  To sync 21 KB takes 6 µs longer than to sync 1 KiB. But right after a sync the processor comes back from sleep
-  and finds its caches cold, and a send touches about 6,200 lines of them (counted with callgrind's model of a
-  cache, emptied before each send): 2,750 of code, 3,500 of data, half of them the interpreter's. So the same steps
-  take 1.6 to 1.8 times as long, all alike. That, and not the disk, decides the ratio to a raw write. A send that
-  need not be synced does the same work, so it is not many times as fast.
+  To sync 21 KB takes 6 µs longer than to sync 1 KiB. But right after a sync the processor comes back from sleep,
+  and has to get used to its work again: the same steps take 1.7 to 2 times as long, all alike. It is the sleep:
+  after a nap of 10 µs without any disk a send that is not synced takes 75 µs in place of 44 (the fastest
+  twentieth of 1,200), after 100 µs of idle counting 47, after 2 MB were written over in memory 54. That, and not
+  the disk, decides the ratio to a raw write. A send that need not be synced does the same work, so it is not
+  many times as fast. Who sends alone tells the disk to begin as soon as the letter is in the log; leaving the
+  line and grasping the bells then cost nothing, 4 to 8 % of a send. Where others want to get in, they would wait
+  for that, too (14 % fewer letters of eight processes), so it is left out.
 - To claim a letter and acknowledge it is two commits, of which one is synced, and 2.5 times the work of a send.
-- Eight processes on two processors are bound by the same work. Both processors are busy, and each send costs about
-  twice the processor time it costs alone: whoever wakes up finds the caches filled by the others. Of that time
-  (perf, cpu-clock, eight senders) three fifths are Python, a quarter is the kernel, mostly syncs and changes of
-  process, and a tenth SQLite. That whoever is in takes along the letters of those who wait saves syncs and
-  transactions, not the work of composing a letter. The naive design has less to do per letter, and it lets one
-  process keep the room for itself, with warm caches (see the line on the slowest and the fastest).
+- Eight processes on two processors are bound by the same work. Both processors are busy, and each send costs
+  about twice the processor time it costs alone: whoever wakes up finds the caches filled by the others. Of that
+  time (perf, cpu-clock, eight senders) three fifths are Python, a quarter is the kernel, mostly syncs and
+  changes of process, and a tenth SQLite. That whoever is in takes along the letters of those who wait saves
+  syncs and transactions, not the work of composing a letter. The naive design has less to do per letter, and it
+  lets one process keep the room for itself, with warm caches (see the line on the slowest and the fastest).
 - A broadcast is compared with one send, so it looks worse when a send gets faster. Three quarters of it are
   SQLite, which writes a thousand rows and their places in an index.
-- To index a letter of 1 KiB takes some 30 µs of a processor: a third of it reading the letter, the rest FTS5. That
-  is a tenth of a send, so senders leave most of it to others: one letter in 8,192 adds 512 and takes some 16 ms
-  longer. Whoever searches, or the janitor, adds the rest; the table says what that takes. An index without
+- To index a letter of 1 KiB takes some 30 µs of a processor: a third of it reading the letter, the rest FTS5.
+  That is a tenth of a send, so senders leave most of it to others: one letter in 8,192 adds 512 and takes some
+  16 ms longer. Whoever searches, or the janitor, adds the rest; the table says what that takes. An index without
   positions would take a third less, and phrases would have to be looked for letter by letter. Larger slices, a
   larger hash table, pages of another size and fewer merges changed next to nothing.
 - A letter in a file is synced as often as by hand (one fdatasync and one fsync; an ack two fsyncs), and what the
   index writes does not make these syncs slower (51 µs and 53 µs, an ext4 of its own in memory). The ratio is
-  what is done besides. Where syncs cost nothing (tmpfs), a send takes some 200 µs of the processor and 18 µs by
-  hand, an ack some 120 µs and 13 µs; between syncs, with cold caches, half as much again. Where the processor's
-  time goes (perf, cpu-clock, nanobot's layout, ext4):
+  what is done besides. Where syncs cost nothing (tmpfs), a send takes some 165 µs of the processor and 18 µs by
+  hand, an ack some 95 µs and 13 µs; between syncs, with cold caches, half as much again and more. A send is 41
+  calls of the kernel, an ack 33, of which 15 and 11 write the index's log. Where the processor's time goes
+  (perf, cpu-clock, nanobot's layout, an ext4 of its own in memory):
 
   | | send | ack |
   |---|---|---|
-  | Python | 46 % | 48 % |
-  | SQLite | 9 % | 12 % |
-  | JSON, the C library and others | 8 % | 7 % |
-  | kernel: the syncs | 11 % | 5 % |
-  | kernel: the index's log (8 pages; 7) and marks | 6 % | 6 % |
-  | kernel: create, rename, open, close, looks at names and folders | 13 % | 13 % |
-  | kernel: everything else | 7 % | 9 % |
+  | Python | 36 % | 34 % |
+  | SQLite | 8 % | 13 % |
+  | JSON, the C library and others | 7 % | 6 % |
+  | kernel: the syncs | 15 % | 8 % |
+  | kernel: the index's log (7.8 pages; 5.6) and marks | 8 % | 13 % |
+  | kernel: create, rename, open, close, looks at names and folders | 18 % | 19 % |
+  | kernel: everything else | 8 % | 7 % |
 
-  Of Python, no function has much more than a tenth: a send is 4,400 steps of its machine in 180 calls, an ack
-  2,500 in 116. Tried without gain: the folder's sync in a thread of its own while the index is committed (the
-  two hops cost what it saves: 354 µs and 444 µs, 516 and 543, 476 and 456); the kernel's asynchronous syncs
-  (whoever used them takes 35 to 50 ms to end); telling the kernel early to write the file (6 µs more). The mark
-  in mapped memory could save 4 µs at most. Files found by name before folder would be two pages less for an ack,
-  but then the few letters that wait in a mailbox are found among all it ever had: 26 ms instead of 0.3 ms among
-  100,000, for every command.
-- A letter over the socket is some 5,500 steps of Python's machine in 250 calls where one client sends, 4,500 in
-  200 where eight do. Of the daemon's processor time (perf, cpu-clock) 50 to 63 % are Python, 20 to 37 % the kernel
-  and 8 % SQLite; no function has more than a twentieth of the steps. Of a thousand letters that are taken at once,
-  2 ms are SQLite that marks them as read, 1.4 ms SQLite that finds them, 3 to 4 ms the client that reads the JSON;
-  the rest is Python. Measured apart, little is left to be gained by asking inside the transaction who is sealed
-  (4 µs of a letter), by doing without savepoints (2 µs of one), or by finding letters unsorted (0.1 ms of a
-  thousand).
+  Of Python, no function has much more than a tenth: a send is 3,400 steps of its machine in 130 calls, an ack
+  2,150 in 90; with all of SQLite and JSON, 424,000 and 275,000 instructions (counted with callgrind). On an ext4
+  without a journal, to make a file takes up to 0.8 ms, by hand as well, while many were deleted in the last
+  seconds: the kernel passes over their inodes one by one. Then the ratio looks better than it is. Tried without
+  gain: the folder's sync in a thread of its own while the index is committed (the two hops cost what it saves:
+  354 µs and 444 µs, 516 and 543, 476 and 456); the kernel's asynchronous syncs (whoever used them takes 35 to 50
+  ms to end); telling the kernel early to write the file (6 µs more). The mark in mapped memory could save 4 µs
+  at most. Files found by name before folder would be two pages less for an ack, but then the few letters that
+  wait in a mailbox are found among all it ever had: 26 ms instead of 0.3 ms among 100,000, for every command. To
+  look at a folder by opening it takes as long as to ask for its state (2.6 and 2.4 µs); a plainer statement for
+  the file of a letter saves 0.4 µs.
+- A letter over the socket is some 4,400 steps of Python's machine in 180 calls where one client sends, 3,800 in
+  150 where eight do; with all of SQLite and JSON, 419,000 and 368,000 instructions (counted with callgrind). Of
+  the daemon's processor time (perf, cpu-clock) 50 to 63 % are Python, 20 to 37 % the kernel and 8 % SQLite; no
+  function has more than a twentieth of the steps. A thousand letters that are taken at once are 85 million
+  instructions; 3 to 4 ms of the time are the client that reads the JSON. Measured apart, little is left to be
+  gained by asking inside the transaction who is sealed (4 µs of a letter), or by doing without savepoints (2 µs
+  of one).
+- Of a letter through a link, the processor's time is 330 to 475 µs of its sender, 100 to 125 of the daemon that
+  sends it, and 140 to 175 of the one that receives it, eight processes sending on two processors: up to 32
+  letters go in one call, and are written by one commit and one sync.
 - Tried without gain: pages of 1 and 2 KiB, a blocking lock, spinning before sleeping, waking the next writer
-  early, a second line in which most writers rest while a few take turns, keeping the room while the log is synced.
+  early, a second line in which most writers rest while a few take turns, keeping the room while the log is
+  synced (what waits is then taken along, which costs as much as to go in oneself); larger pages of memory; the
+  whole path compiled with mypyc (8 % fewer instructions, and 8 % more time).
 - What takes processor time in one of two compared programs only moves with the machine's hour. Two whole runs of
   one day, in the slower of which the same first check took half as long again (2.66 and 4.06 ms): process over
-  power 3.09 and 2.88, claim(10) 3.90 and 4.32, eight clients of the socket 5.47 and 4.68, the thousand letters 22
-  and 30 ms. So a line that is near its goal meets it in one run and misses it in the next.
+  power 3.09 and 2.88, claim(10) 3.90 and 4.32, eight clients of the socket 5.47 and 4.68, the thousand letters
+  22 and 30 ms. So a line that is near its goal meets it in one run and misses it in the next.
 
 ## What it does not show
 

@@ -69,13 +69,10 @@ class Caller:
         if asked.is_batch:
             return Outcome.of(asyncio.ensure_future(self._all(asked)))
         step = asked.steps[0]
-        owed = Outcome()
         if isinstance(step, Step):
-            done = self._begin(step)
-            done.add_done_callback(lambda done: _settle(owed, _reply(step, done)))
-            owed.add_done_callback(lambda owed: done.cancel() if owed.cancelled() else None)  # nobody waits
-        else:
-            owed.set_result(step or None)
+            return self._begin(step).told_as(partial(_reply, step))
+        owed = Outcome()
+        owed.set_result(step or None)
         return owed
 
     async def _all(self, asked: Asked) -> Any:
@@ -88,8 +85,7 @@ class Caller:
                 replies.append(step)
                 continue
             done = self._begin(step) if size < MOST_TOLD else _refused(_TOO_MUCH)
-            await done.wait()
-            reply = _reply(step, done)
+            reply = await done.told_as(partial(_reply, step))
             size += memoryview(reply).nbytes if isinstance(reply, Raw) else 0
             replies.append(reply)
         return [reply for reply in replies if reply] or None
@@ -98,7 +94,7 @@ class Caller:
         method, said = step.method, step.said
         if method.of_session:  # at once, on this thread: nothing of this caller is under way
             return _done(partial(method.run, self, said))
-        is_wait = method.patience(said) > 0
+        is_wait = method.empty is not None and method.patience(said) > 0
         if is_wait and self._is_gone:  # a letter is not handed to nobody
             return _never()
         run = partial(self._checked, method)
@@ -114,31 +110,30 @@ class Caller:
 
     def _checked(self, method: Method, room: Room, said: dict[str, Any]) -> Any:
         """Carried out, if the caller still is who it was; one without a token speaks for nobody who has one."""
-        office, token = room._office, room.principal.token
-        if token is not None and not service.tokens.is_live(office, token):
+        token = room._principal.token
+        if token is not None and not service.tokens.is_live(room._office, token):
             raise NotAllowed("this token is not valid any more", field="token")
-        room = self._standing(room, partial(speaker_in, method, said))
+        room = self._standing(room, method, said)
         let_in(room, method, said)
         answer = method.run(room, said)
-        principal = room.principal
         if method.action in {"register", "heartbeat"}:  # it says itself how it is
             self._desk.came_or_went()
         elif method.whose is not None:
-            self._desk.alive(said.get(method.whose) or principal.agent)
+            self._desk.alive(said.get(method.whose) or room._principal.agent)
         return answer
 
     def _publish(self, method: Method, said: dict[str, Any], done: Outcome) -> None:
         """What was emitted is heard once it is told as done, and only then: a call may be tried twice."""
         if not done.cancelled() and done.exception() is None:
-            who = self._standing(self.room, partial(speaker_in, method, said)).principal
+            who = self._standing(self.room, method, said).principal
             self._hub.publish(said, who.agent or service.tokens.OPERATOR)
 
-    def _standing(self, room: Room, named: Callable[[], str | None]) -> Room:
+    def _standing(self, room: Room, method: Method, said: dict[str, Any]) -> Room:
         """The room as this caller may use it today."""
-        principal = room.principal
-        if not principal.heeds_seals:
+        principal = room._principal
+        if not principal.heeds_seals or not service.tokens.sealed(room._office):
             return room
-        today = service.tokens.standing(room._office, principal, named())
+        today = service.tokens.standing(room._office, principal, speaker_in(method, said))
         return room if today is principal else room.acting_as(today)
 
     async def call(self, name: str, said: Mapping[str, Any]) -> Any:
@@ -266,20 +261,11 @@ def _never() -> Outcome:
     return done
 
 
-def _settle(owed: Outcome, reply: Any) -> None:
-    if not owed.done():  # nobody gave up on it
-        owed.set_result(reply)
-
-
-def _reply(step: Step, done: Outcome) -> Any:
+def _reply(step: Step, error: BaseException | None, result: Any) -> Any:
     """What is told of a call that is over."""
-    if done.cancelled():
-        return None
-    error = done.exception()
-    if step.call.is_notification:
+    if step.call.is_notification or isinstance(error, asyncio.CancelledError):
         return None
     if error is None:
-        result = done.result()
         return result if isinstance(result, Raw) else step.answer(result)
     if isinstance(error, PostroomError):
         return step.refuse(error)

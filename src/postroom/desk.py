@@ -99,7 +99,7 @@ class Desk:
     def _begin(
         self, room: Room, method: Method, said: dict[str, Any], call: Callable[[], Any], caller: object
     ) -> Outcome:
-        if seconds := method.patience(said):
+        if method.empty is not None and (seconds := method.patience(said)):
             look = partial(self._submit, call, caller, is_wait=True)
             return Outcome.of(asyncio.ensure_future(self._wait(room, method, said, look, seconds)))
         if method.is_slow(said):
@@ -123,18 +123,29 @@ class Desk:
             else:
                 self._call_if_needed()
 
-    def submit(self, run: Callable[[], Any], caller: object = None, *, looks: bool = False) -> Outcome:
-        """Something quick, in its turn; what one caller submits, in that order. `looks`: it changes nothing."""
-        return self._submit(run, caller, looks=looks)
+    def submit(self, run: Callable[[], Any], caller: object = None, **more: bool) -> Outcome:
+        """Something quick, in its turn; what one caller submits, in that order. More is said of it as of a
+        `Ticket`: that it `looks` only, or that it `is_heavy`.
+        """
+        return self._submit(run, caller, **more)
 
-    def _submit(self, run: Callable[[], Any], caller: object, *, looks: bool = False, **more: bool) -> Outcome:
-        ticket = Ticket(run, Outcome(), caller, looks, **more)
+    def _submit(
+        self,
+        run: Callable[[], Any],
+        caller: object,
+        *,
+        looks: bool = False,
+        is_wait: bool = False,
+        is_heavy: bool = False,
+    ) -> Outcome:
+        done = Outcome()
+        ticket = Ticket(run, done, caller, looks, is_wait, is_heavy)
         if self._is_closed:
             _refuse(ticket)
-            return ticket.done
-        self._queue.add(ticket)
-        self._call()
-        return ticket.done
+        else:
+            self._queue.add(ticket)
+            self._call()
+        return done
 
     def _slowly(self, threads: ThreadPoolExecutor, run: Callable[[], Any]) -> asyncio.Future[Any]:
         if self._is_closed:
@@ -216,7 +227,7 @@ class Desk:
         self._alone = batch[0].caller if len(batch) == 1 else None
         self.counters.batches += 1
         self.counters.batched += len(batch)
-        if len(batch) <= FEW and self._is_prompt and not any(ticket.is_heavy for ticket in batch):
+        if len(batch) <= FEW and self._is_prompt and not [one for one in batch if one.is_heavy]:
             batch = batch[self._serve_at_once(batch) :]
         if batch:
             self._queue.put_back(batch)
@@ -284,7 +295,7 @@ class Desk:
             answers = self._gathered(batch, carry_out, joined=len(batch) > 1)
         except Undone:
             answers = self._one_by_one(batch, carry_out)
-        if not all(ticket.looks for ticket in batch):
+        if [one for one in batch if not one.looks]:
             self._is_prompt = perf_counter() < began + PROMPT
         return answers
 

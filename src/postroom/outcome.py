@@ -22,12 +22,13 @@ _OPEN: Any = object()
 class Outcome:
     """Of one call. Settled once: with a result, with an error, or by giving up on it."""
 
-    __slots__ = ("_error", "_is_cancelled", "_result", "_waiting")
+    __slots__ = ("_error", "_is_cancelled", "_result", "_tell", "_waiting")
 
     def __init__(self) -> None:
         self._result: Any = _OPEN
         self._error: BaseException | None = None
         self._is_cancelled = False
+        self._tell: Callable[[BaseException | None, Any], Any] | None = None
         self._waiting: list[Callable[[Outcome], object]] = []
 
     @classmethod
@@ -47,7 +48,15 @@ class Outcome:
     def exception(self) -> BaseException | None:
         return self._error
 
+    def told_as(self, tell: Callable[[BaseException | None, Any], Any]) -> Outcome:
+        """Its result, for whoever asks from now on: what `tell` makes of the error, or else of what came of it."""
+        self._tell = tell
+        return self
+
     def result(self) -> Any:
+        if self._tell is not None:
+            tell, self._tell = self._tell, None
+            self._result, self._error = tell(self._error, self._result), None
         if self._error is not None:
             raise self._error
         return self._result
@@ -59,6 +68,15 @@ class Outcome:
     def set_exception(self, error: BaseException) -> None:
         self._result, self._error = None, error
         self._call()
+
+    def settle(self, answer: Any) -> None:
+        """With an answer, which may be an error; unless somebody gave up on it."""
+        if self._result is _OPEN:
+            if isinstance(answer, Exception):
+                self.set_exception(answer)
+            else:
+                self._result = answer
+                self._call()
 
     def cancel(self) -> bool:
         """Give up on it. False: it was settled before."""

@@ -51,10 +51,7 @@ class Owing:
             owed = Outcome()
             owed.set_result(asked)
         self._replies.append(owed)
-        if owed.done():
-            self._settled()
-        else:
-            owed.add_done_callback(lambda _: self._settled())
+        owed.add_done_callback(lambda _: self._settled())
 
     def take(self) -> Iterator[Any]:
         """The replies that are there, as far as they are in order."""

@@ -6,7 +6,7 @@ It refuses to know what is called. Above it stands `desk`.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,15 +16,26 @@ if TYPE_CHECKING:
 FEW = 16  # calls that are done on the loop's own thread
 
 
-class Ticket(NamedTuple):
+class Ticket:
     """One call that waits for its turn."""
 
-    run: Callable[[], Any]
-    done: Outcome
-    caller: object
-    looks: bool = False  # does it change nothing?
-    is_wait: bool = False  # is it for nobody, once its caller is gone?
-    is_heavy: bool = False  # does it name so many that it keeps others waiting?
+    __slots__ = ("caller", "done", "is_heavy", "is_wait", "looks", "run")
+
+    def __init__(
+        self,
+        run: Callable[[], Any],
+        done: Outcome,
+        caller: object,
+        looks: bool = False,
+        is_wait: bool = False,
+        is_heavy: bool = False,
+    ) -> None:
+        self.run = run
+        self.done = done
+        self.caller = caller
+        self.looks = looks  # does it change nothing?
+        self.is_wait = is_wait  # is it for nobody, once its caller is gone?
+        self.is_heavy = is_heavy  # does it name so many that it keeps others waiting?
 
 
 class Queue:
@@ -41,8 +52,9 @@ class Queue:
 
     def has_grown(self) -> bool:
         """Have more callers come since the last look, and not many yet? For one alone nobody is waited for."""
-        before, self._seen = self._seen, len(self._lines)
-        return max(before, 1) < self._seen < FEW
+        before, now = self._seen, len(self._lines)
+        self._seen = now
+        return 1 < now < FEW and before < now
 
     def is_all_of(self, caller: object) -> bool:
         """Does this caller stand here, and nobody else?"""
@@ -86,9 +98,4 @@ class Queue:
 def tell(batch: list[Ticket], answers: list[Any]) -> None:
     """The first of a batch, as many as there are answers."""
     for ticket, answer in zip(batch, answers, strict=False):
-        if ticket.done.done():  # the caller is gone
-            continue
-        if isinstance(answer, Exception):
-            ticket.done.set_exception(answer)
-        else:
-            ticket.done.set_result(answer)
+        ticket.done.settle(answer)

@@ -105,3 +105,28 @@ def test_a_barrier_changes_nothing(store: Store) -> None:
 
     store.sync()
     assert everything(store) == before
+
+
+def test_many_letters_are_read_at_once_and_each_is_told_of_in_order(store: Store) -> None:
+    store.commit([post(letter(f"m{number}")) for number in range(120)])
+    found = store.find(Query(mailbox="bob", states=(State.UNREAD,), unread_only=True, order="age"))
+    since = store.cursor()
+
+    store.commit([Move(one.delivery, moves.read(one.delivery, NOW), "read") for one in found])
+
+    told, _ = store.changes(since, 200)
+    assert [f"m{number}" for number in range(120)] == [change.message_id for change in told]
+    assert {NOW} == {one.delivery.read_at for one in store.find(Query(mailbox="bob"))}
+    assert {2} == {one.delivery.revision for one in store.find(Query(mailbox="bob"))}
+
+
+def test_where_one_of_many_was_read_by_somebody_else_none_is_read(store: Store) -> None:
+    store.commit([post(letter(f"m{number}")) for number in range(120)])
+    found = store.find(Query(mailbox="bob", order="age"))
+    other = found[70].delivery
+    store.commit([Move(other, moves.read(other, NOW), "read")])
+    known = everything(store)
+
+    with pytest.raises(StaleRevision):
+        store.commit([Move(one.delivery, moves.read(one.delivery, NOW), "read") for one in found])
+    assert everything(store) == known

@@ -196,3 +196,15 @@ def test_every_field_of_a_delivery_is_kept(store: Store) -> None:
     delivery = move(store, delivery, moves.archive(delivery, after(8)), "archive")
     assert held(store, "m1") == delivery
     assert delivery.lease == lease()
+
+
+def test_mail_that_nobody_has_looked_at_comes_in_the_order_that_is_asked_for(store: Store) -> None:
+    for number, priority in enumerate((LOW, URGENT, HIGH, LOW)):
+        send(store, f"m{number}", priority=priority)
+    query = Query(mailbox="bob", states=(State.UNREAD,), unread_only=True)
+
+    orders: tuple[Order, ...] = ("inbox", "age", "newest")
+    found = [ids(store, replace(query, order=order, limit=limit)) for order in orders for limit in (None, 4, 2)]
+
+    by_priority, by_age = ["m1", "m2", "m0", "m3"], ["m0", "m1", "m2", "m3"]
+    assert [order[:limit] for order in (by_priority, by_age, by_age[::-1]) for limit in (4, 4, 2)] == found

@@ -32,6 +32,21 @@ def test_a_bug_of_one_who_waits_keeps_nothing_from_the_others(caplog: pytest.Log
         outcome.result()
 
 
+def test_whatever_came_of_it_is_told_in_the_words_of_who_was_asked() -> None:
+    def tell(error: BaseException | None, result: Any) -> str:
+        return f"{result} {error}"
+
+    done, failed, dropped = (Outcome().told_as(tell) for _ in range(3))
+    done.settle(7)
+    failed.settle(ValueError("x"))
+    dropped.cancel()
+    dropped.settle(8)  # too late: nobody waits
+
+    assert isinstance(failed.exception(), ValueError)
+    assert ["7 None", "None x", "None "] == [one.result() for one in (done, failed, dropped)]
+    assert ["7 None", "None x"] == [one.result() for one in (done, failed)]
+
+
 def test_it_can_be_awaited_before_and_after() -> None:
     async def story() -> None:
         outcome = Outcome()

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from postroom import service
 from postroom.cli.main import entry
 from postroom.daemon import chores
-from postroom.federation import courier, finding, serving
+from postroom.federation import courier, finding, greeting, serving
 from postroom.federation.courier import Courier
 from postroom.federation.finding import Answer
 from postroom.federation.parcels import Parcel
@@ -75,6 +75,11 @@ def after(place: Any, name: str, act: Act) -> None:
 # -- steps of who sends
 
 
+def receipt(said: dict[str, Any]) -> dict[str, Any]:
+    """That all is well with what was routed."""
+    return {"routed": True, "letters": [{"routed": True} for _ in said.get("envelopes", ())]}
+
+
 def at_looked(kill: Act) -> None:
     """It has looked up what waits, and said nothing."""
     after(courier, "next_parcels", kill)
@@ -127,6 +132,7 @@ def at_came(kill: Act) -> None:
 def at_written(kill: Act) -> None:
     """It is written, and not safe."""
     after(arriving, "accept", kill)
+    after(arriving, "accept_together", kill)
 
 
 def at_kept(kill: Act) -> None:
@@ -163,24 +169,25 @@ STEPS = SENDING | TAKING
 
 def early() -> None:
     """Takes a letter for one that has left before there is a receipt."""
-    real = Courier._asked
+    real = Courier._carry
 
-    async def asked(self: Courier, trip: Any, parcel: Any, *given: Any) -> Any:
-        for found in parcel.found:
-            self._keep(found.delivery)
+    async def carry(self: Courier, trip: Any, letters: Any) -> None:
+        for parcel, _ in letters:
+            for found in parcel.found:
+                self._keep(found.delivery)
         await self._finish()
-        return await real(self, trip, parcel, *given)
+        await real(self, trip, letters)
 
-    put(Courier, "_asked", asked)
+    put(Courier, "_carry", carry)
 
 
 def trusting() -> None:
     """Takes a cut for a receipt."""
     real = Courier._asked
 
-    async def asked(self: Courier, *given: Any) -> Any:
-        told = await real(self, *given)
-        return {} if told is None else told
+    async def asked(self: Courier, trip: Any, **said: Any) -> Any:
+        told = await real(self, trip, **said)
+        return receipt(said) if told is None else told
 
     put(Courier, "_asked", asked)
 
@@ -254,7 +261,7 @@ def hasty() -> None:
             return await real(self, name, said)
         loop = asyncio.get_running_loop()
         loop.call_later(LATER, lambda: asyncio.ensure_future(real(self, name, said)))
-        return {"routed": True, "messageId": said["envelope"]["payload"]["id"]}
+        return receipt(said)
 
     put(Serving, "call", call)
 
@@ -285,13 +292,18 @@ def credulous() -> None:
     put(federation_reading, "_read_letter", read)
 
 
+def frugal() -> None:
+    """No bug: takes few letters in one call, so that there are many calls."""
+    put(greeting, "MOST_TOGETHER", 3)
+
+
 def blind() -> None:
     """Takes any certificate that it knows for the right one."""
     put(service.peers, "check_certificate", lambda *_: None)
 
 
 SENDERS = (early, trusting, backwards, deaf, generous, forgetful, impatient, tidy, hoarding)
-TAKERS = (hasty, nameless, credulous, blind)
+TAKERS = (hasty, nameless, credulous, frugal, blind)
 BUGS = {bug.__name__: bug for bug in SENDERS + TAKERS}
 
 

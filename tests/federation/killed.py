@@ -47,13 +47,14 @@ def kill_at(step: str) -> None:
 
 
 def plant_the_bug() -> None:
-    asked, departed = Courier._asked, service.outbox.departed
+    carry, departed = Courier._carry, service.outbox.departed
 
-    async def asking(self: Courier, trip: Any, parcel: Any, after: Any) -> Any:
-        departed(self._office, [found.delivery for found in parcel.found], parcel.system)
-        return await asked(self, trip, parcel, after)
+    async def carrying(self: Courier, trip: Any, letters: Any) -> None:
+        for parcel, _ in letters:
+            departed(self._office, [found.delivery for found in parcel.found], parcel.system)
+        await carry(self, trip, letters)
 
-    patch.object(Courier, "_asked", asking).start()
+    patch.object(Courier, "_carry", carrying).start()
 
 
 if __name__ == "__main__":

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from postroom.model.delivery import State
+from tests.federation.answering import answer, far, refuse, routed
 from tests.federation.systems import System, systems, until
-from tests.map_server.people import Person, visitor
 
 QUICK = {"outbox_retry_base": "0.05", "outbox_retry_cap": "0.1"}
 
@@ -25,36 +23,9 @@ def here(tmp_path: Path) -> Iterator[System]:
         yield found.serve()
 
 
-@contextmanager
-def far(here: System, **said: Any) -> Iterator[Person]:
-    """The peer, connected."""
-    with ExitStack() as stack:
-        person = stack.enter_context(visitor(here.port))
-        person.join(here.token, "gateway", name="far")  # type: ignore[attr-defined]
-        person.ask("map/federation/connect", systemId="far", **{"postroom": {"version": "1"}, **said})
-        yield person
-
-
-def routed(person: Person, timeout: float = 20) -> dict[str, Any]:
-    """The next letter that it is sent."""
-    while True:
-        told = person.hear(timeout)
-        if told.get("method") == "map/federation/route":
-            return told
-
-
 def text_of(asked: dict[str, Any]) -> str:
     text: str = asked["params"]["envelope"]["payload"]["payload"]["text"]
     return text
-
-
-def answer(person: Person, asked: dict[str, Any], **told: Any) -> None:
-    reply = told or {"result": {"routed": True, "messageId": "x"}}
-    person.line.send(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **reply}))
-
-
-def refuse(person: Person, asked: dict[str, Any], code: int, why: str) -> None:
-    answer(person, asked, error={"code": code, "message": why})
 
 
 def test_what_was_not_answered_is_sent_again_under_its_id(here: System) -> None:
@@ -135,6 +106,21 @@ def test_where_one_waits_the_next_of_the_pair_is_not_sent(here: System) -> None:
             heard.append(text_of(asked))
             answer(person, asked)
         assert ["0", "1"] == heard
+
+
+def test_nothing_overtakes_a_letter_to_two_that_waits_because_of_one_of_them(here: System) -> None:
+    for to, text in (("cleo@far", "0"), (["bob@far", "cleo@far"], "1"), ("bob@far", "2")):
+        here.room.mailbox("ann").send(to, text)
+    with far(here, postroom=None) as person:
+        refuse(person, routed(person), 5000, "not now")
+        came: dict[str, list[str]] = {"bob": [], "cleo": []}
+        while sum(map(len, came.values())) < 4:
+            asked = routed(person)
+            to = asked["params"]["envelope"]["payload"]["to"]
+            for name in to.get("agents") or [to["agent"]]:
+                came[name].append(text_of(asked))
+            answer(person, asked)
+    assert came == {"bob": ["1", "2"], "cleo": ["0", "1"]}
 
 
 def test_a_refusal_for_good_is_told_to_the_sender(here: System) -> None:

@@ -16,7 +16,9 @@ CALLS, CALLED = "the one that calls", "the one that is called"
 
 
 def killed_at(folder: Path, step: str, times: int, sender: str, bug: str = "") -> set[str]:
-    """What went wrong. A bug is that of the one who could have it."""
+    """What went wrong. A bug is that of the one who could have it. The first call has many letters; a later one
+    comes only where each has few.
+    """
     called, calls = System(folder, "a", "ann", "amy"), System(folder, "b", "ann", "amy")
     with systems(called, calls):
         join(calls, called)
@@ -24,10 +26,11 @@ def killed_at(folder: Path, step: str, times: int, sender: str, bug: str = "") -
         mail = Mail(here, there, ("ann", "amy"), ("ann", "amy"))
         mail.send(10)
         victim, other = (here, there) if step in SENDING else (there, here)
-        kill = f"kill:{step}:{times}"
+        manners = "frugal" if times > 1 else ""
         is_victims = victim is (here if bug == "early" else there)
-        victim.serve(faults=f"{bug},{kill}" if bug and is_victims else kill)
-        other.serve(faults="" if is_victims else bug)
+        own, others = (bug, "") if is_victims else ("", bug)
+        victim.serve(faults=",".join(filter(None, (manners, own, f"kill:{step}:{times}"))))
+        other.serve(faults=",".join(filter(None, (manners, others))))
         assert victim.daemon is not None
         assert -signal.SIGKILL == victim.daemon.process.wait(60)
         victim.stop()

@@ -14,8 +14,8 @@ from postroom.federation.finding import find
 from postroom.federation.link import Link
 from postroom.model.peer import Peer
 from postroom.policy.trust import Strategy
+from tests.federation.answering import answer, refuse, routed
 from tests.federation.systems import System, systems, until
-from tests.federation.test_courier import answer, refuse, routed
 from tests.map_server.people import Person, visitor
 
 QUICK = {

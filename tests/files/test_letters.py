@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from msgspec.structs import replace
 
+from postroom.model.delivery import open_delivery
 from postroom.model.message import Message, Priority, TaskNote
 from postroom.model.parts import data, text
 from postroom.model.query import Query
@@ -20,7 +21,8 @@ from postroom.store.files.layouts import layout_named
 from postroom.store.files.layouts.base import Layout, Where
 from postroom.store.files.layouts.swarm import local
 from postroom.store.files.layouts.text import dumps
-from postroom.store.files.letters import fields_of, microseconds, read_sheet
+from postroom.store.files.letters import fields_of, file_of, read_sheet
+from postroom.store.sqlite.rows import micros
 from tests.contract.test_store_values import messages
 from tests.files.folders import home, inbox, letters_in, opened, rob
 from tests.letters import NOW, ack, after, attempt, bury, held, letter, post
@@ -222,21 +224,26 @@ def test_files_and_folders_are_for_their_owner_alone(layout: Layout, tmp_path: P
 SAID = ["kind", "subject", "parts", "trace", "recipients", "thread_id"]
 
 
-@given(message=messages, said=some.sets(some.sampled_from(SAID)))
-def test_what_is_said_to_be_plain_is_plain(layout: Layout, message: Message, said: set[str]) -> None:
+@given(message=messages, said=some.sets(some.sampled_from(SAID)), due_at=some.sampled_from([None, after(60)]))
+def test_what_is_said_to_be_plain_is_plain(
+    layout: Layout, message: Message, said: set[str], due_at: datetime | None
+) -> None:
     """The short way gives what the long way gives."""
     usual = replace(plain_letter(layout), created_at=message.created_at, priority=message.priority)
     mixed = replace(usual, **{name: getattr(message, name) for name in said})
     mailbox = mixed.recipients[0].address
-    name = layout.file_name(mixed, microseconds(mixed.created_at))
-    unsaid = layout.unsaid(mixed, mailbox, name)
-    if unsaid is not None:
-        order = microseconds(mixed.created_at)
-        raw = layout.dump(fields_of(layout, mixed, mailbox, name=name, order=order))
+    order = micros(mixed.created_at)
+    name = layout.file_name(mixed, order)
+    if layout.unsaid(mixed, mailbox, name) is not None:
+        delivery = open_delivery(mixed, mailbox, "to", message.created_at, due_at)
+        raw = file_of(layout, mixed, mailbox, delivery, name=name, order=order)
         where = Where(layout.folder(mailbox), layout.places[0], name, datetime.now(UTC))
         assert read_sheet(layout, raw, where, LARGEST).message == mixed
         with patch.object(type(layout), "unsaid", return_value=None):
-            assert fields_of(layout, mixed, mailbox, name=name, order=order) == json.loads(raw)
+            fields = fields_of(layout, mixed, mailbox, name=name, order=order)
+        layout.show(fields, delivery)
+        assert fields == json.loads(raw)
+        assert layout.dump(json.loads(raw)) == raw
 
 
 PLAIN_JSON = some.recursive(

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from postroom.errors import StoreFailing
+from postroom.errors import StaleRevision, StoreFailing
 from postroom.model.health import Level
 from postroom.model.query import LetterQuery, Query
-from postroom.store.base import Introduce, Rename
+from postroom.store.base import Introduce, Rename, Write
 from postroom.store.files import handles, journal, paper, paperwork
 from postroom.store.files.layouts.base import Layout
 from postroom.store.files.store import FileStore
-from tests.files.folders import inbox, opened, rob
+from tests.files.folders import inbox, letters_in, opened, rob
 from tests.letters import ack, claim, forget, held, ids, letter, names, note, post, send
 
 AGAIN = "another boot"
@@ -168,6 +168,30 @@ def test_a_commit_that_was_cut_off_is_finished_wherever_the_room_lies_by_then(
     with opened(tmp_path / "there", layout) as store:
         send(store, "next")
         assert sorted(each.delivery.mailbox for each in store.find(Query(message_ids=("m1",)))) == ["bob", "cleo"]
+
+
+def test_a_letter_is_not_taken_back_by_the_failure_of_the_commit_after_it(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path, layout) as store:
+        send(store, "m1")
+        monkeypatch.setattr(paperwork.Paperwork, "settle", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            send(store, "m2")
+        monkeypatch.undo()
+        before = letters_in(tmp_path)
+        with pytest.raises(StaleRevision):
+            store.commit(_too_late)
+        assert len(before) == 2
+        assert letters_in(tmp_path) == before
+
+
+def _interrupt(*_args: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _too_late() -> list[Write]:
+    raise StaleRevision
 
 
 def _refuse(*_args: object, **_how: object) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from postroom.errors import HopsSpent, Invalid, LeaseLost, LoopDetected, NotAllowed, TooLarge
+from postroom.errors import HopsSpent, Invalid, LeaseLost, LoopDetected, Missing, NotAllowed, TooLarge
+from postroom.model.peer import Peer
 from postroom.nanobot import MailboxManager
 from tests.nanobot.folder import registry
+from tests.service.peering import know_peer
 
 TEXT = {"content": {"parts": [{"type": "text", "text": "hello"}]}}
 FIELDS = "agent_id description capabilities status allow_from max_concurrent_tasks current_tasks".split()
@@ -140,6 +142,12 @@ def test_no_name_is_a_path_or_the_registry(manager: MailboxManager, name: Any, r
 
 
 # -- mail
+
+
+def test_a_mail_to_a_system_that_nobody_leads_to_is_refused(manager: MailboxManager, root: Path) -> None:
+    with pytest.raises(Missing, match="no way to a system 'far'"):
+        manager.send("planner", "coder@far", {**TEXT})
+    assert not (root / "coder@far").exists()
 
 
 def test_send_fills_in_what_is_missing_and_writes_the_designs_fields(manager: MailboxManager, root: Path) -> None:
@@ -310,3 +318,15 @@ def test_a_mail_goes_to_nobody_twice_but_may_be_answered(manager: MailboxManager
     manager.send("b", "a", passed_on(mail, reply_to=mail["id"]))
     manager.send("b", "a", passed_on(mail, type="task_update", task={"id": "t1", "state": "working"}))
     assert [(3, ["b"])] * 2 == [(answer["ttl"], answer["trace"]) for answer in manager.poll("a")]
+
+
+def test_mail_to_another_system_goes_only_where_somebody_leads(manager: MailboxManager) -> None:
+    know_peer(manager.room, Peer(system="far"))
+    manager.send("coder", "bob@far", TEXT | {"id": "one"})
+    know_peer(manager.room, Peer(system="far", trusted=False))
+
+    with pytest.raises(Missing, match="no way to a system 'nowhere'"):
+        manager.send("coder", "bob@nowhere", {**TEXT})
+    with pytest.raises(NotAllowed, match="'far' is not trusted"):
+        manager.send("coder", "bob@far", {**TEXT})
+    assert manager.room._office.store.outgoing(None) == {"bob@far": 1}

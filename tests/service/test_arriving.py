@@ -18,6 +18,7 @@ from postroom.errors import (
     NotAllowed,
     PostroomError,
     QuotaFull,
+    TooFast,
     TooLarge,
     UnknownAgent,
 )
@@ -27,7 +28,7 @@ from postroom.model.delivery import State
 from postroom.model.message import BOUNCE, Message, Recipient, TaskNote
 from postroom.model.peer import Peer
 from postroom.service import outbox
-from postroom.service.arriving import Arrival, accept
+from postroom.service.arriving import Arrival, accept, accept_together
 from tests.letters import NOW
 from tests.rooms import FakeClock, House, addresses
 from tests.service.peering import know_peer
@@ -488,3 +489,30 @@ def test_a_letter_is_known_again_whichever_way_it_comes(room: Room) -> None:
     assert [None] == bring(room, passed_on, peer=hub, source="FAR", path=("FAR", "hub"), hops=1)
     assert 1 == len(room.mailbox("bob").check())
     assert isinstance(bring(room, letter("something else"), peer=hub, path=("far", "hub"))[0], IdTaken)
+
+
+# -- several at once
+
+
+def test_letters_that_come_together_do_not_pass_the_pace_of_a_thread_that_they_do_not_name(house: House) -> None:
+    """They answer two letters of one thread: only here is it known that this is one."""
+    room = house.room(system="here", thread_rate=1)
+    know_peer(room, FAR)
+    asked = room.mailbox("bob").send("ann@far", "which one?")
+    more = room.mailbox("bob").send("ann@far", "or both?", in_reply_to=asked.id)
+    said = [letter(id=f"r{n}", in_reply_to=one.id) for n, one in enumerate((asked, more))]
+
+    assert not accept_together(room._office, FAR, [arrival(one) for one in said])
+    assert bring(room, said[0]) == [None]
+    assert isinstance(refusal(room, said[1]), TooFast)
+
+
+def test_letters_that_come_together_count_each_other_on_the_way_further(house: House) -> None:
+    room = house.room(system="here", outbox_max_letters=2)
+    peer = know_peer(room, replace(FAR, relays_to=True))
+    know_peer(room, Peer(system="sun"))
+    said = [arrival(letter(id=f"h{n}"), "zoe@sun") for n in range(3)]
+
+    assert not accept_together(room._office, peer, said)
+    assert outbox.queue_length(room._office, "sun") == 0
+    assert accept_together(room._office, peer, said[:2])

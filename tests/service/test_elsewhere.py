@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from postroom import Room
-from postroom.errors import Invalid, Missing, NotAllowed, QuotaFull
+from postroom import Room, draft
+from postroom.errors import IdTaken, Invalid, Missing, NotAllowed, QuotaFull
 from postroom.model.address import Address
 from postroom.model.codec import to_plain
 from postroom.model.delivery import State
@@ -16,9 +16,13 @@ from postroom.model.message import Recipient
 from postroom.model.peer import Peer, Route
 from postroom.model.query import Query
 from postroom.model.record import ROUTE, Record
-from postroom.service import elsewhere, outbox
+from postroom.service import elsewhere, outbox, peers
+from postroom.service.authorize import OWNER
+from postroom.service.compose import Draft
 from postroom.service.office import Office
+from postroom.service.sending import prepare_all
 from postroom.store.base import Put
+from postroom.store.sqlite import parcels
 from postroom.wire.methods import for_action, named
 from tests.letters import NOW
 from tests.rooms import FakeClock, House, addresses
@@ -52,6 +56,12 @@ def test_a_letter_to_another_system_waits_until_it_is_there(room: Room) -> None:
     }
     assert (sent.unknown, outbox.waiting(room._office)) == (("carl",), ["@far/team", "bob@far"])
     assert room.mailbox("carl").check()[0].text == "hello"
+
+
+def test_whoever_is_in_the_room_may_take_it_along(room: Room) -> None:
+    """What must be asked of it was asked before."""
+    (post,) = prepare_all(room._office, OWNER, [Draft(to="bob@far", sender="ann", body="x")], NOW)
+    assert parcels.pack([post], durable=True) is not None
 
 
 @pytest.mark.parametrize(
@@ -131,6 +141,37 @@ def test_a_letter_to_many_counts_all_of_them(house: House) -> None:
     with pytest.raises(QuotaFull):
         room.mailbox("ann").send(["a@far", "b@far", "c@far"], "1")
     assert outbox.queue_length(room._office, "far") == 0
+
+
+def test_letters_that_are_sent_together_count_together(house: House) -> None:
+    room = house.room(system="here", outbox_max_letters=2)
+    know_peer(room, Peer(system="far"))
+
+    with pytest.raises(QuotaFull):
+        room.mailbox("ann").send_many([draft("bob@far", text) for text in "123"])
+    assert outbox.queue_length(room._office, "far") == 0
+    assert len(room.mailbox("ann").send_many([draft("bob@far", text) for text in "12"])) == 2
+
+
+def test_a_letter_that_finds_no_space_can_be_sent_again_by_its_key(house: House) -> None:
+    room = house.room(system="here", outbox_max_letters=1)
+    know_peer(room, Peer(system="far"))
+    room.mailbox("ann").send("bob@far", "1")
+
+    with pytest.raises(QuotaFull) as refused:
+        room.mailbox("ann").send("bob@far", "2", id="two")
+    assert ("two",) == refused.value.keys
+
+
+def test_the_same_letter_again_is_known_whatever_became_of_the_way(house: House) -> None:
+    room = house.room(system="here", outbox_max_letters=1)
+    know_peer(room, Peer(system="far"))
+    ann = room.mailbox("ann")
+    ann.send("bob@far", "hello", id="one")
+
+    assert ann.send("bob@far", "hello", id="one").repeated
+    peers.remove(room._office, OWNER, "far")
+    assert ann.send("bob@far", "hello", id="one").repeated
 
 
 def test_full_inboxes_and_unknown_names_are_ours_alone(house: House) -> None:
@@ -279,3 +320,33 @@ def test_agents_that_other_systems_told_of_are_listed_where_that_is_asked(room: 
     assert [far] == named("agents").run(room, {"elsewhere": True})["elsewhere"]
     for said in ({}, {"include_federated": True, "scope": "team"}):
         assert "federated" not in {one["location"] for one in for_action("list_agents").run(room, said)["agents"]}
+
+
+def test_letters_that_are_sent_together_count_each_other(house: House) -> None:
+    room = house.room(system="here", outbox_max_letters=5)
+    know_peer(room, Peer(system="far"))
+
+    with pytest.raises(QuotaFull):
+        room.mailbox("ann").send_many([Draft(to=f"b{n}@far", body="x") for n in range(6)])
+    assert outbox.queue_length(room._office, "far") == 0
+    said = [Draft(to=f"b{n}@far", body="x", id=f"id{n}") for n in range(5)]
+    assert [[one.repeated for one in room.mailbox("ann").send_many(said)] for _ in range(2)] == [
+        [False] * 5,
+        [True] * 5,
+    ]
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_letter_that_is_sent_again_by_its_id_is_known_though_it_could_not_go_now(
+    house: House, trusted: bool
+) -> None:
+    room = house.room(system="here", outbox_max_letters=1)
+    know_peer(room, Peer(system="far"))
+    room.mailbox("ann").send("bob@far", "hello", id="one")
+    know_peer(room, Peer(system="far", trusted=trusted))
+
+    assert room.mailbox("ann").send("bob@far", "hello", id="one").repeated
+    with pytest.raises(IdTaken):
+        room.mailbox("ann").send("bob@far", "something else", id="one")
+    with pytest.raises((QuotaFull, NotAllowed)):
+        room.mailbox("ann").send("bob@far", "hello", id="two")

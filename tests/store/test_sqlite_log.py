@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from postroom.errors import StoreFailing
 from postroom.model.query import Query
 from postroom.model.record import Record
 from postroom.store.base import Put
-from postroom.store.sqlite import wal
+from postroom.store.sqlite import headstart, wal
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import ack, claim, held, ids, letter, note, post, read, send
@@ -31,11 +33,19 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.syncs = 0
         self.failures = 0
+        self.told: list[str] = []  # what it was asked to do, in order
         self._sync = os.fdatasync
+        self._begin = headstart.begin_to_write
         monkeypatch.setattr(os, "fdatasync", self.fdatasync)
+        monkeypatch.setattr(headstart, "begin_to_write", self.begin_to_write)
+
+    def begin_to_write(self, descriptor: int) -> None:
+        self.told.append("begin")
+        self._begin(descriptor)
 
     def fdatasync(self, descriptor: int) -> None:
         self.syncs += 1
+        self.told.append("sync")
         if self.failures:
             self.failures -= 1
             raise OSError(errno.EIO, "Input/output error")
@@ -98,6 +108,47 @@ def test_a_room_that_need_not_survive_a_power_cut_is_never_synced(tmp_path: Path
         send(store, "m1")
         store.sync()
         assert disk.syncs == before
+
+
+def send_often(store: SqliteStore) -> None:
+    for number in range(wal.SOME):
+        send(store, f"often{number}")
+
+
+def test_the_disk_begins_to_write_before_it_is_waited_for_by_one_who_sends_often(
+    tmp_path: Path, disk: Disk
+) -> None:
+    with opened(tmp_path / "room.db") as store:
+        send_often(store)
+        assert "begin" not in disk.told  # to load it takes longer than a few syncs do
+        disk.told.clear()
+        send(store, "m1")
+        assert disk.told == ["begin", "sync"]
+        disk.told.clear()
+        with store.gathered(joined=True):
+            send(store, "m2")
+            send(store, "m3")
+        assert disk.told == ["begin", "sync"]
+
+
+def test_the_disk_need_not_begin_with_what_may_be_lost(tmp_path: Path, disk: Disk) -> None:
+    with opened(tmp_path / "room.db") as store:
+        send_often(store)
+        disk.told.clear()
+        read(store, held(store, "often0"))
+        assert disk.told == []
+
+
+def test_where_others_want_to_get_in_nobody_holds_them_up_by_telling_the_disk(tmp_path: Path, disk: Disk) -> None:
+    with opened(tmp_path / "room.db") as store:
+        send_often(store)
+        code = "import sys, postroom; postroom.open(sys.argv[1]).mailbox('ann').send('bob', 'hi')"
+        subprocess.run([sys.executable, "-c", code, store.path], check=True)
+        disk.told.clear()
+        send(store, "m1")
+        assert disk.told == ["sync"]
+        send(store, "m2")
+        assert disk.told == ["sync", "begin", "sync"]
 
 
 def test_a_failed_sync_fails_the_send_and_the_same_key_again_is_safe(tmp_path: Path, disk: Disk) -> None:

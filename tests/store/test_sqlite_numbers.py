@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from postroom.errors import IdTaken, QuotaFull, StaleRevision
-from postroom.model.record import GUARD, Record
-from postroom.store.base import Post, Put, Write
+from postroom.model.record import GUARD, ROUTE, Record
+from postroom.store.base import Introduce, Post, Put, Write
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import ack, claim, forget, held, letter, note, post, send
 from tests.store.helpers import database
@@ -94,3 +94,20 @@ def test_a_guard_is_asked_from_the_moment_it_is_there(
     (store if is_own else other).commit([guard])
     store.commit([post(letter("after"), admit=admit)])
     assert ["after"] == asked
+
+
+def test_where_agents_elsewhere_are_known_only_a_letter_to_nobody_here_is_asked(
+    store: SqliteStore, other: SqliteStore
+) -> None:
+    asked: list[str] = []
+
+    def admit(asking: Post) -> Post:
+        asked.append(asking.message.id)
+        return asking
+
+    store.commit([Put(record=Record(kind=ROUTE, key="carl", value={}))])
+    store.commit([post(letter("to a stranger", ["carl"]), admit=admit)])
+    other.commit([Introduce("bob", known=True)])
+    store.commit([post(letter("to bob", ["bob"]), admit=admit)])
+    store.commit([post(letter("elsewhere", ["dora@far"]), admit=admit)])
+    assert ["to a stranger"] == asked

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from hypothesis import given
 
 from postroom import Room, data, text
+from postroom.model.codec import encode
 from postroom.model.content import content_of, content_type
 from postroom.model.query import Query
 from postroom.settings import Settings
@@ -16,12 +18,24 @@ from tests.letters import NOW, letter
 from tests.rooms import FakeClock, House
 from tests.wire.asking import PAYLOADS
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from postroom.model.delivery import Delivery
+    from postroom.model.message import Message
+
 ROOM = Room(MemoryStore("content"), Settings(inbox_quota=10**6), clock=FakeClock())  # for many small letters
 
 
 def record(room: Room, id: str, reader: str | None) -> dict[str, Any]:
     found = room._office.store.find(Query(message_ids=(id,)))
-    return message_record(found[0].message, [f.delivery for f in found], reader)
+    return told(found[0].message, [f.delivery for f in found], reader)
+
+
+def told(message: Message, deliveries: Sequence[Delivery], reader: str | None) -> dict[str, Any]:
+    """As it is read on the wire."""
+    read: dict[str, Any] = msgspec.json.decode(encode(message_record(message, deliveries, reader)))
+    return read
 
 
 @given(PAYLOADS)
@@ -91,7 +105,7 @@ def test_bcc_is_shown_to_its_sender_and_to_that_recipient(room: Room) -> None:
         "x": ["bob"], None: ["bob"],
     }  # fmt: skip
     for reader, seen in shown.items():
-        for found in (record(room, id, reader), message_record(bare, (), reader)):
+        for found in (record(room, id, reader), told(bare, (), reader)):
             assert seen == sorted(r["agent_id"] for r in found["recipients"])
 
 

@@ -21,9 +21,9 @@ from ..model.message import same_name
 from ..policy.outgoing import is_spent, next_try
 from ..policy.trust import check_outgoing
 from ..wire.federation import way_of
-from ..wire.federation_problems import Refusal, read_refusal, refusals
+from ..wire.federation_problems import Refusal, each_of, read_refusal, refusals
 from ..wire.map_names import ROUTE
-from .parcels import FEW, Way, next_parcels
+from .parcels import AROUND, FEW, Way, bundled, next_parcels
 from .trip import Trip
 from .trouble import Trouble
 
@@ -36,11 +36,14 @@ if TYPE_CHECKING:
     from .link import End, Link
     from .parcels import Parcel
 
+    Letter = tuple[Parcel, dict[str, str]]  # and, by recipient, behind which one it goes
+
 log = logging.getLogger("postroom")
 WINDOW = 64  # letters that are on their way at once
+CALLS = 2  # at least so many calls, where a peer takes several letters in one: it answers one and has the next
+MOST_BYTES = 256 * 1024  # of letters in one call
 IN_A_ROUND = 8  # times as many are looked up at once
 PATIENT = 3  # cuts during one letter, after which it waits
-AROUND = 1024  # bytes that stand around an envelope
 LATER = 1.0  # seconds, where our own room is busy
 _CUTS = Refusal(None, "the connection is cut whenever the letter is sent", is_temporary=True)
 _CAME_FROM_THERE = Refusal(None, "it came from there, and waits for another way", is_temporary=True)
@@ -58,6 +61,7 @@ class Courier:
         self._here = here
         self._later = later  # look again after so many seconds
         self._rang = asyncio.Event()
+        self.rests = asyncio.Event()  # has it carried all that it knew of?
         self._window = WINDOW
         self._has_many = False  # was there more than a few the last time?
         self._cuts: tuple[str, int] = ("", 0)  # the letter during which the line was cut, and how often
@@ -73,7 +77,10 @@ class Courier:
     async def run(self) -> None:
         """For ever."""
         while True:
-            await self._rang.wait()
+            if not self._rang.is_set():
+                self.rests.set()
+                await self._rang.wait()
+                self.rests.clear()
             self._rang.clear()
             try:
                 while (end := self._link.end) is not None and self._link.waiting and await self._round(end):
@@ -134,51 +141,95 @@ class Courier:
         return parcels
 
     async def _send_all(self, trip: Trip, parcels: list[Parcel]) -> None:
-        turns = asyncio.Semaphore(self._window)
-        for parcel in parcels:
+        most = min(trip.end.together, max(1, self._window // CALLS))
+        turns = asyncio.Semaphore(self._window // most)
+        largest = MOST_BYTES if trip.end.largest is None else min(MOST_BYTES, trip.end.largest)
+        for bundle in bundled(parcels, most, largest):
             await turns.acquire()
             if trip.is_over:
                 break
-            if not await trip.may_go(parcel):
+            letters = [(parcel, trip.begin(parcel)) for parcel in bundle if await trip.may_go(parcel)]
+            if not letters:
                 turns.release()
                 continue
-            task = asyncio.ensure_future(self._one(trip, parcel, trip.behind(parcel)))
+            task = asyncio.ensure_future(self._carry(trip, letters))
             task.add_done_callback(lambda _: turns.release())
-            trip.begin(parcel, task)
+            trip.carried([parcel for parcel, _ in letters], task)
         await trip.finish()
 
-    async def _one(self, trip: Trip, parcel: Parcel, after: dict[str, str]) -> None:
-        refused = await self._asked(trip, parcel, after)
-        if refused is not None:
-            trip.answered(parcel)
-            await self._settle(trip, parcel, refused)
-
-    async def _asked(self, trip: Trip, parcel: Parcel, after: dict[str, str]) -> dict[str, Refusal] | None:
-        """Who did not get it, and why; None: nobody knows, for the connection is gone."""
+    def _against(self, end: End, parcel: Parcel) -> Refusal | None:
+        """Which rule of ours is against it."""
         if any(same_name(self._link.system, passed) for passed in way_of(parcel.letter).get("path", ())):
-            return parcel.all_refused(_CAME_FROM_THERE)
+            return _CAME_FROM_THERE
         try:
             for target in parcel.targets:
                 check_outgoing(self._link.peer, parcel.letter, target)
-            if trip.end.largest is not None and parcel.size + AROUND > trip.end.largest:
+            if end.largest is not None and parcel.size + AROUND > end.largest:
                 raise TooLarge(
                     f"the letter is {parcel.size} bytes as it is sent, and is not read there", field="body"
                 )
-            more: dict[str, Any] = {"after": after} if after else {}
-            told = await trip.end.line.ask(ROUTE, systemId=parcel.system, envelope=parcel.envelope, **more)
         except PostroomError as changed:  # what was agreed, since the letter was written; or it is too large there
-            return parcel.all_refused(Refusal(None, str(changed), is_ours=True))
-        except LineLost as lost:
-            log.debug("a letter to %s was not answered: %s", self._link.system, lost)
-        except MapRefusal as refused:
-            refusal = read_refusal(refused.error)
-            if not refusal.is_of_trust:
-                return parcel.all_refused(refusal)
-            self._link.complain(refusal.message)
-        else:
-            return refusals(told) if told.get("routed") is True else parcel.all_refused(_UNTOLD)
-        self._link.give_up(trip.end)
+            return Refusal(None, str(changed), is_ours=True)
         return None
+
+    async def _carry(self, trip: Trip, letters: list[Letter]) -> None:
+        """In one call, if it can be, all that no rule of ours is against."""
+        ready: list[Letter] = []
+        for parcel, after in letters:
+            refusal = self._against(trip.end, parcel)
+            if refusal is None:
+                ready.append((parcel, after))
+            else:
+                await self._settled(trip, parcel, parcel.all_refused(refusal))
+        if len(ready) < 2 or not await self._together(trip, ready):
+            await self._one_by_one(trip, ready)
+
+    async def _together(self, trip: Trip, letters: list[Letter]) -> bool:
+        """False: the call as such is refused. What is wrong with one of them says nothing of the others."""
+        envelopes, afters = [parcel.envelope for parcel, _ in letters], [after for _, after in letters]
+        told = await self._asked(trip, envelopes=envelopes, afters=afters)
+        if isinstance(told, MapRefusal):
+            return False
+        rows = [None] * len(letters) if told is None else each_of(told, len(letters))
+        for (parcel, _), row in zip(letters, rows, strict=True):
+            error = None if row is None else row.get("error")
+            await self._answered(trip, parcel, row if error is None else MapRefusal(error))
+        return True
+
+    async def _one_by_one(self, trip: Trip, letters: list[Letter]) -> None:
+        for parcel, after in letters:
+            more: dict[str, Any] = {"after": after} if after else {}
+            told = await self._asked(trip, systemId=parcel.system, envelope=parcel.envelope, **more)
+            await self._answered(trip, parcel, told)
+
+    async def _asked(self, trip: Trip, **said: Any) -> dict[str, Any] | MapRefusal | None:
+        """What is told of letters; None: nobody knows, for the connection is gone."""
+        try:
+            return await trip.end.line.ask(ROUTE, **said)
+        except MapRefusal as refused:
+            return refused
+        except LineLost as lost:
+            log.debug("what went to %s was not answered: %s", self._link.system, lost)
+            self._link.give_up(trip.end)
+            return None
+
+    async def _answered(self, trip: Trip, parcel: Parcel, told: dict[str, Any] | MapRefusal | None) -> None:
+        if told is None:
+            return
+        if isinstance(told, MapRefusal):
+            refusal = read_refusal(told.error)
+            if refusal.is_of_trust:  # of the connection, and not of the letter
+                self._link.complain(refusal.message)
+                self._link.give_up(trip.end)
+                return
+            refused = parcel.all_refused(refusal)
+        else:
+            refused = refusals(told) if told.get("routed") is True else parcel.all_refused(_UNTOLD)
+        await self._settled(trip, parcel, refused)
+
+    async def _settled(self, trip: Trip, parcel: Parcel, refused: dict[str, Refusal]) -> None:
+        trip.answered(parcel)
+        await self._settle(trip, parcel, refused)
 
     async def _settle(self, trip: Trip, parcel: Parcel, refused: dict[str, Refusal]) -> None:
         for found, target in zip(parcel.found, parcel.targets, strict=True):

@@ -17,7 +17,7 @@ from ..errors import NotAllowed, PostroomError
 from ..lines.dialling import CUT, WrongCertificate, dial, pause, read, sender, why
 from ..lines.line import Line, LineLost, MapRefusal
 from . import exposing
-from .greeting import greet, knows_order, largest_of, reads
+from .greeting import greet, knows_order, largest_of, reads, takes
 from .link import End
 from .serving import Serving
 
@@ -87,8 +87,8 @@ class Dialler:
         end = None
         try:
             told = await self._greet(line, reading)
-            knows, largest = knows_order(told), reads(told)
-            end = End(line, reading.cancel, in_order=knows, largest=largest, is_dialled=True)
+            knows, largest, together = knows_order(told), reads(told), takes(told)
+            end = End(line, reading.cancel, in_order=knows, largest=largest, together=together, is_dialled=True)
             serving.leave = reading.cancel
             self._link.join(end)
             await asyncio.wait((reading,))

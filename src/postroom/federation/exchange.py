@@ -26,7 +26,7 @@ from ..wire.map_names import ANNOUNCE
 from . import exposing, pinging
 from .courier import Courier
 from .dialler import ANSWER, Dialler, Own
-from .greeting import knows_order, reads
+from .greeting import knows_order, reads, takes
 from .link import End, Link
 from .seeking import Seeking
 from .serving import Serving, met
@@ -37,12 +37,14 @@ if TYPE_CHECKING:
 
     from ..desk import Desk
     from ..model.peer import Peer
+    from ..store.base import Watch
 
 log = logging.getLogger("postroom")
 LOOK = 5.0  # seconds between two looks where no bell rings: what is due again, what was not heard
 NOBODY = 60.0  # the same while nobody is a peer
 ALONE = 1.0  # seconds between two looks of a room without peers
 PACE, SLOWEST, QUIET = 0.001, 0.02, 0.1  # seconds between looks in vain: more with each, at most; then anew
+BUSY = 0.02  # seconds between two looks while letters are on their way by all links
 OFTEN = 20  # looks in vain that are nothing yet: what we write ourselves rings, too
 A_MOMENT = 0.005  # seconds by which clocks may differ
 MOST = 10_000  # mailboxes elsewhere with mail that are looked at in one go
@@ -76,6 +78,7 @@ class Exchange:
         self._couriers: dict[str, Courier] = {}
         self._tasks: dict[str, list[asyncio.Future[None]]] = {}
         self._rang = asyncio.Event()
+        self._is_listening = False  # to the bell
         self._cursor = self._office.store.cursor()
         self.admit: Callable[[list[str]], object] = lambda _: None  # hears of certificates that peers may show us
         self._told: dict[str, Any] = {}  # what each was told of our agents
@@ -111,7 +114,7 @@ class Exchange:
         self._told[fold(peer.system)] = told["exposure"]
         serving = Serving(self._desk, link, self.own.system)
         line = speaking(send, serving.heard, ANSWER)
-        end = End(line, close, in_order=knows_order(said), largest=reads(said))
+        end = End(line, close, in_order=knows_order(said), largest=reads(said), together=takes(said))
         serving.leave = partial(link.leave, end)
         link.join(end)
         return told, Visit(link, serving, end)
@@ -136,10 +139,11 @@ class Exchange:
     async def run(self) -> None:
         watch = self._office.store.watch((ROOM,))
         loop = asyncio.get_running_loop()
-        if watch.fileno() >= 0:
-            loop.add_reader(watch.fileno(), self._hear, watch.rung)
         try:
             while True:
+                if watch.fileno() >= 0 and not self._is_listening:
+                    loop.add_reader(watch.fileno(), self._hear, watch)
+                    self._is_listening = True
                 self._rang.clear()
                 try:
                     await self._look()
@@ -156,7 +160,7 @@ class Exchange:
                     await asyncio.sleep(ALONE)  # letters that are nobody's affair elsewhere ring, too
                 await self._wait(ALONE if watch.fileno() < 0 else LOOK if self._links else NOBODY)
         finally:
-            if watch.fileno() >= 0:
+            if self._is_listening:
                 loop.remove_reader(watch.fileno())
             watch.close()
             await self._stop(list(self._links))
@@ -169,11 +173,23 @@ class Exchange:
                 await self._rang.wait()
         if monotonic() - began > QUIET:
             self._in_vain = 0
+        await self._until_one_rests()
         await asyncio.sleep(min(PACE * max(0, self._in_vain - OFTEN), SLOWEST))
 
-    def _hear(self, rung: Callable[[], object]) -> None:
-        rung()
+    async def _until_one_rests(self) -> None:
+        """For a moment. Who carries letters looks for more itself, and a look takes long where many wait."""
+        busy = [courier for courier in self._couriers.values() if not courier.rests.is_set()]
+        if busy and len(busy) == len(self._couriers):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BUSY):
+                    await busy[0].rests.wait()
+
+    def _hear(self, watch: Watch) -> None:
+        watch.rung()
         self._rang.set()
+        if not self._links:  # until the next look nobody listens: to be alone in a busy room costs nothing then
+            asyncio.get_running_loop().remove_reader(watch.fileno())
+            self._is_listening = False
 
     def _look_later(self, seconds: float) -> None:
         asyncio.get_running_loop().call_later(seconds + A_MOMENT, self._rang.set)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ..model.peer import Peer
     from ..policy.limits import Limits
 
-LARGEST = "largest"  # in what one post room tells another
+LARGEST, TOGETHER = "largest", "together"  # in what one post room tells another
+MOST_TOGETHER = 32  # letters in one call: as long as it takes to write them, nobody else writes
 
 
 async def greet(line: Line, peer: Peer, here: str, exposure: dict[str, Any], limits: Limits) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def largest_of(limits: Limits) -> int:
 
 def of_ours(limits: Limits) -> dict[str, Any]:
     """What one post room tells another of itself."""
-    return {SOFTWARE: {"version": __version__, LARGEST: largest_of(limits)}}
+    return {SOFTWARE: {"version": __version__, LARGEST: largest_of(limits), TOGETHER: MOST_TOGETHER}}
 
 
 def knows_order(told: dict[str, Any]) -> bool:
@@ -54,7 +55,16 @@ def knows_order(told: dict[str, Any]) -> bool:
 
 def reads(told: dict[str, Any]) -> int | None:
     """How many bytes it reads in one frame; None: it does not say so."""
-    said = told[SOFTWARE].get(LARGEST) if knows_order(told) else None
+    return _number(told, LARGEST)
+
+
+def takes(told: dict[str, Any]) -> int:
+    """How many letters it takes in one call."""
+    return min(_number(told, TOGETHER) or 1, MOST_TOGETHER)
+
+
+def _number(told: dict[str, Any], name: str) -> int | None:
+    said = told[SOFTWARE].get(name) if knows_order(told) else None
     return said if isinstance(said, int) and not isinstance(said, bool) and said > 0 else None
 
 

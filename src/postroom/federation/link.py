@@ -35,12 +35,14 @@ class End:
         *,
         in_order: bool,
         largest: int | None = None,
+        together: int = 1,
         is_dialled: bool = False,
     ) -> None:
         self.line = line
         self.close = close
         self.is_dialled = is_dialled  # did we open it?
         self.largest = largest  # bytes of a frame that it reads; None: nobody knows
+        self.together = together  # letters that it takes in one call
         self.in_order = in_order  # does it know `after`? Else letters of one pair go one by one
 
 

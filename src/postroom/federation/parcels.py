@@ -15,13 +15,15 @@ from ..model.query import Found
 from ..wire.federation import envelope_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
 
     from ..service.office import Office
     from ..wire.federation_problems import Refusal
 
 FEW = 16  # letters looked up in a moment
 MOST = 512  # letters looked up at once
+AROUND = 1024  # bytes that stand around an envelope, and those that say behind which letter each goes
 LARGEST = 8 * 1024 * 1024  # bytes of letters that wait to be put on a line, and one letter more
 
 
@@ -78,13 +80,28 @@ def next_parcels(office: Office, here: str, waiting: Mapping[str, str], most: in
         system = waiting[found.delivery.mailbox]
         together.setdefault((found.message.id, system, _company(found)), []).append(found)
     parcels: list[Parcel] = []
-    size = 0
+    size, now = 0, office.now().wall
     for (_, system, _), some in together.items():
-        parcels.append(_parcel(office, here, system, some, way))
+        parcels.append(_parcel(office, here, system, some, way, now))
         size += parcels[-1].size
         if size > LARGEST:
             break
     return parcels
+
+
+def bundled(parcels: Iterable[Parcel], most: int, largest: int) -> Iterator[list[Parcel]]:
+    """In their order, those that go in one call: so many, of so many bytes, but one at least."""
+    bundle: list[Parcel] = []
+    size = 0
+    for parcel in parcels:
+        own = parcel.size + AROUND * len(parcel.targets)
+        size += own
+        if bundle and (len(bundle) == most or size > largest):
+            yield bundle
+            bundle, size = [], own
+        bundle.append(parcel)
+    if bundle:
+        yield bundle
 
 
 def _company(found: Found) -> tuple[bool, str]:
@@ -95,10 +112,9 @@ def _company(found: Found) -> tuple[bool, str]:
     return bool(address.agent), address.scope
 
 
-def _parcel(office: Office, here: str, system: str, found: list[Found], way: Way) -> Parcel:
-    letter = found[0].message
+def _parcel(office: Office, here: str, system: str, found: list[Found], way: Way, now: datetime) -> Parcel:
+    letter, most = found[0].message, office.limits.federation_hops
     targets = [_target(one.delivery.mailbox, system) for one in found]
-    most, now = office.limits.federation_hops, office.now().wall
     envelope = envelope_of(letter, system, targets, here=here, most_hops=most, now=now, is_ours=way.is_ours)
     return Parcel(
         id=envelope["payload"]["id"],

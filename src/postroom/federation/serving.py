@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__, service
-from ..errors import Busy, NotAllowed, PostroomError
+from ..errors import Busy, Invalid, NotAllowed, PostroomError
 from ..model.names import fold
 from ..policy.trust import check_way
 from ..service.arriving import Arrival, Verdict
@@ -22,12 +23,13 @@ from ..wire.map_names import ANNOUNCE, FIND, MEET, PART, ROUTE, SOFTWARE
 from ..wire.map_table import for_map
 from ..wire.table import taken
 from . import exposing
-from .greeting import of_ours
+from .greeting import MOST_TOGETHER, of_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..desk import Desk
+    from ..model.address import Address
     from ..model.peer import Peer
     from ..wire.federation import Envelope
     from .link import Link
@@ -100,7 +102,8 @@ class Serving:
         if run is None:
             raise NotAllowed(f"{name} is nothing that a peer may ask", field="method")
         try:
-            told: dict[str, Any] = await self._desk.submit(partial(run, said), self)
+            is_heavy = "envelopes" in said
+            told: dict[str, Any] = await self._desk.submit(partial(run, said), self, is_heavy=is_heavy)
         except BaseException as fault:
             if isinstance(fault, PostroomError) or not isinstance(fault, Exception):
                 raise
@@ -119,18 +122,47 @@ class Serving:
 
     def _route(self, said: dict[str, Any]) -> dict[str, Any]:
         peer = self._peer()
+        if "envelopes" not in said:
+            return self._routed(peer, said)
+        afters = said.get("afters") or []
+        each = [{"envelope": one, "after": after} for one, after in zip_longest(said["envelopes"], afters)]
+        if not 0 < len(each) <= MOST_TOGETHER:
+            raise Invalid(f"must be at least one and at most {MOST_TOGETHER}", field="envelopes")
+        return {"letters": self._routed_together(peer, each) or [self._told(peer, one) for one in each]}
+
+    def _told(self, peer: Peer, said: dict[str, Any]) -> dict[str, Any]:
+        """Of one among several: what is wrong with it is its own affair."""
+        try:
+            return self._routed(peer, said)
+        except PostroomError as refused:
+            return {"error": federation_error(refused)}
+
+    def _routed_together(self, peer: Peer, each: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+        """All of them at once, which is far less work; None: somebody does not get one, and nothing was done. Then
+        each is looked at by itself.
+        """
+        try:
+            read = [self._read(peer, said) for said in each]
+        except PostroomError:
+            return None
+        if any(self._behind(one, said["after"]) for one, said in zip(read, each, strict=True)):
+            return None
+        if not self._accept_together(peer, [_arrival(one, one.targets) for one in read]):
+            return None
+        for one in read:
+            self._remember(one, [Verdict(target) for target in one.targets])
+        return [routed(one.message.id, ()) for one in read]
+
+    def _read(self, peer: Peer, said: dict[str, Any]) -> Envelope:
         envelope = read_route(said, self._here, peer.system, self._office.now().wall)
         check_way(self._here, envelope.path, envelope.hops, envelope.most_hops, self._office.limits)
+        return envelope
+
+    def _routed(self, peer: Peer, said: dict[str, Any]) -> dict[str, Any]:
+        envelope = self._read(peer, said)
         behind = self._behind(envelope, said.get("after"))
         targets = tuple(target for target in envelope.targets if target.agent not in behind)
-        arrival = Arrival(
-            message=envelope.message,
-            targets=targets,
-            path=envelope.path,
-            hops=envelope.hops,
-            source=envelope.source,
-        )
-        verdicts = self._accept(peer, arrival) if targets else []
+        verdicts = self._accept(peer, _arrival(envelope, targets)) if targets else []
         waits = Busy("an earlier letter of the same sender waits", field="after")
         verdicts += [Verdict(target=one, problem=waits) for one in envelope.targets if one.agent in behind]
         self._remember(envelope, verdicts)
@@ -139,8 +171,13 @@ class Serving:
     def _accept(self, peer: Peer, arrival: Arrival) -> list[Verdict]:
         return service.arriving.accept(self._office, peer, arrival)
 
+    def _accept_together(self, peer: Peer, arrivals: list[Arrival]) -> bool:
+        return service.arriving.accept_together(self._office, peer, arrivals)
+
     def _behind(self, envelope: Envelope, after: Any) -> set[str]:
         """Those whose earlier letter was refused for now."""
+        if not self._held:
+            return set()
         said = after if isinstance(after, dict) else {}
         marks = {one.agent: (str(said.get(one.agent)), fold(one.agent)) for one in envelope.targets}
         return {agent for agent, mark in marks.items() if mark in self._held}
@@ -178,6 +215,16 @@ class Serving:
     def _meet(self, said: dict[str, Any]) -> dict[str, Any]:
         """Said once more, or by one that we dialled."""
         return met(self._desk, self._peer(), self._here, said)
+
+
+def _arrival(envelope: Envelope, targets: tuple[Address, ...]) -> Arrival:
+    return Arrival(
+        message=envelope.message,
+        targets=targets,
+        path=envelope.path,
+        hops=envelope.hops,
+        source=envelope.source,
+    )
 
 
 def met(desk: Desk, peer: Peer, here: str, said: dict[str, Any]) -> dict[str, Any]:

@@ -39,19 +39,22 @@ class Trip:
         """
         while not self.end.in_order and (ahead := self._ahead(parcel)) and not self.is_over:
             await asyncio.wait([self._tasks[one.key] for one in ahead.values()])
-        return not self.held.intersection(parcel.pairs)
+        if self.held.isdisjoint(parcel.pairs):
+            return True
+        self.held.update(parcel.pairs)  # it waits, for all that it is for
+        return False
 
-    def behind(self, parcel: Parcel) -> dict[str, str]:
-        """The letters that went before it and are not answered, by their recipients."""
-        ahead = self._ahead(parcel)
-        found = zip(parcel.pairs, parcel.targets, strict=True)
-        return {target.agent: ahead[pair].id for pair, target in found if pair in ahead}
-
-    def begin(self, parcel: Parcel, task: asyncio.Future[None]) -> None:
+    def begin(self, parcel: Parcel) -> dict[str, str]:
+        """It goes next; behind which others."""
+        behind = self._behind(parcel)
         self._under_way[parcel.key] = parcel
-        self._tasks[parcel.key] = task
-        task.add_done_callback(partial(self._over, parcel))
         self._last |= dict.fromkeys(parcel.pairs, parcel)
+        return behind
+
+    def carried(self, parcels: list[Parcel], task: asyncio.Future[None]) -> None:
+        """What was begun is asked and settled by this task."""
+        self._tasks |= dict.fromkeys([parcel.key for parcel in parcels], task)
+        task.add_done_callback(partial(self._over, parcels))
 
     def answered(self, parcel: Parcel) -> None:
         del self._under_way[parcel.key]
@@ -59,9 +62,10 @@ class Trip:
             if self._last.get(pair) is parcel:
                 del self._last[pair]
 
-    def _over(self, parcel: Parcel, task: asyncio.Future[None]) -> None:
+    def _over(self, parcels: list[Parcel], task: asyncio.Future[None]) -> None:
         """What could not be written down is sent once more, and is known there."""
-        del self._tasks[parcel.key]
+        for parcel in parcels:
+            del self._tasks[parcel.key]
         fault = None if task.cancelled() else task.exception()
         if isinstance(fault, PostroomError):
             log.warning("what became of a letter could not be written down: %s", fault)
@@ -71,7 +75,13 @@ class Trip:
     async def finish(self) -> None:
         """Until all are answered, or can be no more, and what they answered is written down."""
         while self._tasks:
-            await asyncio.wait(self._tasks.values())
+            await asyncio.wait({*self._tasks.values()})
+
+    def _behind(self, parcel: Parcel) -> dict[str, str]:
+        """The letters that went before it and are not answered, by their recipients."""
+        ahead = self._ahead(parcel)
+        found = zip(parcel.pairs, parcel.targets, strict=True)
+        return {target.agent: ahead[pair].id for pair, target in found if pair in ahead}
 
     def _ahead(self, parcel: Parcel) -> dict[tuple[str, str], Parcel]:
         return {pair: self._last[pair] for pair in parcel.pairs if pair in self._last}

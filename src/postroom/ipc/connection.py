@@ -209,8 +209,9 @@ class Connection(asyncio.Protocol):
         return True  # it is taken, and may be the last for now
 
     def _end_if_done(self) -> None:
-        is_done = not self._waiting and self._next is None and not self._owing
-        if self._is_ended and is_done and self._transport is not None:
+        if not self._is_ended or self._transport is None:
+            return
+        if not self._waiting and self._next is None and not self._owing:
             self._flush()
             self._transport.close()
 

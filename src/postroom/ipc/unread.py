@@ -33,11 +33,11 @@ class Unread:
     @property
     def has_room(self) -> bool:
         """May something large be begun?"""
-        return self._begun < AT_ONCE and not self._is_too_much
+        return self._begun < AT_ONCE and not (self._full and self._is_too_much)
 
     @property
     def _is_too_much(self) -> bool:
-        return bool(self._full) and sum(connection.unsent for connection in self._full) > MOST
+        return sum(connection.unsent for connection in self._full) > MOST
 
     def begin(self, large: Outcome) -> None:
         self._begun += 1

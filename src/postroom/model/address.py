@@ -7,6 +7,7 @@ exposed there; at the system `*` an agent is wherever it can be found.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -38,6 +39,11 @@ def parse_address(value: Any, field: str) -> Address:
         return _checked(_pieces(value, field), field)
     if not isinstance(value, str):
         raise Invalid(f"must be text, not {type(value).__name__}", field=field, hint=PARTY_RULE)
+    return _of_text(value, field)
+
+
+@lru_cache(maxsize=1024)  # the same few are read again and again
+def _of_text(value: str, field: str) -> Address:
     agent, at, rest = value.partition(AT)
     if not at:
         return Address(agent=check_agent(value, field))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..errors import Unreadable
 from .hashing import blake2b
 from .message import Message, TaskNote
-from .parts import Part, part_from_json
+from .parts import Part, made
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,11 +22,9 @@ _DEFAULTS = {
     for name, default in zip(
         reversed(Message.__struct_fields__), reversed(Message.__struct_defaults__), strict=False
     )
-    if default is None or isinstance(default, (str, int, tuple))
+    if isinstance(default, (str, int, tuple))  # nothing is nothing, however it was read
 }
-USUAL: dict[str, Any] = {
-    name: [] if default == () else default for name, default in _DEFAULTS.items() if default is not None
-}
+USUAL: dict[str, Any] = {name: [] if default == () else default for name, default in _DEFAULTS.items()}
 _PENDING: str = TaskNote(id="").state
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -38,8 +36,10 @@ def _to_builtin(value: Any) -> Any:
 
 
 def _from_builtin(wanted: type, value: Any) -> Any:
-    if wanted is Part and isinstance(value, dict) and isinstance(value.get("type"), str):
-        return part_from_json(value)
+    if wanted is Part and isinstance(value, dict):
+        kind = value.pop("type", None)
+        if isinstance(kind, str):
+            return made(kind, value)
     raise ValueError(f"not a {wanted.__name__}")
 
 

@@ -43,9 +43,10 @@ def is_typed(payload: Any) -> bool:
 def content_of(parts: Sequence[Part]) -> dict[str, Any]:
     """The content of a letter as one object."""
     if len(parts) == 1:
-        (part,) = parts
-        carried = part.get("content") if part.type == CARRIED else None
-        return carried if isinstance(carried, dict) else part.to_json()
+        part = parts[0]
+        if part.type == CARRIED and isinstance(carried := part.get("content"), dict):
+            return carried
+        return part.to_json()
     text = "\n\n".join(part["text"] for part in parts if part.type == "text")
     if not parts:
         return {"type": "text", "text": ""}

@@ -38,6 +38,11 @@ class Part:
     def get(self, field: str, default: Any = None) -> Any:
         return self._fields.get(field, default)
 
+    @property
+    def is_bare_text(self) -> bool:
+        """Text, and nothing that a source format added."""
+        return self.type == "text" and len(self._fields) == 1
+
     def to_json(self) -> dict[str, Any]:
         return {"type": self.type, **self._fields}
 
@@ -54,7 +59,7 @@ class Part:
 
 def text(content: str) -> Part:
     """Markdown text."""
-    return _made("text", {"text": content})
+    return made("text", {"text": content})
 
 
 def data(content: Any, schema: str | None = None) -> Part:
@@ -81,6 +86,8 @@ def check_part(value: Any, field: str, depth: int) -> Part:
     """A checked, private copy of a part given as text, as a Part or as a JSON object."""
     if isinstance(value, str):
         return text(check_text(value, field))
+    if isinstance(value, Part) and value.type == "text" and [*value._fields] == ["text"]:  # most of them
+        return text(check_text(value["text"], f"{field}.text"))
     fields = value.to_json() if isinstance(value, Part) else value
     if not isinstance(fields, dict):
         raise Invalid(f"must be text, a part or an object, not {type(value).__name__}", field=field)
@@ -99,11 +106,11 @@ def check_part(value: Any, field: str, depth: int) -> Part:
 
 def part_from_json(fields: dict[str, Any]) -> Part:
     """A part as it was stored, made of the fields handed in; already checked when it was accepted."""
-    return _made(fields.pop("type"), fields)
+    return made(fields.pop("type"), fields)
 
 
-def _made(type: str, fields: dict[str, Any]) -> Part:
-    """Quicker than to name the fields: most parts are made here."""
+def made(type: str, fields: dict[str, Any]) -> Part:
+    """Of fields that were checked before. Quicker than to name them: most parts are made here."""
     part = _new(Part)
     part.type = type
     part._fields = fields

@@ -63,7 +63,7 @@ def conversation_of(message: Message) -> str:
         return message.conversation_id
     if message.thread_tag is not None:
         return tag_conversation(message.thread_tag, message.scope)
-    return general_conversation(message.scope)
+    return f"{GENERAL}{message.scope}"
 
 
 def tag_conversation(tag: str, scope: str = DEFAULT_SCOPE) -> str:

@@ -10,15 +10,13 @@ from functools import partial
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from .. import service
 from ..errors import Invalid, Unreadable
-from ..model.codec import encode
 from ..model.delivery import open_delivery
 from ..model.message import Recipient
-from ..model.names import POSTMASTER, check_id, check_kind, check_party, fold
+from ..model.names import AT, POSTMASTER, check_id, check_kind, check_party, fold
 from ..model.task import TASK_UPDATE
 from ..model.values import check_object
 from ..store.base import Post
@@ -60,6 +58,7 @@ def post(office: Office, sender: str, to: str, msg: dict[str, Any]) -> Post:
         quota=office.limits.inbox_quota,
         known_only=office.limits.unknown == "refuse",
         admit=partial(service.addressing.addressed, office),
+        routes=AT in to,  # is there a way to that system?
     )
 
 
@@ -93,7 +92,7 @@ def _letter(office: Office, sender: str, to: str, said: dict[str, Any], now: dat
         message = sheets.read_sheet(LAYOUT, raw, where, 2 * office.limits.max_message_bytes).message
     except Unreadable as wrong:
         raise Invalid(str(wrong), field="msg", hint=_HINT) from None
-    written = LAYOUT.write(msgspec.json.decode(encode(message)), to)
+    written = LAYOUT.write(message, to)
     for name in ("task", "content", "trace"):
         if name in said and not _says(written.get(name), said[name]):
             raise Invalid("would not arrive as it is", field=name, hint=_LOST[name])

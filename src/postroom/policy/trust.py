@@ -68,10 +68,11 @@ def routes_to(peers: Mapping[str, Peer], system: str, strategy: Strategy) -> Ite
     itself = _named(peers, system)
     if itself is not None and not itself.trusted:
         return
-    direct = [] if itself is None else [itself]
+    if itself is not None:
+        yield itself  # mostly nobody asks for another
     leading = [peer for peer in peers.values() if speaks_for(peer, system)]
     above = [peer for name in strategy.upstream if (peer := _named(peers, name))]
-    unique = {peer.system: peer for peer in (*direct, *leading, *above) if peer.trusted}
+    unique = {peer.system: peer for peer in (*leading, *above) if peer.trusted and peer is not itself}
     yield from unique.values()
 
 

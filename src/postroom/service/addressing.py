@@ -106,11 +106,14 @@ def check_guard_at(office: Office, sender: str, name: str) -> None:
     _ask(office, guard_at(office, mailbox), sender, mailbox)
 
 
-def check_guard_for(office: Office, message: Message, mailbox: str) -> None:
-    """Pass, or NotAllowed, as the guard of this very mailbox says; who asked takes the answer."""
+def is_open_to(office: Office, message: Message, mailbox: str) -> bool:
+    """Pass, or NotAllowed, as the guard of this very mailbox says; who asked takes the answer. Says whether the
+    mailbox is open to everybody.
+    """
     guard = guard_at(office, mailbox)
     if guard is not OPEN_DOOR:
         _check_guard(office, guard, message, mailbox)
+    return guard is OPEN_DOOR
 
 
 def _check_guard(office: Office, guard: Guard, message: Message, mailbox: str) -> None:

@@ -217,5 +217,5 @@ def _further(office: Office, peer: Peer, arrival: Arrival, message: Message, tar
         target = replace(target, system=system or ANYWHERE)
     if any(same_name(target.system, passed) for passed in (*arrival.path, arrival.source, peer.system)):
         raise LoopDetected(f"the letter comes from {target.system!r}", field="to")
-    service.elsewhere.check_ways(office, message, [format_address(target)])
+    service.elsewhere.check_ways(office, peers, message, [format_address(target)])
     return service.elsewhere.spelt(office, format_address(target))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..model.delivery import Delivery
     from ..model.message import RecipientKind
     from ..model.peer import Peer
-    from ..store.base import Write
+    from ..store.base import Letter, Write
     from .office import Office
 
 _LONGEST_KEY = 200
@@ -65,7 +65,7 @@ def accept(office: Office, peer: Peer, arrival: Arrival) -> list[Verdict]:
     arrival = service.admitting.recognized(office, peer, arrival)
     try:
         message = service.admitting.checked(office, peer, arrival, now)
-        verdicts = _Intake(office, peer, arrival, message, now).taken()
+        verdicts = _Intake(office, peer, arrival, message, now, _Seen()).taken()
     except (StoreBusy, StoreFailing, Damaged):
         raise
     except PostroomError as refused:
@@ -73,6 +73,55 @@ def accept(office: Office, peer: Peer, arrival: Arrival) -> list[Verdict]:
     if all(verdict.problem is None for verdict in verdicts) or not speaks_for(peer, arrival.source):
         return verdicts
     return [Verdict(one.target) if _is_kept(office, arrival, one.target) else one for one in verdicts]
+
+
+def accept_together(office: Office, peer: Peer, arrivals: Sequence[Arrival]) -> bool:
+    """Take several letters in by one commit, if they have nothing to do with each other and all their targets may
+    have them. False: nothing was done. Durable when this returns.
+    """
+    now, seen = office.now().wall, _Seen()
+
+    def plan() -> Sequence[Write]:
+        seen.look(office, [arrival.message.id for arrival in arrivals])
+        writes = [write for intake in intakes for write in intake.unless_refused()]
+        service.outbox.check_room_together(office, writes)
+        return writes
+
+    try:
+        known = [service.admitting.recognized(office, peer, arrival) for arrival in arrivals]
+        letters = [service.admitting.checked(office, peer, arrival, now) for arrival in known]
+        if not _are_strangers(letters):  # as they are here: their thread may be another than they say
+            return False
+        intakes = [_Intake(office, peer, *one, now, seen) for one in zip(known, letters, strict=True)]
+        office.store.commit(plan)
+    except (StoreBusy, StoreFailing, Damaged):
+        raise
+    except PostroomError:
+        return False
+    return True
+
+
+def _are_strangers(letters: Sequence[Message]) -> bool:
+    """Does none of them answer another, or belong to the same thread, or to a task? What follows a letter is
+    looked at when that is written.
+    """
+    names = [name for one in letters for name in {one.id, one.in_reply_to or one.id, one.thread}]
+    return len(names) == len({*names}) and all(one.task is None for one in letters)
+
+
+class _Seen:
+    """What was found in the room, for letters that are looked at with nobody in between."""
+
+    def __init__(self) -> None:
+        self.letters: dict[str, Letter] = {}  # that are here already
+        self.mailboxes: dict[tuple[str, str, Address], list[str]] = {}  # by source and scope: those of a target
+        self.open: set[str] = set()  # mailboxes without a guard
+
+    def look(self, office: Office, ids: Sequence[str]) -> None:
+        """Begin anew."""
+        self.letters = office.store.get(ids)
+        self.mailboxes.clear()
+        self.open.clear()
 
 
 def _is_kept(office: Office, arrival: Arrival, target: Address) -> bool:
@@ -96,9 +145,11 @@ def _is_kept(office: Office, arrival: Arrival, target: Address) -> bool:
 class _Intake:
     """One letter on its way in."""
 
-    def __init__(self, office: Office, peer: Peer, arrival: Arrival, message: Message, now: datetime) -> None:
+    def __init__(
+        self, office: Office, peer: Peer, arrival: Arrival, message: Message, now: datetime, seen: _Seen
+    ) -> None:
         self._office, self._peer, self._arrival = office, peer, arrival
-        self._message, self._now = message, now
+        self._message, self._now, self._seen = message, now, seen
         self._says = _said(arrival.message)
         self._counts = False  # must each inbox be asked whether it is full?
         self._verdicts: dict[int, PostroomError | None] = {}
@@ -113,6 +164,18 @@ class _Intake:
 
     def _plan(self) -> Sequence[Write]:
         """Look and write with nobody in between, so that a letter that comes twice at once is written once."""
+        self._seen.look(self._office, [self._message.id])
+        return self._writes()
+
+    def unless_refused(self) -> Sequence[Write]:
+        """What is to be written, if all of its targets may have it. Part of a plan."""
+        writes = self._writes()
+        for refused in self._verdicts.values():
+            if refused is not None:
+                raise refused
+        return writes
+
+    def _writes(self) -> Sequence[Write]:
         self._verdicts.clear()
         wanted: dict[str, None] = {}
         for i, target in enumerate(self._arrival.targets):
@@ -129,7 +192,12 @@ class _Intake:
 
     def _mailboxes(self, target: Address) -> list[str]:
         """Where the letter goes for one target; a refusal of all means that the target is refused."""
-        names = service.admitting.mailboxes(self._office, self._peer, self._arrival, self._message, target)
+        key = (self._arrival.source, self._message.scope, target)
+        names = self._seen.mailboxes.get(key)
+        if names is None:
+            names = service.admitting.mailboxes(self._office, self._peer, self._arrival, self._message, target)
+            if not any(AT in name for name in names):  # on the way further each letter is asked for itself
+                self._seen.mailboxes[key] = names
         open_to, refusal = [], None
         for name in names:
             try:
@@ -144,7 +212,8 @@ class _Intake:
     def _check_door(self, mailbox: str) -> None:
         if AT in mailbox:
             return
-        service.addressing.check_guard_for(self._office, self._message, mailbox)
+        if mailbox not in self._seen.open and service.addressing.is_open_to(self._office, self._message, mailbox):
+            self._seen.open.add(mailbox)
         if self._counts and not self._was_taken(mailbox):
             waits = Query(mailbox=mailbox, states=OPEN, unread_only=True)
             if sum(self._office.store.count(waits).values()) >= self._office.limits.inbox_quota:
@@ -154,8 +223,7 @@ class _Intake:
 
     def _posts(self, mailboxes: Sequence[str]) -> list[Post]:
         store, id = self._office.store, self._message.id
-        held = store.get([id]).get(id)
-        memory = store.records(FORGOTTEN, id)
+        held, memory = self._seen.letters.get(id), store.records(FORGOTTEN, id)
         if held is None and not memory:
             return [self._post(self._message, mailboxes)] if mailboxes else []
         came: Any = held.message.extra.get(CAME) if held else memory[0].value.get(CAME)

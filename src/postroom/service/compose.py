@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -117,11 +117,13 @@ def compose(office: Office, draft: Draft, now: datetime) -> Message:
 
 def draft_of(message: Message) -> Draft:
     """What the sender of a letter said, so that one from outside is checked as if it were said here."""
-    same: dict[str, Any] = {name: getattr(message, name) for name in ("sender", *CHECKS)}
-    named: dict[str, Any] = {
-        kind: [r.address for r in message.recipients if r.kind == kind] for kind in ("to", "cc", "bcc")
-    }
-    return Draft(body=list(message.parts), expires=message.expires_at, **same, **named)
+    said: dict[str, Any] = {"id": message.id, "expires": message.expires_at}
+    for name, usual in _UNSAID.items():
+        if (value := getattr(message, name)) != usual:
+            said[name] = value
+    for recipient in message.recipients:
+        said.setdefault(recipient.kind, []).append(recipient.address)
+    return Draft(sender=message.sender, body=list(message.parts), **said)
 
 
 def _said(office: Office, fields: Mapping[str, Any], now: datetime) -> dict[str, Any]:
@@ -302,3 +304,5 @@ CHECKS: dict[str, Callable[[Any, str, int], Any]] = {
 }
 # All that a caller may say of a letter by name; the rest is filled in by the verbs.
 FIELDS = ("cc", "bcc", "data", *CHECKS, "expires", "at")
+_NOTHING = Message(id="", sender="", recipients=(), created_at=datetime.min.replace(tzinfo=UTC))
+_UNSAID = {name: getattr(_NOTHING, name) for name in CHECKS if name != "id"}  # what holds where nothing is said

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from .. import policy, service
-from ..errors import Invalid, Missing
+from ..errors import Invalid, Missing, PostroomError
 from ..model.address import ANYWHERE, agent_of, at_system, format_address, parse_address, system_of
 from ..model.codec import convert
 from ..model.delivery import State
@@ -24,7 +24,7 @@ from .authorize import authorize
 from .compose import check_address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from ..model.address import Address
@@ -36,11 +36,10 @@ if TYPE_CHECKING:
     from .office import Office
 
 
-def at_home(office: Office, message: Message) -> Message:
+def at_home(office: Office, peers: Mapping[str, Peer], message: Message) -> Message:
     """The letter with those called `x@<this room>` as `x`, each system spelt as its peer is, and each name there
     as it was spelt here first.
     """
-    peers = service.peers.all_peers(office)
     recipients: dict[str, Recipient] = {}
     for recipient in message.recipients:
         address = recipient.address
@@ -61,12 +60,15 @@ def is_somebody(office: Office, address: str) -> bool:
 
 def bound(office: Office, post: Post) -> Post:
     """The letter with each recipient where it is, or a refusal. Part of a commit."""
-    deliveries = tuple([_sent_to(office, post, delivery.mailbox) for delivery in post.deliveries])
-    if any(name != delivery.mailbox for name, delivery in zip(deliveries, post.deliveries, strict=True)):
+    was_for = [delivery.mailbox for delivery in post.deliveries]
+    deliveries = [_sent_to(office, post, name) for name in was_for]
+    if deliveries != was_for:
         post = _readdressed(post, deliveries)
-    remote = [name for name in deliveries if AT in name]
-    if remote:
-        check_ways(office, post.message, remote)
+    unasked = [name for name in deliveries if AT in name]
+    if not post.routes:  # then all that were known to be elsewhere are open: what changed since, the courier asks
+        unasked = [name for name in unasked if name not in was_for]
+    if unasked:
+        check_ways(office, service.peers.all_peers(office), post.message, unasked)
     return post
 
 
@@ -125,9 +127,8 @@ def why_it_waits(office: Office, delivery: Delivery) -> str | None:
     return f"waits: {delivery.history[-1].reason}" if delivery.history else None
 
 
-def check_ways(office: Office, message: Message, mailboxes: Sequence[str]) -> None:
+def check_ways(office: Office, peers: Mapping[str, Peer], message: Message, mailboxes: Iterable[str]) -> None:
     """Refuse a letter to a system that nobody leads to, that its scope may not write to, or that has too many."""
-    peers = service.peers.all_peers(office)
     more: dict[str, int] = {}
     for mailbox in mailboxes:
         target = parse_address(mailbox, "to")
@@ -135,6 +136,15 @@ def check_ways(office: Office, message: Message, mailboxes: Sequence[str]) -> No
         more[target.system] = more.get(target.system, 0) + 1
     for system, many in more.items():
         service.outbox.check_room(office, system, many)
+
+
+def are_open(office: Office, peers: Mapping[str, Peer], message: Message, mailboxes: Iterable[str]) -> bool:
+    """Would it pass? Why not is told in the commit, unless the letter is there already: then nothing is asked."""
+    try:
+        check_ways(office, peers, message, mailboxes)
+    except PostroomError:
+        return False
+    return True
 
 
 def _check_way(office: Office, peers: Mapping[str, Peer], message: Message, target: Address) -> None:
@@ -191,7 +201,7 @@ def _sent_to(office: Office, post: Post, name: str) -> str:
     return name if system is None else spelt(office, at_system(name, system))
 
 
-def _readdressed(post: Post, names: tuple[str, ...]) -> Post:
+def _readdressed(post: Post, names: Sequence[str]) -> Post:
     deliveries = [
         delivery
         if delivery.mailbox == name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -12,13 +13,14 @@ from ..model import delivery as moves
 from ..model.address import ANYWHERE, is_remote, system_of
 from ..model.delivery import GIVEN, Attempt, State
 from ..model.message import CAME, same_name
+from ..model.names import AT
 from ..model.query import Query
 from ..policy.outgoing import check_space, is_too_old
-from ..store.base import Move
+from ..store.base import Move, Post
 from .moving import SLICE, let_time_pass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ..model.delivery import Delivery
     from ..model.message import Message
@@ -52,6 +54,15 @@ def check_room(office: Office, system: str, more: int) -> None:
         check_space(waiting, system, office.limits, more)
         left = (office.limits.outbox_max_letters - waiting - more) // SHARE
     spare[system] = left
+
+
+def check_room_together(office: Office, writes: Iterable[Write]) -> None:
+    """The same of letters that are asked for one by one and written together: none of them counts the others."""
+    posts = [write for write in writes if isinstance(write, Post)]
+    remote = [one.mailbox for post in posts for one in post.deliveries if AT in one.mailbox]
+    for system, many in Counter(map(system_of, remote)).items():
+        if many > 1:
+            check_room(office, system, many)
 
 
 def next_letters(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..model.message import RecipientKind
+    from ..model.peer import Peer
     from ..model.task import Step
     from ..store.base import Plan, Posted, Write
     from .authorize import Principal
@@ -67,7 +68,7 @@ def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now:
         return [prepare(office, caller, drafts[0], now, ahead)]
     posts = []
     for draft in drafts:
-        post = prepare(office, caller, draft, now, ahead)
+        post = prepare(office, caller, draft, now, ahead, alone=False)
         posts.append(post)
         ahead[post.message.thread] = ahead.get(post.message.thread, 0) + 1
     return posts
@@ -97,8 +98,18 @@ def _entered(office: Office, writes: Sequence[Write] | Plan, step: Step | None) 
     return service.taskbook.entered(office, writes() if callable(writes) else writes, step)
 
 
-def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahead: Mapping[str, int]) -> Post:
-    """A letter ready to be committed, or the reason why not. `ahead`: how many go before it, by thread."""
+def prepare(
+    office: Office,
+    caller: Principal,
+    draft: Draft,
+    now: datetime,
+    ahead: Mapping[str, int],
+    *,
+    alone: bool = True,
+) -> Post:
+    """A letter ready to be committed, or the reason why not. `ahead`: how many go before it, by thread. `alone`:
+    no other letter is sent with it.
+    """
     authorize(caller, "send", check_agent(draft.sender, "sender"))
     message = compose(office, draft, now)
     if caller.token is not None and caller.agent is not None:
@@ -106,9 +117,11 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahea
     if message.is_automatic:
         raise Invalid(f"only the house writes a {message.kind!r}", field="kind")
     seeks = office.limits.federation_strategy != "table" or office.limits.federation_refresh_on_miss
+    peers: dict[str, Peer] | None = None
     for recipient in message.recipients:
         if AT in recipient.address:
-            message, seeks = service.elsewhere.at_home(office, message), True
+            peers = service.peers.all_peers(office)
+            message = service.elsewhere.at_home(office, peers, message)
             break
     way = None if message.key is None else _way_of_first(office, message.sender, message.key)
     if way is not None:
@@ -116,6 +129,9 @@ def prepare(office: Office, caller: Principal, draft: Draft, now: datetime, ahea
     if message.expires_at is not None:
         check_expiry(message.expires_at, now)
     first, others = _mailboxes(office, message, draft)
+    if peers is not None and not seeks:  # now, if that will do: so who is in the room already can take it along
+        far = [name for name, _ in first if AT in name]
+        seeks = not (alone and service.elsewhere.are_open(office, peers, message, far))
     if message.in_reply_to is not None:
         names = [name for name, _ in first] + others
         message = _follow(office, message, names, relays=draft.relays)

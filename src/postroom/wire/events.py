@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from ..errors import Missing
 from ..model.card import Card
-from ..model.codec import convert
+from ..model.codec import convert, to_plain
 from ..model.message import DEFAULT_SCOPE
 from ..model.names import ONE_MAILBOX, fold
 from ..model.query import Query
@@ -230,13 +230,13 @@ def _letter_events(room: Room, number: int, message: Message, deliveries: Sequen
     shown = seen_by(room._office, message, reader)
     record = message_record(shown, deliveries, reader)
     operator_knows = () if reader is not None else tuple(d.mailbox for d in deliveries)
-    heard = (message.sender, *(row["agent_id"] for row in record["recipients"]), *operator_knows)
+    heard = (message.sender, *(row.agent_id for row in record.recipients), *operator_knows)
     event = Event(
         id=f"{number}-{MESSAGE}",
         type=MESSAGE,
         number=number,
         timestamp=message.created_at,
-        data=record,
+        data=to_plain(record),
         scope=message.scope,
         conversation=conversation_of(message),
         sender=message.sender,

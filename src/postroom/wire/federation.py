@@ -89,13 +89,14 @@ def way_of(letter: Message) -> dict[str, Any]:
 
 
 def _message(letter: Message, targets: Sequence[Address], *, here: str, id: str, now: datetime) -> dict[str, Any]:
+    content = content_of(letter.parts)
     return {
         "id": id,
         "from": agent_of(letter.sender) if is_remote(letter.sender) else letter.sender,
         "to": _to(targets),
         "timestamp": milliseconds(letter.created_at),
-        "payload": content_of(letter.parts),
-        "meta": _meta(letter, targets, here=here, id=id, now=now),
+        "payload": content,
+        "meta": _meta(letter, content, targets, here=here, id=id, now=now),
     }
 
 
@@ -107,7 +108,9 @@ def _to(targets: Sequence[Address]) -> dict[str, Any]:
     return {"agent": names[0]} if len(names) == 1 else {"agents": names}
 
 
-def _meta(letter: Message, targets: Sequence[Address], *, here: str, id: str, now: datetime) -> dict[str, Any]:
+def _meta(
+    letter: Message, content: Any, targets: Sequence[Address], *, here: str, id: str, now: datetime
+) -> dict[str, Any]:
     left = None
     if letter.expires_at is not None:
         left = max(1, int((letter.expires_at - now).total_seconds() * 1000))
@@ -124,20 +127,20 @@ def _meta(letter: Message, targets: Sequence[Address], *, here: str, id: str, no
         correlationId=letter.thread_tag,
         ttlMs=left,
         mail=mail or None,
-        _meta={**known, POSTROOM: _rest(letter, targets, here)},
+        _meta={**known, POSTROOM: _rest(letter, content, targets, here)},
     )
 
 
-def _rest(letter: Message, targets: Sequence[Address], here: str) -> dict[str, Any]:
+def _rest(letter: Message, content: Any, targets: Sequence[Address], here: str) -> dict[str, Any]:
     """What MAP has no word for."""
     extra = {name: value for name, value in letter.extra.items() if name != CAME}
     meant = _meant(letter.recipients, targets)
     shown = [one for one in meant if one.kind != "bcc" or _names(one.address, targets)]
     recipients = tuple(replace(one, address=_abroad(one.address, here)) for one in shown)
     trace = tuple(_abroad(name, here) for name in letter.trace)
-    plain = to_plain(replace(letter, extra=extra, recipients=recipients, trace=trace, sender="", proven=False))
+    plain = to_plain(replace(letter, extra=extra, recipients=recipients, trace=trace, parts=()))
     parts = [part.to_json() for part in letter.parts]
-    is_said = parts == payload_to_parts(content_of(letter.parts))
+    is_said = parts == payload_to_parts(content)
     rest = {name: value for name, value in plain.items() if name not in IN_MAP}
     targeted = [present(agent=one.agent or None, scope=one.scope) for one in targets if one.scope]
     return rest | ({} if is_said else {"parts": parts}) | ({TARGETS: targeted} if targeted else {})

@@ -117,6 +117,13 @@ def routed(id: str, problems: Sequence[tuple[str, PostroomError | None]]) -> dic
     return {"routed": True, "messageId": id} | ({"refused": list(_rows(refused))} if refused else {})
 
 
+def each_of(told: dict[str, Any], many: int) -> list[dict[str, Any]]:
+    """What is told of each of several letters. Of one that nothing is told of, nothing."""
+    rows = told.get("letters")
+    found = rows if isinstance(rows, list) else []
+    return [_dict(row) for row in found[:many]] + [{}] * (many - len(found))
+
+
 def _rows(refused: Iterable[tuple[str, PostroomError]]) -> Iterable[dict[str, Any]]:
     for agent, problem in refused:
         yield {

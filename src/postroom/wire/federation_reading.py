@@ -104,14 +104,14 @@ def _read_names(to: Any) -> list[str]:
 
 
 def _read_letter(told: dict[str, Any], source: str, here: str, now: datetime) -> Message:
-    sender = check_remote_agent(told.get("from"), "from")
+    sender, ours = check_remote_agent(told.get("from"), "from"), _ours(told)
     fields = {
         "recipients": [],
         "created_at": _time(told.get("timestamp"), now).isoformat(),
-        **(_rest(told) if _ours(told) else _words(told, now)),
+        **(_rest(ours) if ours else _words(told, now)),
         "id": check_id(told.get("id"), "id"),
         "sender": f"{sender}@{source}",
-        "parts": _parts(told),
+        "parts": _parts(told, ours),
     }
     try:
         letter = convert(fields, Message)
@@ -140,9 +140,9 @@ def _expiry(letter: Message, told: dict[str, Any], now: datetime) -> datetime | 
     return letter.expires_at if abs(by_ours - letter.expires_at) <= CLOCKS_DIFFER else by_ours
 
 
-def _rest(told: dict[str, Any]) -> dict[str, Any]:
+def _rest(ours: dict[str, Any]) -> dict[str, Any]:
     """All that another post room says of its letter."""
-    rest = {name: value for name, value in _ours(told).items() if name not in IN_MAP and name != TARGETS}
+    rest = {name: value for name, value in ours.items() if name not in IN_MAP and name != TARGETS}
     if "extra" in rest:
         rest["extra"] = {name: value for name, value in _object(rest["extra"], "extra").items() if name != CAME}
     return rest
@@ -171,16 +171,19 @@ def _words(told: dict[str, Any], now: datetime) -> dict[str, Any]:
     )
 
 
-def _parts(told: dict[str, Any]) -> list[Any]:
+def _parts(told: dict[str, Any], ours: dict[str, Any]) -> list[Any]:
     """A file of theirs without its bytes names a path on their machine: it is carried, never opened."""
-    parts = _ours(told).get("parts")
+    parts = ours.get("parts")
     found = parts if isinstance(parts, list) else payload_to_parts(told["payload"]) if "payload" in told else []
     return [_carried(part) for part in found]
 
 
 def _carried(part: Any) -> Any:
-    is_file = isinstance(part, dict) and part.get("type") == "file" and "bytes" not in part
-    return {"type": CARRIED, "content": part} if is_file else part
+    """A copy: what a letter is made of is taken apart, and the envelope may be read once more."""
+    if not isinstance(part, dict):
+        return part
+    is_file = part.get("type") == "file" and "bytes" not in part
+    return {"type": CARRIED, "content": part} if is_file else {**part}
 
 
 def _home(name: str, here: str) -> str:

@@ -45,7 +45,7 @@ ROWS: tuple[Method, ...] = (
         Param("auth_context", "object", "taken and not needed"),
         _EXPOSURE,
         Param("postroom", "object", "version: it is one of ours, and heeds `after`; largest: bytes of a frame that"
-              " it reads"),
+              " it reads; together: letters that it takes in one call"),
         result="connected, systemId, systemInfo, sessionId, exposure, postroom",
         run=_of_session("federation_connect"),
         of_session=True,
@@ -56,12 +56,16 @@ ROWS: tuple[Method, ...] = (
         Param("system_id", "text", "the system it is for"),
         Param("envelope", "object", "payload (a message) and federation (sourceSystem, targetSystem, hopCount,"
               " maxHops, path, originTimestamp)"),
+        Param("envelopes", "list", "several letters, in their order; to a post room that says how many it takes"
+              " `together`"),
+        Param("afters", "list", "with `envelopes`: what `after` is for each"),
         Param("message", "object", "the message alone, straight from the peer"),
         Param("payload", "object", "the same"),
         Param("max_hops", "count", "taken and not needed: an envelope says it"),
         Param("after", "object", "by recipient, the id of an earlier letter on this connection that is not"
               " answered: where that is refused for now, this one is, too"),
-        result="routed, messageId; refused (agent, code, message, temporary): those who did not get it",
+        result="routed, messageId; refused (agent, code, message, temporary): those who did not get it. Of"
+               " several: letters, each with these or its error",
     ),
     _row(
         ANNOUNCE,

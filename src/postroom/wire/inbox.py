@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 
 from .. import service
 from ..errors import Invalid, PostroomError, UnknownAgent
+from ..model.codec import to_plain
 from ..model.query import Query
 from .inbox_records import agent_record, far_agent_record, message_record, payload_to_parts
 from .saying import LIMIT, box_of
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ..model.delivery import Delivery
     from ..model.query import Found
     from ..room import Room
+    from .inbox_records import MessageRecord
 
 DEFAULT = "default"  # agent and scope of whoever names none
 # Their name of a field → ours, with its parameter.
@@ -41,17 +43,17 @@ def _send(room: Room, said: dict[str, Any]) -> Any:
     """What is said in the words of our own `send` is understood, too. One name and plain text go on as they are:
     to look at lists and parts takes an eighth of the steps of the whole call.
     """
-    fields = {_FIELDS[theirs]: value for theirs, value in said.items() if theirs in _FIELDS}
-    if "priority" in said:
-        fields["priority"] = said["priority"]  # before `importance`, whichever was said first
+    fields = {} if _FIELDS.keys().isdisjoint(said) else _fields_of(said)
     to: dict[str, Any] = {"to": said["to"]} if isinstance(said["to"], str) else _recipients(said["to"])
     for kind in ("cc", "bcc"):
         if kind in said:
             to[kind] = [*to.get(kind, ()), *_recipients(said[kind])["to"]]
-    if "payload" not in said and "body" not in said and "data" not in said:
-        raise Invalid("is missing", field="payload", hint="text, an object with a `type`, or any JSON")
-    body = said.get("payload", said.get("body"))
-    if "payload" in said and not isinstance(body, str):
+    body = said.get("payload")
+    if "payload" not in said:
+        if "body" not in said and "data" not in said:
+            raise Invalid("is missing", field="payload", hint="text, an object with a `type`, or any JSON")
+        body = said.get("body")
+    elif not isinstance(body, str):
         body = payload_to_parts(body)
     try:
         box = box_of(room, said, "from" if "agent_id" not in said else "agent_id")
@@ -59,6 +61,13 @@ def _send(room: Room, said: dict[str, Any]) -> Any:
     except PostroomError as refused:
         refused.field = _THEIRS.get(refused.field or "", refused.field)
         raise
+
+
+def _fields_of(said: dict[str, Any]) -> dict[str, Any]:
+    fields = {_FIELDS[theirs]: value for theirs, value in said.items() if theirs in _FIELDS}
+    if "priority" in said:
+        fields["priority"] = said["priority"]  # before `importance`, whichever was said first
+    return fields
 
 
 def _sender(said: dict[str, Any]) -> str | None:
@@ -108,19 +117,19 @@ def _reader(said: dict[str, Any]) -> str:
     return named
 
 
-def _records(room: Room, found: Sequence[Found], reader: str) -> list[dict[str, Any]]:
+def _records(room: Room, found: Sequence[Found], reader: str) -> list[MessageRecord]:
     """Each letter with all its recipients; how it is with the others is asked only where there are any."""
-    several = [f.message.id for f in found if len(f.message.recipients) > 1 or _is_open(f)]
     others: dict[str, list[Delivery]] = {}
-    if several and room.principal.operator:
+    if room.principal.operator and (several := [f.message.id for f in found if _went_to_others(f)]):
         for one in room._office.store.find(Query(message_ids=tuple(several))):
             others.setdefault(one.message.id, []).append(one.delivery)
-    return [message_record(f.message, others.get(f.message.id, [f.delivery]), reader) for f in found]
+    return [message_record(f.message, others.get(f.message.id) or [f.delivery], reader) for f in found]
 
 
-def _is_open(found: Found) -> bool:
-    """Was it sent to a group, and not to this mailbox by name?"""
-    return found.message.recipients[0].address != found.delivery.mailbox
+def _went_to_others(found: Found) -> bool:
+    """Was it sent to several, or to a group and not to this mailbox by name?"""
+    recipients = found.message.recipients
+    return len(recipients) > 1 or recipients[0].address != found.delivery.mailbox
 
 
 def _read_thread(room: Room, said: dict[str, Any]) -> Any:
@@ -132,7 +141,8 @@ def _read_thread(room: Room, said: dict[str, Any]) -> Any:
     for one in room._office.store.find(Query(message_ids=ids)) if ids else ():
         if me is None or one.delivery.mailbox == me:
             deliveries.setdefault(one.message.id, []).append(one.delivery)
-    records = [message_record(letter, deliveries.get(letter.id, ()), me) for letter in letters]
+    # Read inside the house, too: as plain values.
+    records = [to_plain(message_record(letter, deliveries.get(letter.id, ()), me)) for letter in letters]
     return {"threadTag": tag, "count": len(records), "messages": records}
 
 

@@ -7,10 +7,9 @@ themselves; nobody else's copy says that there are any.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from ..model.card import MAP_STATES, WORDS, Status
 from ..model.content import content_of, payload_to_parts
@@ -18,7 +17,7 @@ from ..model.message import DEFAULT_SCOPE, Priority, is_any, is_broadcast, same_
 from ..model.thread import conversation_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from ..model.card import Agent
     from ..model.delivery import Delivery
@@ -32,44 +31,79 @@ _IMPORTANCE = {priority: priority.name.lower() for priority in Priority}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def message_record(message: Message, deliveries: Iterable[Delivery], reader: str | None) -> dict[str, Any]:
-    """A letter as `reader` may see it; None: somebody who is no party to it."""
-    record: dict[str, Any] = {  # what is always there in one go: a dictionary that grows is made anew
-        "id": message.id,
-        "scope": message.scope,
-        "sender_id": message.sender,
-        "recipients": recipient_records(message, deliveries, reader),
-        "content": content_of(message.parts),
-        "conversation_id": conversation_of(message),
-        "importance": _IMPORTANCE[message.priority],
-        "metadata": message.metadata,
-        "created_at": stamp(message.created_at),
-    }
-    if message.subject:
-        record["subject"] = message.subject
-    if message.thread_tag is not None:
-        record["thread_tag"] = message.thread_tag
-    if message.in_reply_to is not None:
-        record["in_reply_to"] = message.in_reply_to
-    return record
+class RecipientRecord(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Whom a letter went to. To make and write a structure takes half of what a dictionary takes."""
+
+    agent_id: str
+    kind: str
+    delivered_at: str | None = None
+    read_at: str | None = None
+    ack_at: str | None = None
 
 
-def recipient_records(
-    message: Message, deliveries: Iterable[Delivery], reader: str | None
-) -> list[dict[str, Any]]:
-    """Who got it, in the order they were named; where nobody did, who was named."""
-    got = [d for d in deliveries if d.message_id == message.id]
-    if len(got) == 1:  # most letters: to one
-        (only,) = got
-        shown = _is_shown(message, only.mailbox, only.kind, reader)
-        return [_recipient(only.mailbox, only.kind, only)] if shown else []
-    if not got:
+class MessageRecord(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A letter."""
+
+    id: str
+    scope: str
+    sender_id: str
+    recipients: list[RecipientRecord]
+    content: dict[str, Any]
+    conversation_id: str
+    importance: str
+    metadata: dict[str, Any]
+    created_at: str
+    subject: str | None = None
+    thread_tag: str | None = None
+    in_reply_to: str | None = None
+
+
+def message_record(message: Message, deliveries: Sequence[Delivery], reader: str | None) -> MessageRecord:
+    """A letter as `reader` may see it; None: somebody who is no party to it. `deliveries`: its own."""
+    created = stamp(message.created_at)
+    return MessageRecord(
+        message.id,
+        message.scope,
+        message.sender,
+        _recipient_records(message, created, deliveries, reader),
+        content_of(message.parts),
+        conversation_of(message),
+        _IMPORTANCE[message.priority],
+        message.metadata,
+        created,
+        message.subject or None,
+        message.thread_tag,
+        message.in_reply_to,
+    )
+
+
+def _recipient_records(
+    message: Message, created: str, deliveries: Sequence[Delivery], reader: str | None
+) -> list[RecipientRecord]:
+    """Who got it, in the order they were named; where nobody did, who was named. `created`: the letter's stamp."""
+    if len(deliveries) == 1 and deliveries[0].kind != "bcc":  # most letters: to one
+        return [_recipient_record(deliveries[0], message, created)]
+    if not deliveries:
         named = [r for r in message.recipients if not (is_broadcast(r.address) or is_any(r.address))]
-        rows = [(r.address, r.kind, None) for r in named]
-        return [_recipient(*row) for row in rows if _is_shown(message, row[0], row[1], reader)]
+        return [RecipientRecord(r.address, r.kind) for r in named if _is_shown(message, r.address, r.kind, reader)]
     order = {r.address: place for place, r in enumerate(message.recipients)}
-    got.sort(key=lambda delivery: order.get(delivery.mailbox, len(order)))
-    return [_recipient(d.mailbox, d.kind, d) for d in got if _is_shown(message, d.mailbox, d.kind, reader)]
+    got = sorted(deliveries, key=lambda delivery: order.get(delivery.mailbox, len(order)))
+    return [_recipient_record(d, message, created) for d in got if _is_shown(message, d.mailbox, d.kind, reader)]
+
+
+def _recipient_record(delivery: Delivery, message: Message, created: str) -> RecipientRecord:
+    delivered, read, acked = delivery.delivered_at, delivery.read_at, delivery.acked_at
+    if delivered == message.created_at:  # most letters come in the moment they are sent
+        came: str | None = created
+    else:
+        came = None if delivered is None else stamp(delivered)
+    return RecipientRecord(
+        delivery.mailbox,
+        delivery.kind,
+        came,
+        None if read is None else _stamp_again(read),
+        None if acked is None else stamp(acked),
+    )
 
 
 def agent_record(agent: Agent) -> dict[str, Any]:
@@ -93,13 +127,24 @@ def far_agent_record(name: str, route: Route) -> dict[str, Any]:
     return {**told, "location": "federated"}
 
 
-@lru_cache(maxsize=256)  # of letters that are told together, many were read at one moment
 def stamp(time: datetime) -> str:
     """`2026-01-31T12:00:00.000Z`."""
     if time.tzinfo is not UTC:
         time = time.astimezone(UTC)
     text: str = to_builtins(time)  # several times as fast as isoformat
     return f"{text[:23]}Z" if "." in text else f"{text[:-1]}.000Z"
+
+
+_last: tuple[datetime, str] = (_EPOCH, stamp(_EPOCH))  # letters that are told together were read at one moment
+
+
+def _stamp_again(time: datetime) -> str:
+    global _last  # noqa: PLW0603 - one moment and its stamp, replaced together
+    last, text = _last
+    if time is not last:
+        text = stamp(time)
+        _last = (time, text)
+    return text
 
 
 def milliseconds(time: datetime) -> int:
@@ -114,16 +159,3 @@ def present(fields: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str
 
 def _is_shown(message: Message, name: str, kind: str, reader: str | None) -> bool:
     return kind != "bcc" or (reader is not None and (same_name(reader, name) or reader == message.sender))
-
-
-def _recipient(name: str, kind: str, delivery: Delivery | None) -> dict[str, Any]:
-    if delivery is None:
-        return {"agent_id": name, "kind": kind}
-    record: dict[str, Any] = {"agent_id": name, "kind": kind}
-    if delivery.delivered_at is not None:
-        record["delivered_at"] = stamp(delivery.delivered_at)
-    if delivery.read_at is not None:
-        record["read_at"] = stamp(delivery.read_at)
-    if delivery.acked_at is not None:
-        record["ack_at"] = stamp(delivery.acked_at)
-    return record

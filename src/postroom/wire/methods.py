@@ -83,5 +83,6 @@ def speaker_in(method: Method, said: Mapping[str, Any]) -> str | None:
 
 def let_in(room: Room, method: Method, said: Mapping[str, Any]) -> None:
     """May this caller do this, whatever else is wrong with it? The verbs ask again, for what they touch."""
-    named = said.get(method.whose) if method.whose is not None else None
-    authorize(room.principal, method.action, named or room.principal.agent)
+    principal, whose = room._principal, method.whose
+    named = said.get(whose) if whose is not None else None
+    authorize(principal, method.action, named or principal.agent)

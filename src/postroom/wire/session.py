@@ -33,12 +33,10 @@ class Action(Struct, frozen=True):
     is_notification: bool = False
 
     def answer(self, result: Any) -> dict[str, Any]:
-        return self._with_id({"ok": True, **result})
+        return {"ok": True, **result} if self.id is None else {"ok": True, **result, "id": self.id}
 
     def refuse(self, error: PostroomError) -> dict[str, Any]:
-        return self._with_id(socket_error(error))
-
-    def _with_id(self, reply: dict[str, Any]) -> dict[str, Any]:
+        reply = socket_error(error)
         return reply if self.id is None else reply | {"id": self.id}
 
 
@@ -65,7 +63,10 @@ class Asked(Struct, frozen=True):
     @property
     def is_long(self) -> bool:
         """May it take long, or change who is calling? Then nothing of the same caller overtakes it."""
-        return any(isinstance(step, Step) and step.method.is_long(step.said) for step in self.steps)
+        for step in self.steps:  # noqa: SIM110 - written out, here and below: every line is asked
+            if isinstance(step, Step) and step.method.is_long(step.said):
+                return True
+        return False
 
     @property
     def is_alone(self) -> bool:
@@ -75,7 +76,10 @@ class Asked(Struct, frozen=True):
     @property
     def is_large(self) -> bool:
         """May it be told of many things, as soon as they are found?"""
-        if not any(isinstance(step, Step) and step.method.is_slow(step.said) for step in self.steps):  # most
+        for step in self.steps:
+            if isinstance(step, Step) and step.method.is_slow(step.said):
+                break
+        else:
             return False
         return not any(isinstance(step, Step) and step.method.patience(step.said) > 0 for step in self.steps)
 

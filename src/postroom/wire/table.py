@@ -118,14 +118,17 @@ class Method(Struct, frozen=True, kw_only=True, dict=True):
 
     def is_long(self, said: Mapping[str, Any]) -> bool:
         """May this call take long, or change who is calling?"""
-        return self.of_session or self.is_slow(said) or self.patience(said) > 0
+        return self.of_session or self.is_slow(said) or (self.empty is not None and self.patience(said) > 0)
 
 
 def is_heavy(said: Mapping[str, Any]) -> bool:
     """Are so many things named that carrying it out takes more than a moment?"""
-    lists = _lists_in(said)
-    if not lists:  # most say none
+    for value in said.values():
+        if type(value) is list:
+            break
+    else:  # most say none
         return False
+    lists = _lists_in(said)
     inner = [inner for one in lists for each in one if type(each) is dict for inner in _lists_in(each)]
     return sum(map(len, lists + inner)) > FEW
 

@@ -83,9 +83,8 @@ class Aside:
         message, created = self._here.letter(held.number)
         for mailbox, owner, delivery in self._here.deliveries(message, held.number):
             if mailbox == held.mailbox:
-                fields = letters.fields_of(layout, message, owner, name=seen.name, order=created)
-                layout.show(fields, delivery)
+                content = letters.file_of(layout, message, owner, delivery, name=seen.name, order=created)
                 folder = self._here.places.path(seen.folder)
-                stamp = paper.write_new(folder, seen.name, layout.dump(fields), durable=True)
+                stamp = paper.write_new(folder, seen.name, content, durable=True)
                 sync_path(folder)
                 ledger.relocate(held.number, held.mailbox, seen.folder, seen.name, stamp)

@@ -20,9 +20,8 @@ class _Handle:
     held = -1
 
     def hold(self) -> None:
-        if self.held < 0:
-            with suppress(OSError):
-                self.held = os.open("/", _SPARE)
+        with suppress(OSError):
+            self.held = os.open("/", _SPARE)
 
     def let_go(self) -> bool:
         held, self.held = self.held, -1
@@ -36,7 +35,8 @@ _handle = _Handle()
 
 def open_file(path: str, flags: int, mode: int = 0o777) -> int:
     """As `os.open`; with the spare handle, if there is no other. Close it before the next."""
-    _handle.hold()
+    if _handle.held < 0:
+        _handle.hold()
     try:
         return os.open(path, flags, mode)
     except OSError as refused:

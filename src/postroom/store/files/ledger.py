@@ -48,7 +48,7 @@ _SEATS = f"""
 SELECT d.mailbox, iif(lower(m.name) = m.folded, m.name, NULL), {_LAST_PLACE},
        (SELECT folder FROM homes h WHERE h.mailbox = d.mailbox LIMIT 1)
 FROM deliveries d JOIN mailboxes m ON m.id = d.mailbox WHERE d.number = ?"""
-_AT = "SELECT folder, name, inode, size, written FROM files WHERE number = ? AND mailbox = ?"
+_AT = "SELECT folder, name FROM files WHERE number = ? AND mailbox = ?"
 _BY_NAME = "SELECT number, mailbox, inode, size, written FROM files WHERE folder = ? AND name = ?"
 # From one to the next, however many letters lie in each.
 _USED = """
@@ -68,14 +68,6 @@ class Seat(NamedTuple):
     owner: str  # what it is called now
     latest: int = 0  # the place in time of the last letter before
     home: str | None = None  # its folder, if it has one
-
-
-class Kept(NamedTuple):
-    """Where the file of a delivery lies, as far as we know."""
-
-    folder: str
-    name: str
-    stamp: Stamp
 
 
 class Held(NamedTuple):
@@ -105,15 +97,12 @@ class Ledger:
     def _ask(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         return self._execute(sql, values).fetchall()
 
-    def _write(self, sql: str, values: tuple[Any, ...] = ()) -> None:
-        self._execute(sql, values)
-
     # -- files
 
-    def kept(self, number: int, mailbox: int) -> Kept | None:
-        for folder, name, *stamp in self._ask(_AT, (number, mailbox)):
-            return Kept(folder, name, Stamp(*stamp))
-        return None
+    def kept(self, number: int, mailbox: int) -> tuple[str, str] | None:
+        """Folder and name of the file of a delivery, as far as we know."""
+        kept: tuple[str, str] | None = self._execute(_AT, (number, mailbox)).get
+        return kept
 
     def held(self, folder: str, name: str) -> Held | None:
         for number, mailbox, *stamp in self._ask(_BY_NAME, (folder, name)):
@@ -126,21 +115,21 @@ class Ledger:
 
     def keep(self, number: int, mailbox: int, folder: str, name: str, stamp: Stamp, place: int) -> None:
         """The file of a letter that stands at this place in time."""
-        self._write(_KEEP, (number, mailbox, folder, name, *stamp, place))
+        self._execute(_KEEP, (number, mailbox, folder, name, *stamp, place))
 
     def relocate(self, number: int, mailbox: int, folder: str, name: str, stamp: Stamp) -> None:
         """A file that is known lies elsewhere, or is another."""
-        self._write(_RELOCATE, (number, mailbox, folder, name, *stamp))
+        self._execute(_RELOCATE, (number, mailbox, folder, name, *stamp))
 
     def move(self, number: int, mailbox: int, folder: str) -> None:
         """The same file lies elsewhere. Should it not be the same, its stamp tells."""
-        self._write(_MOVE, (number, mailbox, folder))
+        self._execute(_MOVE, (number, mailbox, folder))
 
     def drop(self, number: int, mailbox: int) -> None:
-        self._write("DELETE FROM files WHERE number = ? AND mailbox = ?", (number, mailbox))
+        self._execute("DELETE FROM files WHERE number = ? AND mailbox = ?", (number, mailbox))
 
     def drop_all(self, number: int) -> None:
-        self._write("DELETE FROM files WHERE number = ?", (number,))
+        self._execute("DELETE FROM files WHERE number = ?", (number,))
 
     def all_of(self, number: int) -> list[tuple[int, str, str]]:
         """Mailbox, folder and name of every file of a letter."""
@@ -150,7 +139,7 @@ class Ledger:
     def doubt(self, folder: str, names: set[str]) -> None:
         """Look at these again, whatever their stamps say."""
         for name in names:
-            self._write("UPDATE files SET written = 0 WHERE folder = ? AND name = ?", (folder, name))
+            self._execute("UPDATE files SET written = 0 WHERE folder = ? AND name = ?", (folder, name))
 
     def seats(self, number: int) -> list[Seat]:
         """Where a letter that was just accepted goes."""
@@ -173,7 +162,7 @@ class Ledger:
     def settle(self, folder: str, mailbox: int, name: str) -> None:
         """This folder is this mailbox's from now on, unless it is another's."""
         self._check_free(folder, mailbox, name)
-        self._write("INSERT OR IGNORE INTO homes VALUES (?, ?)", (folder, mailbox))
+        self._execute("INSERT OR IGNORE INTO homes VALUES (?, ?)", (folder, mailbox))
 
     def _check_free(self, folder: str, mailbox: int, name: str) -> None:
         sql = (
@@ -197,22 +186,22 @@ class Ledger:
     def resettle(self, former: str, folder: str, mailbox: int, name: str) -> None:
         """A mailbox's folder gets another name, and all that lies in it with it."""
         self._check_free(folder, mailbox, name)
-        self._write("UPDATE homes SET folder = ? WHERE folder = ?", (folder, former))
+        self._execute("UPDATE homes SET folder = ? WHERE folder = ?", (folder, former))
         moved = "UPDATE files SET folder = ?1 || substr(folder, ?3) WHERE folder = ?2 OR folder GLOB ?2 || '/*'"
-        self._write(moved, (folder, former, len(former) + 1))
+        self._execute(moved, (folder, former, len(former) + 1))
 
     def noted(self) -> dict[str, int]:
         return dict(self._ask("SELECT folder, changed FROM folders"))
 
     def note(self, folder: str, changed: int) -> None:
-        self._write("INSERT OR REPLACE INTO folders VALUES (?, ?)", (folder, changed))
+        self._execute("INSERT OR REPLACE INTO folders VALUES (?, ?)", (folder, changed))
 
     def forget_notes(self) -> None:
-        self._write("DELETE FROM folders")
+        self._execute("DELETE FROM folders")
 
     def forget_note(self, folder: str) -> None:
         """Should it come back, it may have the time that it had."""
-        self._write("DELETE FROM folders WHERE folder = ?", (folder,))
+        self._execute("DELETE FROM folders WHERE folder = ?", (folder,))
 
     def used_folders(self) -> list[str]:
         """Where letters lie."""
@@ -225,8 +214,8 @@ class Ledger:
         return int(self._ask("SELECT line FROM latest")[0][0])
 
     def next_line(self) -> int:
-        self._write("UPDATE latest SET line = line + 1")
+        self._execute("UPDATE latest SET line = line + 1")
         return self.lines()
 
     def reach_line(self, line: int) -> None:
-        self._write("UPDATE latest SET line = max(line, ?)", (line,))
+        self._execute("UPDATE latest SET line = max(line, ?)", (line,))

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...errors import Invalid, PostroomError, Unreadable
-from ...model.codec import USUAL, convert, encode, with_defaults
+from ...model.codec import USUAL, convert, decode_message, encode, with_defaults
 from ...model.delivery import State
 from ...model.message import Message
 from ...model.names import AT, POSTMASTER, check_id, check_party
 from ...model.values import read_json
+from ..sqlite.rows import micros
 from .layouts.base import Told, Where
 
 if TYPE_CHECKING:
+    from ...model.delivery import Delivery
     from .layouts.base import Layout, Plain
 
 DEEPEST = 64 + 8  # of JSON in a file: a letter's, and what our key adds
@@ -40,21 +42,44 @@ class Sheet(NamedTuple):
     fields: Plain
 
 
+def file_of(layout: Layout, message: Message, mailbox: str, delivery: Delivery, *, name: str, order: int) -> bytes:
+    """The file of a letter as it is put into a mailbox."""
+    fields = _simply(layout, message, mailbox, name=name, order=order)
+    is_simple = fields is not None
+    if fields is None:
+        fields = _closely(layout, message, mailbox, name=name, order=order)
+    if not delivery.is_unread:  # else that is what they tell
+        layout.show(fields, delivery)
+    return layout.dump(fields, whole=is_simple)
+
+
 def fields_of(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain:
-    """The file of a letter at one mailbox, before anything has happened to it."""
-    seen = message.seen_by(mailbox)
-    plain = _plain(seen)
-    fields = layout.write(plain, mailbox)
-    unsaid = layout.unsaid(message, mailbox, name)
-    if unsaid is not None and order == microseconds(message.created_at):
-        layout.set_own(fields, unsaid)
-        return fields
+    """What the file of a letter says at one mailbox, before anything has happened to it."""
+    fields = _simply(layout, message, mailbox, name=name, order=order)
+    return _closely(layout, message, mailbox, name=name, order=order) if fields is None else fields
+
+
+def _simply(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain | None:
+    """Where it is known what the design cannot say: most letters are so."""
+    own = layout.unsaid(message, mailbox, name) if order == micros(message.created_at) else None
+    if own is None:
+        return None
+    fields = layout.write(message, mailbox)
+    if own:
+        layout.set_own(fields, own)
+    return fields
+
+
+def _closely(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain:
+    raw = encode(message.seen_by(mailbox))
+    seen, plain = decode_message(raw), _plain(raw)  # as it comes from a file: with lists, never tuples
+    fields = layout.write(seen, mailbox)
     own = _difference(plain, _read_back(layout, fields, mailbox, name))
     if layout.name == "nanobot" and message.subject:
         own = _with_subject(layout, fields, plain, mailbox, name)
     if len(seen.recipients) != len(message.recipients):
         own["seats"] = [i for i, r in enumerate(message.recipients) if r in seen.recipients]
-    if order != microseconds(message.created_at):
+    if order != micros(message.created_at):
         own["order"] = order
     layout.set_own(fields, own)
     return fields
@@ -81,7 +106,7 @@ def read_sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> Sheet:
     except PostroomError as wrong:
         raise Unreadable(f"it is no letter: {str(wrong).removeprefix('file.')}") from None
     order = own.get("order")
-    order = order if isinstance(order, int) and order > 0 else microseconds(message.created_at)
+    order = order if isinstance(order, int) and order > 0 else micros(message.created_at)
     return Sheet(
         message=message,
         mailbox=where.mailbox,
@@ -111,11 +136,6 @@ def _spelt(layout: Layout, fields: Plain, where: Where) -> Where:
     return where._replace(mailbox=to) if layout.folder(to) == layout.folder(where.mailbox) else where
 
 
-def microseconds(time: datetime) -> int:
-    since = time - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
 def _with_subject(layout: Layout, fields: Plain, plain: Plain, mailbox: str, name: str) -> Plain:
     """The subject stands in the text, and our key says so: what else differs is seen with that known."""
     layout.set_own(fields, {"subject": plain["subject"]})
@@ -125,7 +145,7 @@ def _with_subject(layout: Layout, fields: Plain, plain: Plain, mailbox: str, nam
 
 def _read_back(layout: Layout, fields: Plain, mailbox: str, name: str) -> Plain:
     where = Where(mailbox, layout.places[0], name, datetime(1970, 1, 1, tzinfo=UTC))
-    return _plain(_message(layout.read(fields, where)))
+    return _plain(encode(_message(layout.read(fields, where))))
 
 
 def _difference(wanted: Plain, found: Plain) -> Plain:
@@ -134,9 +154,8 @@ def _difference(wanted: Plain, found: Plain) -> Plain:
     return {name: wanted.get(name) for name in names if wanted.get(name) != found.get(name)}
 
 
-def _plain(message: Message) -> Plain:
-    """As it comes from a file: with lists, never tuples."""
-    plain: Plain = msgspec.json.decode(encode(message))
+def _plain(raw: bytes) -> Plain:
+    plain: Plain = msgspec.json.decode(raw)
     return plain
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 TEMPORARY = ".tmp"  # so ends what is not finished; no design reads it
 _UNFINISHED = re.compile(r"\.[0-9a-f]{18}\.tmp")
+_NAMES = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())  # how they are encoded
 _AT_CWD = -100
 _NOREPLACE = 1
 _EXCHANGE = 2
@@ -111,7 +112,8 @@ def _write(path: str, flags: int, content: bytes, *, durable: bool, mode: int | 
             pass
         if durable:
             sync_file(descriptor)
-        return Stamp.of(os.fstat(descriptor))
+        found = os.fstat(descriptor)
+        return Stamp(found.st_ino, found.st_size, found.st_mtime_ns)
     finally:
         os.close(descriptor)
 
@@ -129,7 +131,7 @@ def is_temporary(name: str) -> bool:
 def rename_new(source: str, target: str) -> None:
     """Another name, if nobody has it; FileExistsError if somebody does."""
     if sys.platform == "linux":
-        if _renameat2()(_AT_CWD, os.fsencode(source), _AT_CWD, os.fsencode(target), _NOREPLACE) == 0:
+        if _renameat2()(_AT_CWD, source.encode(*_NAMES), _AT_CWD, target.encode(*_NAMES), _NOREPLACE) == 0:
             return
         failed = ctypes.get_errno()
         if failed not in _UNKNOWN_CALL:
@@ -157,7 +159,7 @@ def exchange(source: str, target: str) -> bool:
 
 def _swap(first: str, second: str) -> None:
     if sys.platform == "linux":
-        if _renameat2()(_AT_CWD, os.fsencode(first), _AT_CWD, os.fsencode(second), _EXCHANGE) == 0:
+        if _renameat2()(_AT_CWD, first.encode(*_NAMES), _AT_CWD, second.encode(*_NAMES), _EXCHANGE) == 0:
             return
         failed = ctypes.get_errno()
         if failed not in _UNKNOWN_CALL:

@@ -20,6 +20,7 @@ from ...model.delivery import State
 from .. import files
 from ..base import Forget, Introduce, Move, Post, Put, Rename, must_last
 from ..sqlite.reserve import is_full
+from ..sqlite.rows import micros
 from . import letters, paper
 from .handles import sync_path
 from .journal import DONE
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from .paper import Stamp
     from .steps import Step
 
-At = tuple[int, int, int]  # a delivery by letter and mailbox, and the letter's place in time
+At = tuple[int, int, str, int]  # a delivery by letter and mailbox, its folder, and the letter's place in time
 LARGEST = 16 * 1024 * 1024  # bytes of a file that is read at all
 
 
@@ -49,41 +50,44 @@ class Paperwork:
         self._places, self._layout, self._ledger = here.places, here.places.layout, here.ledger
         self._durable = durable
         self._known: dict[str, Seat] = {}  # mailboxes by name, as they are while nobody else writes
-        self._place = 0  # in time, of the last letter of the room; as long as any of these is known
+        self._place = 0  # in time, of the last letter that we know of
         self._clear()
 
     def _clear(self) -> None:
         self._steps: list[tuple[Step, At | None, bool]] = []  # with its delivery; must it last?
         self._resettled: list[Resettle] = []  # those of them that come first
-        self._latest = 0  # the place in time of the last letter of this commit
         self._entries: list[dict[str, Any]] = []
         self._done: list[Step] = []
         self._unsynced: dict[str, bool] = {}  # folders, and whether a letter came into them
         self._journal_was: int | None = None  # its length before this commit's line
-        self._writes: Sequence[Write] = ()
+        self._forgotten: list[int] = []  # letters that will be gone from the index, by their numbers
+        self._told: list[Write] = []  # all but letters and what happens to them: it may be in the registry
 
     # -- inside the transaction
 
     def prepare(self, writes: Sequence[Write]) -> None:
-        """Before the index changes: the numbers of letters that will be gone from it, and what is still known."""
+        """Before the index changes: what is still known, and what will be gone from it."""
+        self._clear()
         names = self._here.names
         if self._known and names.seal != names.sealed():
             self._known.clear()
-        forgotten = [self._here.number_of(write.message_id) for write in writes if isinstance(write, Forget)]
-        self._forgotten = [number for number in forgotten if number is not None]
+        for write in writes:
+            if isinstance(write, (Post, Move)):
+                continue
+            self._told.append(write)
+            if isinstance(write, Forget) and (number := self._here.number_of(write.message_id)) is not None:
+                self._forgotten.append(number)
 
     def carry_out(self, writes: Sequence[Write], posted: Sequence[Posted]) -> None:
-        self._clear()
-        self._writes = writes
-        if self._here.registry is not None:
-            self._here.registry.prepare(writes)
-        for write in writes:
-            if isinstance(write, Rename):  # before all else, so that every path is one under the last name
-                self._resettle(write)
-        outcomes = iter(posted)
+        if self._told:
+            self._make_way(self._told)
+        posts = 0
         for write in writes:
             if isinstance(write, Post):
-                self._post(write, next(outcomes))
+                self._post(write, posted[posts])
+                posts += 1
+            elif isinstance(write, Move):
+                self._move(write)
             else:
                 self._other(write)
         if not self._steps and not self._entries:
@@ -99,6 +103,14 @@ class Paperwork:
         except BaseException:
             self.undo()
             raise
+
+    def _make_way(self, writes: Sequence[Write]) -> None:
+        """Before all else, so that every path is one under the last name."""
+        if self._here.registry is not None:
+            self._here.registry.prepare(writes)
+        for write in writes:
+            if isinstance(write, Rename):
+                self._resettle(write)
 
     def _naming_folders(self, failed: OSError) -> OSError:
         """The same, with what one can do something about: what is written aside has a name that nobody knows."""
@@ -124,12 +136,13 @@ class Paperwork:
     def doubt(self) -> None:
         """Whether the index has it is not known: the warning stands, and the next one in looks at everything."""
         self._known.clear()
+        self._place = 0
         self._clear()
 
     def settle(self) -> None:
         """The index has it too."""
-        if self._here.registry is not None:
-            self._here.registry.tell(self._writes)
+        if self._told and self._here.registry is not None:
+            self._here.registry.tell(self._told)
         if self._steps or self._entries:
             self._here.lock.clear_warning()
         if self._journal_was is not None:
@@ -142,33 +155,47 @@ class Paperwork:
         except OSError as failed:  # the next one in syncs every folder, before anybody is told of this letter
             self._here.lock.warn()
             raise StoreFailing(f"the disk did not take the letter: {failed.strerror}") from None
-        finally:
-            self._clear()
 
     def _do(self) -> None:
+        if len(self._steps) == 1 and not self._entries:
+            self._take(*self._steps[0])
+            return
+        for step, _, _ in self._steps:
+            if isinstance(step, Shift):
+                self._check_there(self._until_now(step.former), step.name)
         lasting = [step for step, _, must in self._steps if must]
         if self._entries or len(lasting) > 1:
             self._note(lasting)
-        for step, at, must in self._steps if len(self._steps) == 1 else sorted(self._steps, key=_is_last):
-            stamp = self._rewrite(step) if isinstance(step, Rewrite) else step.do(durable=self._durable and must)
-            self._done.append(step)
-            if at is not None:
-                self._enter(step, at, stamp)
-            if self._durable and (must or len(step.folders) > 1):
-                self._must_sync(step)
+        for each in sorted(self._steps, key=_is_last):
+            self._take(*each)
         if self._journal_was is not None and lasting:
             self._sync_folders()
             self._here.journal.append(DONE, durable=self._durable)
 
+    def _take(self, step: Step, at: At | None, must: bool) -> None:
+        """One step."""
+        stamp: Stamp | None = None
+        if isinstance(step, Shift):
+            self._shift(step)
+        elif isinstance(step, Rewrite):
+            stamp = self._rewrite(step)
+        else:
+            stamp = step.do(durable=self._durable and must)
+        self._done.append(step)
+        if at is not None:
+            self._enter(step, at, stamp)
+        folders = step.folders
+        if self._durable and (must or len(folders) > 1):
+            self._must_sync(*folders)
+
     def _enter(self, step: Step, at: At, stamp: Stamp | None) -> None:
         """Into the ledger."""
-        number, mailbox, place = at
-        folder = self._below_home(step.folder)
-        if isinstance(step, Shift):
+        number, mailbox, folder, place = at
+        if stamp is None:
             self._ledger.move(number, mailbox, folder)
-        elif isinstance(step, Create) and stamp is not None:
+        elif isinstance(step, Create):
             self._ledger.keep(number, mailbox, folder, step.name, stamp, place)
-        elif isinstance(step, Rewrite) and stamp is not None:
+        elif isinstance(step, Rewrite):
             self._ledger.relocate(number, mailbox, folder, step.name, stamp)
 
     def _rewrite(self, step: Rewrite) -> Stamp:
@@ -180,11 +207,22 @@ class Paperwork:
                 raise
         return step.do(durable=self._durable, spare=f"{self._places.root}/{OWN_FOLDER}/spare")
 
-    def _must_sync(self, step: Step) -> None:
+    def _shift(self, step: Shift) -> None:
+        try:
+            step.do(durable=True)
+        except FileNotFoundError:
+            self._check_there(step.former, step.name)
+            raise
+
+    def _check_there(self, folder: str, name: str) -> None:
+        if not paper.is_there(f"{folder}/{name}"):
+            raise self._astray(folder, name)
+
+    def _must_sync(self, new: str, former: str | None = None) -> None:
         """A move is safe in its new folder before it is in the old one: there is never a moment without a copy."""
-        new, *former = step.folders
         self._unsynced.setdefault(new, True)
-        self._unsynced.update(dict.fromkeys(former, False))
+        if former is not None:
+            self._unsynced[former] = False
 
     def _sync_folders(self) -> None:
         folders = self._unsynced
@@ -214,11 +252,13 @@ class Paperwork:
         seats = self._seats(post, number)
         if not seats:
             return
-        self._latest = max(self._latest, seats[0].latest) + 1
-        self._latest = order = max(self._latest, letters.microseconds(post.message.created_at))
+        seat = seats[0]
+        self._place = order = max(max(self._place, seat.latest) + 1, micros(post.message.created_at))
         if len(seats) == 1:
-            self._create(post.message, number, seats[0], post.deliveries[0], order)
-            self._learn(post.deliveries[0].mailbox, seats[0], order)
+            delivery = post.deliveries[0]
+            self._create(post.message, number, seat, delivery, order)
+            if seat.home is not None:
+                self._known[delivery.mailbox] = seat
             return
         self._known.clear()
         dealt = {mailbox: delivery for mailbox, _, delivery in self._here.deliveries(post.message, number)}
@@ -230,13 +270,8 @@ class Paperwork:
         if len(post.deliveries) == 1 and not post.copies:
             known = self._known.get(post.deliveries[0].mailbox)
             if known is not None:
-                return [known._replace(latest=self._place)]
+                return [known]
         return self._ledger.seats(number)
-
-    def _learn(self, name: str, seat: Seat, place: int) -> None:
-        self._place = place
-        if seat.home is not None:
-            self._known[name] = seat
 
     def _make_sure(self, id: str) -> None:
         """Whoever sent it first may have been killed, or had no luck, before its name was safe."""
@@ -247,22 +282,20 @@ class Paperwork:
 
     def _create(self, message: Message, number: int, seat: Seat, delivery: Delivery, order: int) -> None:
         home = seat.home or self._ledger.home(seat.mailbox, seat.owner)
-        path = self._places.path(self._places.folder(home, self._layout.place(delivery)))
+        folder = self._places.folder(home, self._layout.place(delivery))
+        path = self._places.path(folder)
         name = self._layout.file_name(message, order)
         if paper.is_there(f"{self._until_now(path)}/{name}"):  # a stranger's, or of another letter
             stem = name.removesuffix(self._layout.ending)
             name = f"{stem}-{os.urandom(4).hex()}{self._layout.ending}"
-        fields = letters.fields_of(self._layout, message, seat.owner, name=name, order=order)
-        self._layout.show(fields, delivery)
-        step = Create(folder=path, name=name, content=self._layout.dump(fields))
-        self._steps.append((step, (number, seat.mailbox, order), True))
+        content = letters.file_of(self._layout, message, seat.owner, delivery, name=name, order=order)
+        step = Create(folder=path, name=name, content=content)
+        self._steps.append((step, (number, seat.mailbox, folder, order), True))
 
     # -- everything else
 
     def _other(self, write: Write) -> None:
-        if isinstance(write, Move):
-            self._move(write)
-        elif isinstance(write, Put):
+        if isinstance(write, Put):
             if write.durable:
                 self._entries.append({"put": to_plain(self._here.record_as_written(write))})
         elif isinstance(write, Forget):
@@ -284,25 +317,23 @@ class Paperwork:
                 message, order = self._here.letter(number)
                 self._create(message, number, Seat(mailbox, owner), after, order)
             return
-        home, _ = self._places.of(kept.folder)
-        former = self._places.path(kept.folder)
-        folder = self._places.path(self._places.folder(home, self._layout.place(after)))
-        must = must_last(move)
+        lies_in, file = kept
+        home, place = self._places.of(lies_in)
+        former = self._places.path(lies_in)
+        target = self._places.folder(home, self._layout.place(after))
+        folder = self._places.path(target)
         if self._layout.changes_content(move.before, after):
-            fields, was = self._fields(former, kept.name)
-            _, place = self._places.of(kept.folder)
+            fields, was = self._fields(former, file)
             if letters.told_at(self._layout, fields, place, name).state is not self._layout.shown(move.before):
-                raise self._astray(former, kept.name)
+                raise self._astray(former, file)
             self._layout.show(fields, after)
             content = self._layout.dump(fields)
-            step: Step = Rewrite(folder=folder, name=kept.name, content=content, former=former, was=was)
+            step: Step = Rewrite(folder=folder, name=file, content=content, former=former, was=was)
         elif folder != former:
-            if not os.path.lexists(f"{self._until_now(former)}/{kept.name}"):
-                raise self._astray(former, kept.name)
-            step = Shift(folder=folder, name=kept.name, former=former)
+            step = Shift(folder=folder, name=file, former=former)
         else:
             return
-        self._steps.append((step, (number, mailbox, 0), must))
+        self._steps.append((step, (number, mailbox, target, 0), must_last(move)))
 
     def _fields(self, folder: str, name: str) -> tuple[dict[str, Any], bytes]:
         """What stands in a file, with all that strangers wrote into it."""

@@ -242,11 +242,11 @@ class Reconciling:
             self._deliver_first(seen, where, sheet._replace(message=message), number, mailbox)
             return
         kept = self._ledger.kept(number, mailbox)
-        if kept is not None and (kept.folder, kept.name) != (seen.folder, seen.name):
-            if (kept.folder, kept.name) not in gone:
-                self._second_copy(seen, kept.folder, kept.name, number, mailbox, sheet)
+        if kept is not None and kept != (seen.folder, seen.name):
+            if kept not in gone:
+                self._second_copy(seen, *kept, number, mailbox, sheet)
                 return
-            del gone[kept.folder, kept.name]
+            del gone[kept]
         self._retell(number, mailbox, sheet)
         self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp, sheet.order)
 

@@ -91,9 +91,8 @@ class Shift(Struct, tag=True, kw_only=True):
             paper.check_folder(self.folder)
             paper.rename_new(source, target)
         except FileNotFoundError:
-            if not os.path.lexists(target):
-                paper.make_folder(self.folder)
-                paper.rename_new(source, target)
+            paper.make_folder(self.folder)
+            paper.rename_new(source, target)
 
     def undo(self) -> None:
         with suppress(OSError):
@@ -146,9 +145,15 @@ def do_again(step: Step) -> None:
         with suppress(FileExistsError):
             step.do(durable=True)
     elif isinstance(step, (Rewrite, Shift)):
-        if os.path.lexists(f"{step.former}/{step.name}"):
-            with suppress(FileExistsError):
+        former = f"{step.former}/{step.name}"
+        if os.path.lexists(former):
+            try:
                 step.do(durable=True)
+            except FileExistsError:
+                pass
+            except FileNotFoundError:
+                if os.path.lexists(former):  # else a stranger was quicker
+                    raise
     elif isinstance(step, Resettle):
         if is_vacant(step.folder):
             step.do(durable=True)

@@ -310,8 +310,7 @@ class FileStore(SqliteStore):
         """
         self._eyes.put_back(dict.fromkeys(self._places.folders()))
 
-    def _here(self) -> FileConnection:
-        here = super()._here()
-        if not isinstance(here, FileConnection):
-            raise BadStore("this is no room of files", field="store")
-        return here
+    if TYPE_CHECKING:
+
+        def _here(self) -> FileConnection:
+            """As made by `_connect`."""

@@ -10,11 +10,13 @@
     parcels     what lies in the tray
     laid        how one waits whose parcel lies there
     wal         the write-ahead log: pre-sized, synced by each writer, checkpointed under the lock
+    headstart   the disk begins to write it before it is waited for
     reserve     space set aside, so that mail can be done with on a full disk
     connection  one thread's way in: connection, lock and log together
     schema      versions and migrations
     rows        rows ⇄ model
     writing     what each write does, inside a transaction
+    together    many letters that are read at once
     repeats     a letter that was accepted before
     committing  one commit, from the line to the answer
     joining     several commits in one transaction
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
         counting,
         examining,
         gathering,
+        headstart,
         identity,
         index,
         laid,
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
         renaming,
         repeats,
         searching,
+        together,
         tray,
         turns,
     )
@@ -72,6 +76,7 @@ __all__ = [
     "counting",
     "examining",
     "gathering",
+    "headstart",
     "identity",
     "index",
     "laid",
@@ -80,6 +85,7 @@ __all__ = [
     "renaming",
     "repeats",
     "searching",
+    "together",
     "tray",
     "turns",
 ]

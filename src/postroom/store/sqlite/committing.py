@@ -20,7 +20,7 @@ from .writing import Writing
 
 if TYPE_CHECKING:
     from ..base import Plan
-    from .connection import Connection
+    from .connection import Beside, Connection
     from .laid import Laid
     from .parcels import Parcel
 
@@ -84,6 +84,8 @@ def _write(here: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -
     except BaseException:
         turn_back(here, parcels)
         raise
+    if done.must_sync:
+        here.log.hasten(here.lock)
     if done.writes or done.carried:
         here.log.tend(here.lock)
     return done
@@ -99,6 +101,7 @@ def _transact(
 ) -> Committed:
     """One transaction. If the disk is full, one more for what sends nothing, with what is kept for that."""
     database, execute, beside, planned = here.database, here.names.cursor.execute, here.beside, writes
+    begun: Beside | None = None  # else it still has what was before
     try:
         execute("BEGIN IMMEDIATE")
         planned = writes() if callable(writes) else writes
@@ -106,6 +109,7 @@ def _transact(
             here.log.check_room(here.lock)
         writing = Writing(database, here.names)
         if beside is not None:
+            begun = beside
             beside.prepare(planned)
         posted = writing.apply(planned)
         carried = _carry(writing, parcels) if parcels else ()
@@ -116,8 +120,8 @@ def _transact(
         is_known = database.in_transaction or isinstance(error, apsw.Error)  # else it may have been committed
         if database.in_transaction:
             database.execute("ROLLBACK")
-        if beside is not None:
-            (beside.undo if is_known else beside.doubt)()
+        if begun is not None:
+            (begun.undo if is_known else begun.doubt)()
         is_full = isinstance(error, apsw.FullError) and not in_need and not parcels
         if not is_full or callable(planned) or sends(planned):
             raise

@@ -79,7 +79,7 @@ class Connection:
         self._closing = allocate_lock()
         check_library(apsw.sqlitelibversion())
         self._path = path
-        self._busy_timeout = busy_timeout
+        self._patience = int(busy_timeout * 1000)  # milliseconds
         self._folder = Folder(os.path.dirname(path))
         with translated(path):
             self.lock = WriterLock(f"{path}.lock", busy_timeout)
@@ -91,7 +91,7 @@ class Connection:
                 self.asking = self.database.cursor()  # for questions: each is answered before the next
                 self.names = Names(self.database)  # the numbers of this room's mailboxes, and of no other's
                 self._inode = os.stat(path).st_ino
-                _prepare(self.database, path, busy_timeout, self.application)
+                _prepare(self.database, path, self._patience, self.application)
                 bring_up(self.database, path, application=self.application)
                 self.database.execute(self.more_tables)
                 check_shape(self.database, path, self.shape, self.more_tables)
@@ -126,7 +126,7 @@ class Connection:
 
     def hurried(self) -> Hurry:
         """Wait for nobody meanwhile: neither for who is in by our lock, nor for a stranger who has SQLite's."""
-        return Hurry(self, int(self._busy_timeout * 1000))
+        return Hurry(self, self._patience)
 
     def mend(self) -> None:
         """Under the lock, before anything is written: it is the same room still, nothing is left of an
@@ -235,8 +235,8 @@ def translate(error: apsw.Error | OSError, path: ground.Place) -> PostroomError:
     return Damaged(f"{path}: {error}", hint=SALVAGE)
 
 
-def _prepare(database: apsw.Connection, path: str, busy_timeout: float, application: int) -> None:
-    database.set_busy_timeout(int(busy_timeout * 1000))
+def _prepare(database: apsw.Connection, path: str, patience: int, application: int) -> None:
+    database.set_busy_timeout(patience)
     database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # else the last to close deletes the log
     database.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     database.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)

@@ -65,7 +65,8 @@ class Gathering:
             self._open.append((here, done))
         else:
             done = commit(here, writes, durable=durable)
-            self._keep([(here, done)])
+            self._kept.append((here, done))
+            self._grasped += self._grasp(rung_by(done.writes, done.posted))
         return done
 
     def end_transaction(self) -> None:
@@ -79,12 +80,9 @@ class Gathering:
                 is_known = isinstance(error, Undone) and not self._kept
                 self._failed = error if is_known else StoreFailing("not all of it could be written")
                 raise self._failed from error
-            self._keep(done)
-
-    def _keep(self, done: list[tuple[Connection, Committed]]) -> None:
-        """The letters can be seen by now: whoever hangs a bell later finds them by looking."""
-        self._kept += done
-        self._grasped += self._grasp({name for _, one in done for name in rung_by(one.writes, one.posted)})
+            # The letters can be seen by now: whoever hangs a bell later finds them by looking.
+            self._kept += done
+            self._grasped += self._grasp({name for _, one in done for name in rung_by(one.writes, one.posted)})
 
     def _make_safe(self) -> None:
         """One sync covers all that stands before it in the same log; a connection that was dropped has its own."""

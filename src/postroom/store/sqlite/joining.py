@@ -29,6 +29,7 @@ class Joint:
         self._here = here
         self._execute = here.names.cursor.execute
         self._is_lost = False
+        self._must_sync = False
         self.commits = 0
 
     @classmethod
@@ -68,7 +69,9 @@ class Joint:
         writing.remember(alone=True)
         self.commits += 1
         self._here.commits += 1
-        return Committed(planned, posted, durable and any(map(must_last, planned)))
+        must_sync = durable and any(map(must_last, planned))
+        self._must_sync = self._must_sync or must_sync
+        return Committed(planned, posted, must_sync)
 
     def end(self) -> None:
         """Commit, and leave the room. Undone: nothing of it is there."""
@@ -76,6 +79,8 @@ class Joint:
         try:
             if not self._is_lost:
                 self._commit()
+                if self._must_sync:
+                    here.log.hasten(here.lock)
                 here.log.tend(here.lock)
         except BaseException:
             here.names.forget()

@@ -54,6 +54,7 @@ class WriterLock:
         self.warned = False  # did a sync fail since the log was last made whole? Known once the lock is held
         self.is_short = False  # is the reserve spent, or too small? Known at the same time
         self.is_laid = False  # does something lie in the tray? Known at the same time
+        self.is_alone = False  # was nobody else in since we were, and does nobody wait? Known at the same time
         self._name = str(os.getpid()).ljust(_PID_WIDTH).encode()
         self._usual = self._name + bytes(TURN_AT - _PID_WIDTH)  # what is read by one who was in last, and alone
 
@@ -88,7 +89,8 @@ class WriterLock:
         except BlockingIOError:
             return False
         written = os.pread(self._descriptor, TURN_AT, 0)
-        if written == self._usual:
+        self.is_alone = written == self._usual
+        if self.is_alone:
             self.warned = self.is_short = self.is_laid = False
         else:
             self._sign_in(written)

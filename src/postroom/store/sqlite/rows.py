@@ -39,6 +39,12 @@ DELIVERY = (
     " d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,"
     " d.lease_boot, d.reason, d.history, d.arrived"
 )
+# The same of mail that nobody has looked at. Nothing has happened to most of it: then the last column is NULL.
+FRESH = (
+    "d.number, d.kind, d.state, d.rank, d.revision, d.attempts, d.delivered_at, d.expires_at, coalesce(d.read_at,"
+    " d.acked_at, d.dead_at, d.due_at, d.archived_at, d.lease_token, d.lease_holder, d.lease_until, d.lease_boot,"
+    " d.reason, d.history, d.arrived)"
+)
 _MORE_AT = 8  # in a row: here begins what a delivery has not at first
 _SUM_AT = 21  # and here ends the delivery
 NOTHING_MORE: Row = (None,) * (_SUM_AT - _MORE_AT)
@@ -149,6 +155,34 @@ def found(row: Row) -> Found:
         return Found(message, delivery(message, row))
     except UNLIKELY as broken:
         raise Unreadable(f"a stored delivery cannot be read: {broken}") from None
+
+
+class NotFresh(Exception):
+    """More has happened to a letter than `FRESH` tells."""
+
+
+def found_fresh(mailbox: str, row: Row) -> Found:
+    """From `FRESH` columns and a letter's sum and body. To read half as many columns takes half as long."""
+    number, kind, state, rank, revision, attempts, delivered, expires, more, sum, body = row
+    if more is not None:
+        raise NotFresh
+    message = sound(sum, body)
+    try:
+        delivery = Delivery(
+            message_id=message.id,
+            mailbox=mailbox,
+            number=number,
+            kind=KINDS[kind],
+            state=STATES[state],
+            priority=PRIORITIES[rank],
+            revision=revision,
+            attempts=attempts,
+            delivered_at=delivered and time_of(delivered),
+            expires_at=expires and time_of(expires),
+        )
+    except UNLIKELY as broken:
+        raise Unreadable(f"a stored delivery cannot be read: {broken}") from None
+    return Found(message, delivery)
 
 
 def found_among(letters: Mapping[int, Message], row: Row) -> Found | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 import apsw
@@ -13,7 +14,7 @@ import msgspec
 from ... import model
 from ...errors import Resync, StoreFailing
 from ...model.message import Priority
-from ...model.names import fold
+from ...model.names import AT, fold
 from ...model.record import Record
 from .. import sqlite
 from ..base import Undone, rung_by
@@ -148,6 +149,11 @@ class SqliteStore(Access):
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
             return self._with_seen(self._sound(rows.found_apart, sqlite.asking.find_apart(query)[0]), query)
+        fresh = sqlite.asking.find_fresh(query)
+        if fresh is not None:
+            with suppress(rows.NotFresh):
+                found = self._sound(partial(rows.found_fresh, query.mailbox or ""), fresh)
+                return sorted(found, key=attrgetter("delivery.number")) if query.order == "age" else found
         asked = [sqlite.asking.find(query)]
         if query.after is not None:
             asked.append(sqlite.asking.find_late(query))
@@ -240,6 +246,8 @@ class SqliteStore(Access):
 
     def records(self, kind: str, key: str | None = None) -> list[Record]:
         found = self._ask(RECORDS, [kind]) if key is None else self._ask(RECORD, [kind, key])
+        if not found:
+            return []
         try:
             return [Record(kind=kind, key=k, revision=r, value=msgspec.json.decode(v)) for k, r, v in found]
         except (msgspec.DecodeError, ValueError, TypeError) as broken:
@@ -252,6 +260,8 @@ class SqliteStore(Access):
         return [id for (id,) in self._ask("SELECT id FROM quarantine ORDER BY number", [])]
 
     def spelling(self, name: str) -> str | None:
+        if AT in name and name in self._here().names.committed:  # who is elsewhere is not called otherwise later
+            return name
         found = self._ask(SPELLING, [fold(name)])
         return found[0][0] if found else None
 

@@ -22,14 +22,13 @@ from ...model.names import AT, fold
 from ...model.record import CARD, FORGOTTEN, GUARD, ROUTE, SPENT, spent_key
 from .. import sqlite
 from ..base import Forget, Introduce, Move, Post, Posted, Put
-from .names import IN_THE_WAY, LOOK, NEXT_NUMBER
-from .rows import CHANGED, COLUMNS, NOTHING_MORE, STATE_NUMBER, delivery_row, letter_row, micros
+from .names import IN_THE_WAY, IS_LED, LOOK, NEXT_NUMBER
+from .rows import CHANGED, COLUMNS, NOTHING_MORE, STATE_NUMBER, delivery_row, letter_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
-    from ...model.delivery import Delivery, State
+    from ...model.delivery import Delivery
     from ...model.message import Message
     from ..base import Write
     from .names import Names
@@ -41,7 +40,7 @@ SELECT (SELECT value FROM records WHERE kind = '{FORGOTTEN}' AND key = ?1),
        (SELECT value FROM records WHERE kind = '{SPENT}' AND key = ?2),
        (SELECT body FROM letters WHERE id = ?1),
        CASE WHEN ?3 THEN ({NEXT_NUMBER}) END,
-       EXISTS (SELECT 1 FROM records WHERE kind IN {(GUARD, ROUTE)})"""
+       EXISTS (SELECT 1 FROM records WHERE kind = '{GUARD}'), {IS_LED}"""
 # A letter by its key, or, if it was sent without one, by its id.
 BY_KEY = """
 SELECT l.number, l.sum, l.body FROM mailboxes m JOIN letters l ON l.sender = m.id
@@ -62,13 +61,6 @@ INSERT INTO deliveries SELECT ?1, j.value{"".join(f", ?{place}" for place in ran
 FROM json_each(?2) j"""
 INSERT_CHANGE = "INSERT INTO changes (number, what, kind, key) VALUES (?, ?, ?, ?)"
 INSERT_MOVED = "INSERT INTO changes (number, what, letter, mailbox, state) VALUES (?, 'moved', ?, ?, ?)"
-# Many letters of a mailbox at once, by a list of their numbers.
-READ_ALL = """
-UPDATE deliveries SET seen = 1, revision = ?, read_at = ?
-WHERE mailbox = ? AND revision = ? AND number IN (SELECT value FROM json_each(?))"""
-INSERT_ALL_MOVED = """
-INSERT INTO changes (number, what, letter, mailbox, state)
-SELECT ?1 + j.key, 'moved', j.value, ?2, ?3 FROM json_each(?4) j"""
 BY_ALIAS = "SELECT m.id, a.name, m.known FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?"
 WAITING = """
 SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE mailbox = ?1 AND state = 1 AND seen = 0 LIMIT ?2)
@@ -96,7 +88,8 @@ class Writing:
         self._fresh: dict[str, tuple[int, bool]] = {}
         self._number = 0  # the next one; asked for when first needed
         self._is_bare = False  # known with it
-        self._guarded = False  # has anybody here a guard, or a place elsewhere? Known once a letter is looked at
+        self._is_led = False  # is anybody known to be elsewhere? Known with it
+        self._guarded = False  # has anybody here a guard? Known once a letter is looked at
 
     def apply(self, writes: Iterable[Write]) -> tuple[Posted, ...]:
         posted: list[Posted] = []
@@ -131,7 +124,7 @@ class Writing:
         if self._fresh:
             names.committed.update(self._fresh)
         if self._number:
-            names.note(self._number, is_bare=self._is_bare, alone=alone)
+            names.note(self._number, is_bare=self._is_bare, is_led=self._is_led, alone=alone)
 
     # -- letters
 
@@ -151,7 +144,8 @@ class Writing:
 
     def _insert(self, post: Post) -> Posted:
         given, message = post, post.message
-        if post.admit is not None and (self._guarded or post.routes):
+        leads = self._is_led and not all(self._names.is_placed(one.mailbox) for one in post.deliveries)
+        if post.admit is not None and (post.routes or self._guarded or leads):
             post = post.admit(post)
         deliveries = post.deliveries
         names = [deliveries[0].mailbox] if len(deliveries) == 1 else [delivery.mailbox for delivery in deliveries]
@@ -189,7 +183,7 @@ class Writing:
         alone = self._names.as_of == self._number  # else somebody may have got to be known since
         for name in names:
             held = committed.get(name)
-            if held is None or not (held[1] or alone):
+            if held is None or not (held[1] or alone or AT in name):  # nobody gets to be known elsewhere
                 held = self.mailbox(name, "to")
             places.append(held[0])
             if not held[1] and AT not in name:  # who is known elsewhere is not ours to tell
@@ -201,9 +195,9 @@ class Writing:
         spent = spent_key(message.sender, message.key or message.id)
         bound = (message.id, spent, None if self._number else 1)
         known: tuple[Any, ...] = self._execute(BEFORE_POST, bound).fetchall()[0]
-        forgotten, spent_before, body, number, guarded = known
+        forgotten, spent_before, body, number, guarded, is_led = known
         self._number = self._number or number
-        self._guarded = guarded == 1
+        self._guarded, self._is_led = guarded == 1, is_led == 1
         if forgotten is not None:
             return sqlite.repeats.repeat_of_memory(message, forgotten, "id")
         if spent_before is not None:
@@ -240,8 +234,8 @@ class Writing:
         """Moves of one kind, all at once."""
         action = moves[0].action
         update, values = UPDATE.get(action) or UPDATE_ALL
-        if action == "read" and len(moves) > 1 and len(alike := {_reading(move) for move in moves}) == 1:
-            self._read(moves, *alike.pop())
+        if action == "read" and len(moves) > 1 and sqlite.together.are_alike(moves):
+            self._read_together(moves)
             return
         names, lives = self._names.committed, action in SIGNS_OF_LIFE
         steps, changes = [], []
@@ -260,20 +254,13 @@ class Writing:
             self._complain(steps)
         self._execute_many(INSERT_MOVED, changes)
 
-    def _read(
-        self, moves: Sequence[Move], name: str, revision: int, after: int, state: State, at: datetime
-    ) -> None:
-        """Letters of one mailbox that were read at one time: one statement for all of them, and one for what is
-        told of it. A thousand of each would take a third longer.
-        """
-        mailbox, _ = self.mailbox(name, "mailbox", known=True)
-        numbers = [move.before.number for move in moves]
-        change = self._take_numbers(len(numbers))
-        changed = self._database.total_changes()
-        self._execute(READ_ALL, (after, micros(at), mailbox, revision, encode(numbers)))
-        if self._database.total_changes() != changed + len(numbers):
-            self._complain([(number, mailbox, revision) for number in numbers])
-        self._execute(INSERT_ALL_MOVED, (change, mailbox, STATE_NUMBER[state], encode(numbers)))
+    def _read_together(self, moves: Sequence[Move]) -> None:
+        mailbox, _ = self.mailbox(moves[0].before.mailbox, "mailbox", known=True)
+        changed, first = self._database.total_changes(), self._take_numbers(len(moves))
+        numbers = sqlite.together.mark_as_read(self._execute, moves, mailbox)
+        if self._database.total_changes() != changed + len(moves):
+            self._complain([(number, mailbox, 0) for number in numbers])
+        sqlite.together.note_changes(self._execute, moves, numbers, mailbox, first)
 
     def _complain(self, steps: Sequence[Row]) -> NoReturn:
         """One of these deliveries is not what it was, or not there at all."""
@@ -330,6 +317,7 @@ class Writing:
             raise StaleRevision
         if record.kind in IN_THE_WAY:
             self._is_bare = False
+        self._is_led = self._is_led or record.kind == ROUTE
         if record.kind == CARD:
             self.mailbox(record.key, "id", known=True)
         if record.value is None:
@@ -380,17 +368,11 @@ class Writing:
         """The next number, and whether the room is bare: known, or asked for."""
         names = self._names
         if names.seal == names.sealed():
-            self._number, self._is_bare = names.as_of, names.is_bare is True
+            self._number, self._is_bare, self._is_led = names.as_of, names.is_bare is True, names.is_led
         else:
             found: tuple[Any, ...] = self._execute(LOOK).fetchall()[0]
-            self._number, self._is_bare = found[0], found[1] == 1
+            self._number, self._is_bare, self._is_led = found[0], found[1] == 1, found[2] == 1
         return self._number
 
     def _note(self, what: str, *, kind: str | None = None, key: str | None = None) -> None:
         self._execute(INSERT_CHANGE, (self.take_number(), what, kind, key))
-
-
-def _reading(move: Move) -> tuple[Any, ...]:
-    """What is alike in most letters that are read together: where they lie, how they are, and when it was."""
-    before, after = move.before, move.after
-    return before.mailbox, before.revision, after.revision, after.state, after.read_at

@@ -1,8 +1,8 @@
 """What a layout is, and what all of them share.
 
-A letter passes through here as plain JSON: the model's on one side (`plain`, as `codec.to_plain` writes it), the
-design's on the other (`fields`, as they stand in a file). What a design has no word for goes under one key of ours
-in the file (`own`), and only then is that key there.
+A letter is written as the design's JSON (`fields`, as they stand in a file), and read from there as the model's
+(`plain`, as `codec.to_plain` writes it). What a design has no word for goes under one key of ours in the file
+(`own`), and only then is that key there.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from msgspec import to_builtins
+
 from ....errors import Invalid
-from ....model.delivery import MOVED_AWAY, SETTLED, State
+from ....model.delivery import MOVED_AWAY, State
 from ....model.hashing import blake2b
 from ....model.message import DEFAULT_SCOPE, FIRST_HOPS, Priority, Recipient
 from ....model.names import AT, ONE_MAILBOX, check_kind, check_party, fold
@@ -67,6 +70,7 @@ class Layout(Shape, ABC):
         """The folder of a mailbox, below the home."""
         return shortened(mailbox.replace("/", "_"))
 
+    @lru_cache(maxsize=1024)  # noqa: B019 - a layout is there for good
     def signature(self, sender: str) -> str:
         """The same for the name of a file and for an id, in which no `@` can stand."""
         return self.folder(sender).replace(AT, "-")
@@ -90,20 +94,22 @@ class Layout(Shape, ABC):
     # -- a letter
 
     @abstractmethod
-    def write(self, plain: Plain, mailbox: str) -> Plain:
+    def write(self, message: Message, mailbox: str) -> Plain:
         """The design's fields for a new letter that nobody has looked at."""
 
     def unsaid(self, message: Message, mailbox: str, name: str) -> Plain | None:
-        """What goes under our key, where that is plain. None: look closely, which takes ten times as long."""
+        """What goes under our key, where that is plain: then no number in the letter is a fraction. None: look
+        closely, which takes ten times as long.
+        """
         is_plain = (
-            message.recipients == (Recipient(mailbox),)
-            and message.scope == DEFAULT_SCOPE
+            message.scope == DEFAULT_SCOPE
+            and message.recipients == (Recipient(mailbox),)
             and not (message.thread_tag or message.conversation_id or message.key or message.extra)
             and not (message.expires_at or message.context or message.attachments or message.tags)
             and not (message.task or message.callback or message.metadata)
         )
         own = self._unsaid(message, name) if is_plain else None
-        if own is not None and self.kinds.get(message.kind, self.other_kind) != message.kind:
+        if own is not None and self.kind_there(message) != message.kind:
             own["kind"] = None if message.kind == "message" else message.kind
         return own
 
@@ -128,8 +134,8 @@ class Layout(Shape, ABC):
             fields[OWN] = own
 
     @abstractmethod
-    def dump(self, fields: Plain) -> bytes:
-        """The file, byte for byte as the design writes it."""
+    def dump(self, fields: Plain, *, whole: bool = False) -> bytes:
+        """The file, byte for byte as the design writes it. `whole`: no number in it is a fraction."""
 
     # -- its state
 
@@ -177,7 +183,7 @@ class Layout(Shape, ABC):
         """What of a delivery has no word in any design: when it is due, why it is dead."""
         if delivery.state is State.QUEUED and delivery.due_at is not None:
             return {"due_at": text_of(delivery.due_at)}
-        if delivery.has_left:
+        if delivery.state is State.DONE and delivery.has_left:
             return {"state": "done", "reason": delivery.reason}
         if delivery.state is State.DEAD:
             return {
@@ -189,12 +195,8 @@ class Layout(Shape, ABC):
 
     # -- pieces
 
-    def kind_there(self, plain: Plain) -> str:
-        return self.kinds.get(plain.get("kind", "message"), self.other_kind)
-
-
-def settled_place(delivery: Delivery) -> bool:
-    return delivery.state in SETTLED
+    def kind_there(self, message: Message) -> str:
+        return self.kinds.get(message.kind, self.other_kind)
 
 
 def sender_in(value: Any) -> str:
@@ -221,11 +223,6 @@ def first_words(body: str) -> str:
     return line if len(line) <= FIRST_WORDS else line[:FIRST_WORDS].rsplit(" ", 1)[0] + "…"
 
 
-def text_in(plain: Plain) -> str:
-    """All text of a letter, as one body."""
-    return "\n\n".join(part["text"] for part in plain.get("parts", ()) if part.get("type") == "text")
-
-
 def priority_in(value: Any) -> int | None:
     """A word or number as our number; None for the usual one and for what is none."""
     if isinstance(value, str):
@@ -235,7 +232,13 @@ def priority_in(value: Any) -> int | None:
 
 
 def text_of(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return plain_text_of(time.astimezone(UTC))
+
+
+def plain_text_of(time: datetime) -> str:
+    """In ISO form, with a `Z` if it is UTC; as `isoformat`, in a seventh of its time."""
+    text: str = to_builtins(time)
+    return text
 
 
 def time_or_none(value: Any, *, naive_is_local: bool = False) -> datetime | None:
@@ -256,16 +259,16 @@ def unknown_in(fields: Plain, known: frozenset[str]) -> Plain:
     return {name: value for name, value in fields.items() if name not in known and name != OWN}
 
 
-def with_unknown(fields: Plain, plain: Plain, known: frozenset[str]) -> Plain:
+def with_unknown(fields: Plain, extra: Plain, known: frozenset[str]) -> Plain:
     """And back to where it stood. A name that the design has itself cannot be a stranger's."""
-    return fields | unknown_in(plain.get("extra", {}), known)
+    return fields | unknown_in(extra, known) if extra else fields
 
 
 def is_text_from_its_sender(message: Message) -> bool:
     """One text with an ordinary subject, on its first way."""
     return (
         len(message.parts) == 1
-        and message.parts[0].to_json() == {"type": "text", "text": message.parts[0].get("text")}
+        and message.parts[0].is_bare_text
         and bool(message.subject)
         and message.subject == line_in(message.subject)
         and message.hops == FIRST_HOPS

@@ -44,19 +44,19 @@ class Chipset(shapes.Chipset, Layout):
 
     # -- a letter
 
-    def write(self, plain: Plain, mailbox: str) -> Plain:
-        body = base.text_in(plain)
+    def write(self, message: Message, mailbox: str) -> Plain:
+        body = message.text
         fields: Plain = {
-            "from": plain["sender"],
+            "from": message.sender,
             "to": mailbox,
-            "type": self.kind_there(plain),
-            "subject": plain.get("subject") or base.first_words(body),
+            "type": self.kind_there(message),
+            "subject": message.subject or base.first_words(body),
             "body": body,
-            "timestamp": plain["created_at"],
+            "timestamp": base.text_of(message.created_at),
             "read": False,
-            "priority": _WORDS[Priority(plain.get("priority", Priority.NORMAL))],
+            "priority": _WORDS[message.priority],
         }
-        return base.with_unknown(fields, plain, _FIELDS)
+        return base.with_unknown(fields, message.extra, _FIELDS)
 
     def _unsaid(self, message: Message, name: str) -> Plain | None:
         says_all = (
@@ -86,8 +86,8 @@ class Chipset(shapes.Chipset, Layout):
             plain["priority"] = priority
         return plain
 
-    def dump(self, fields: Plain) -> bytes:
-        return dumps(fields, indent=2, sort_keys=True) + b"\n"
+    def dump(self, fields: Plain, *, whole: bool = False) -> bytes:
+        return dumps(fields, indent=2, sort_keys=True, whole=whole) + b"\n"
 
     # -- its state
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....errors import Invalid
-from ....model.delivery import State
+from ....model.codec import to_plain
+from ....model.delivery import SETTLED, State
 from ....model.message import FIRST_HOPS, Priority
 from ....model.names import check_id
 from . import base, shapes
@@ -56,32 +57,36 @@ class Nanobot(shapes.Nanobot, Layout):
 
     # -- a letter
 
-    def write(self, plain: Plain, mailbox: str) -> Plain:
+    def write(self, message: Message, mailbox: str) -> Plain:
         fields: Plain = {
-            "id": plain["id"],
-            "from": plain["sender"],
+            "id": message.id,
+            "from": message.sender,
             "to": mailbox,
-            "timestamp": plain["created_at"],
-            "type": self.kind_there(plain),
-            "ttl": plain.get("hops", FIRST_HOPS),
-            "trace": plain.get("trace", []),
+            "timestamp": base.text_of(message.created_at),
+            "type": self.kind_there(message),
+            "ttl": message.hops,
+            "trace": list(message.trace),
         }
-        if (task := plain.get("task")) is not None:
-            fields["task"] = task | {
-                "state": _TASK_STATES.get(task.get("state", "pending"), task.get("state", "pending"))
-            }
-        fields["content"] = {"parts": _with_subject(plain.get("parts", []), plain.get("subject", ""))}
-        if (callback := plain.get("callback")) is not None:
-            fields["callback"] = callback
-        fields["reply_to"] = plain.get("in_reply_to")
-        fields["metadata"] = {**plain.get("metadata", {})}
-        return base.with_unknown(fields, plain, _FIELDS)
+        if (task := message.task) is not None:
+            fields["task"] = to_plain(task) | {"state": _TASK_STATES.get(task.state, task.state)}
+        parts = [part.to_json() for part in message.parts]
+        fields["content"] = {"parts": _with_subject(parts, message.subject)}
+        if message.callback is not None:
+            fields["callback"] = message.callback
+        fields["reply_to"] = message.in_reply_to
+        fields["metadata"] = {**message.metadata}
+        return base.with_unknown(fields, message.extra, _FIELDS)
 
     def _unsaid(self, message: Message, name: str) -> Plain | None:  # noqa: ARG002 - its id stands in the file
-        if message.priority is not Priority.NORMAL or not all(part.type == "text" for part in message.parts):
+        if message.priority is not Priority.NORMAL:
             return None
-        own = {"subject": message.subject, "thread_id": message.thread_id}
-        return {name: value for name, value in own.items() if value}
+        for part in message.parts:
+            if not part.is_bare_text:
+                return None
+        own: Plain = {"subject": message.subject} if message.subject else {}
+        if message.thread_id:
+            own["thread_id"] = message.thread_id
+        return own
 
     def read(self, fields: Plain, where: Where) -> Plain:
         own = self.own(fields)
@@ -121,13 +126,13 @@ class Nanobot(shapes.Nanobot, Layout):
         metadata.pop(OWN, None)
         fields["metadata"] = metadata | ({OWN: own} if own else {})
 
-    def dump(self, fields: Plain) -> bytes:
-        return dumps(fields)
+    def dump(self, fields: Plain, *, whole: bool = False) -> bytes:
+        return dumps(fields, whole=whole)
 
     # -- its state
 
     def place(self, delivery: Delivery) -> str:
-        return "processed" if base.settled_place(delivery) else super().place(delivery)
+        return "processed" if delivery.state in SETTLED else super().place(delivery)
 
     def told(self, fields: Plain, place: str) -> Told:
         told = super().told(fields, place)

@@ -6,18 +6,19 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....errors import Invalid
 from ....model.delivery import State
-from ....model.message import DEFAULT_SCOPE, Priority
+from ....model.message import DEFAULT_SCOPE
 from ....model.names import check_id, check_party, check_scope
 from . import base, shapes
 from .base import Layout, Told
 from .text import dumps
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ....model.delivery import Delivery
     from ....model.message import Message
     from .base import Plain, Where
@@ -70,38 +71,38 @@ class Swarm(shapes.Swarm, Layout):
 
     # -- a letter
 
-    def write(self, plain: Plain, mailbox: str) -> Plain:
-        body = base.text_in(plain)
+    def write(self, message: Message, mailbox: str) -> Plain:
+        body = message.text
         fields: Plain = {
-            "id": plain["id"],
-            "from_agent": _their_name(plain["sender"]),
+            "id": message.id,
+            "from_agent": _their_name(message.sender),
             "to_agent": _their_name(mailbox),
-            "swarm_name": plain.get("scope"),
-            "type": self.kind_there(plain),
-            "subject": plain.get("subject") or base.first_words(body),
+            "swarm_name": None if message.scope == DEFAULT_SCOPE else message.scope,
+            "type": self.kind_there(message),
+            "subject": message.subject or base.first_words(body),
             "body": body,
-            "payload": _payload(plain),
-            "priority": plain.get("priority", int(Priority.NORMAL)),
-            "created_at": local(plain["created_at"]),
-            "expires_at": local(plain.get("expires_at")),
+            "payload": _payload(message),
+            "priority": int(message.priority),
+            "created_at": local(message.created_at),
+            "expires_at": local(message.expires_at),
             "status": "unread",
             "read_at": None,
             "completed_at": None,
-            "reply_to": plain.get("in_reply_to"),
-            "thread_id": plain.get("thread_id"),
-            "context": plain.get("context") or {},
-            "attachments": plain.get("attachments", []),
-            "tags": plain.get("tags", []),
+            "reply_to": message.in_reply_to,
+            "thread_id": message.thread_id,
+            "context": message.context or {},
+            "attachments": list(message.attachments),
+            "tags": list(message.tags),
         }
-        return base.with_unknown(fields, plain, _FIELDS)
+        return base.with_unknown(fields, message.extra, _FIELDS)
 
     def _unsaid(self, message: Message, name: str) -> Plain | None:  # noqa: ARG002 - its id stands in the file
         there_and_back = base.time_or_none(local(message.created_at), naive_is_local=True)
         says_all = base.is_text_from_its_sender(message) and there_and_back == message.created_at
         return {} if says_all else None
 
-    def dump(self, fields: Plain) -> bytes:
-        return dumps(fields, indent=2, ensure_ascii=True)
+    def dump(self, fields: Plain, *, whole: bool = False) -> bytes:
+        return dumps(fields, indent=2, ensure_ascii=True, whole=whole)
 
     def read(self, fields: Plain, where: Where) -> Plain:
         sender = base.sender_in(fields["from_agent"])
@@ -183,12 +184,9 @@ class Swarm(shapes.Swarm, Layout):
         return Told(state, read_at=read_at, acked_at=done_at, archived_at=archived_at, reason=reason)
 
 
-def local(time: datetime | str | None) -> str | None:
+def local(time: datetime | None) -> str | None:
     """As in the design: local, without a zone."""
-    if time is None:
-        return None
-    aware = datetime.fromisoformat(time) if isinstance(time, str) else time
-    return aware.astimezone().replace(tzinfo=None).isoformat()
+    return None if time is None else base.plain_text_of(time.astimezone().replace(tzinfo=None))
 
 
 def _status(delivery: Delivery) -> str:
@@ -203,10 +201,10 @@ def _their_name(name: str) -> str:
     return "user" if base.is_the_human(name) else name
 
 
-def _payload(plain: Plain) -> Plain:
+def _payload(message: Message) -> Plain:
     """The first data part, if it is an object."""
-    for part in plain.get("parts", ()):
-        if part.get("type") == "data":
+    for part in message.parts:
+        if part.type == "data":
             data: Any = part.get("data")
             return data if isinstance(data, dict) else {}
     return {}
