@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import postroom
+from postroom import desk as desk_module
 from postroom import hub as hub_module
 from postroom.callers import Caller
 from postroom.daemon import chores
@@ -139,7 +140,11 @@ def test_those_who_come_together_are_served_together(tmp_path: Path) -> None:
     run(story())
 
 
-def test_who_is_alone_is_served_at_once_and_with_all_it_says_together(tmp_path: Path) -> None:
+def test_who_is_alone_is_served_at_once_and_with_all_it_says_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk_module, "PROMPT", 10.0)  # however long the first one takes
+
     async def story() -> None:
         async with opened(tmp_path) as desk:
             ann, bob, said = object(), object(), {"agent_id": "a", "to": "b", "body": "x"}
