@@ -258,10 +258,12 @@ says so. Everything else happens beside the bench, on the disk the working tree 
   early, a second line in which most writers rest while a few take turns, keeping the room while the log is
   synced (what waits is then taken along, which costs as much as to go in oneself); larger pages of memory; the
   whole path compiled with mypyc (8 % fewer instructions, and 8 % more time).
-- What takes processor time in one of two compared programs only moves with the machine's hour. Two whole runs of
-  one day, in the slower of which the same first check took half as long again (2.66 and 4.06 ms): process over
-  power 3.09 and 2.88, claim(10) 3.90 and 4.32, eight clients of the socket 5.47 and 4.68, the thousand letters
-  22 and 30 ms. So a line that is near its goal meets it in one run and misses it in the next.
+- What takes processor time in one of two compared programs only moves with the machine's hour. Several runs of
+  the same code within half an hour: a send 1.96, 1.97 and 2.03 times a raw write, process over power 2.96, 3.40
+  and 3.66, claim(10) 3.93 and 4.20, one client of the socket 1.74, 1.78, 1.80, 1.89 and 2.02 times agent-inbox,
+  eight clients 5.02 to 5.77, the thousand letters 17, 19, 23, 25 and 26 ms; eight processes and a receiver 1.14
+  times the naive design, and 1.38 the day before. So a line that is near its goal meets it in one run and misses
+  it in the next. Through the link it was 0.41 and 0.42, with 2.21 and 2.32 sends of latency.
 
 ## What it does not show
 
