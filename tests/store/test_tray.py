@@ -42,7 +42,7 @@ class Sender:
         self._path, self._write = path, write
         self.posted: Sequence[Posted] = ()
         self.error: Exception | None = None
-        self._is_there, self._may_send = threading.Event(), threading.Event()
+        self._is_there, self._may_send, self.sleeps = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._send)
         self._thread.start()
         assert self._is_there.wait(SOON)
@@ -52,6 +52,8 @@ class Sender:
 
     def _send(self) -> None:
         with opened(self._path) as store:
+            if isinstance(held := store._here().lock.tray, Tray):
+                _tell_of_sleep(held, self.sleeps)
             self._is_there.set()
             self._may_send.wait(SOON)
             try:
@@ -66,6 +68,16 @@ class Sender:
 
     def is_told(self) -> bool:
         return not self._thread.is_alive()
+
+
+def _tell_of_sleep(tray: Tray, sleeps: threading.Event) -> None:
+    wait = tray.wait
+
+    def noted(called: int, seconds: float) -> None:
+        sleeps.set()
+        wait(called, seconds)
+
+    setattr(tray, "wait", noted)  # noqa: B010 - of this one alone
 
 
 def packed(write: Write) -> bytes:
@@ -98,7 +110,7 @@ def carry(store: SqliteStore, theirs: Write, *ours: Post) -> tuple[Sender, Commi
     here, sender = store._here(), Sender(Path(store.path), theirs)
     with here.lock:
         sender.send()
-        wait_until_laid(store)
+        assert sender.sleeps.wait(SOON)  # else it may get in just behind us, with what we have written for it
         here.lock.is_laid = True  # as it is for one who gets in now
         here.mend()
         return sender, committing._write(here, ours, durable=True)
