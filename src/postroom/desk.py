@@ -100,11 +100,11 @@ class Desk:
         self, room: Room, method: Method, said: dict[str, Any], call: Callable[[], Any], caller: object
     ) -> Outcome:
         if method.empty is not None and (seconds := method.patience(said)):
-            look = partial(self._submit, call, caller, is_wait=True)
+            look = partial(self.submit, call, caller, is_wait=True)
             return Outcome.of(asyncio.ensure_future(self._wait(room, method, said, look, seconds)))
         if method.is_slow(said):
             return Outcome.of(self._slowly(self._slow if method.slow else self._reading, call))
-        return self._submit(call, caller, looks=not method.writes, is_heavy=is_heavy(said))
+        return self.submit(call, caller, looks=not method.writes, is_heavy=is_heavy(said))
 
     def hear_out(self, caller: object, say: Callable[[], object]) -> None:
         """`say` submits what a caller has to say for now. Who was alone here the last time too is served at once:
@@ -123,21 +123,16 @@ class Desk:
             else:
                 self._call_if_needed()
 
-    def submit(self, run: Callable[[], Any], caller: object = None, **more: bool) -> Outcome:
-        """Something quick, in its turn; what one caller submits, in that order. More is said of it as of a
-        `Ticket`: that it `looks` only, or that it `is_heavy`.
-        """
-        return self._submit(run, caller, **more)
-
-    def _submit(
+    def submit(
         self,
         run: Callable[[], Any],
-        caller: object,
+        caller: object = None,
         *,
         looks: bool = False,
         is_wait: bool = False,
         is_heavy: bool = False,
     ) -> Outcome:
+        """Something quick, in its turn; what one caller submits, in that order. `looks`: it changes nothing."""
         done = Outcome()
         ticket = Ticket(run, done, caller, looks, is_wait, is_heavy)
         if self._is_closed:
