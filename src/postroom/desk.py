@@ -123,6 +123,10 @@ class Desk:
             else:
                 self._call_if_needed()
 
+    def has_only(self, caller: object) -> bool:
+        """Was the call of this one all there was to do, and is nothing else under way?"""
+        return self._alone is caller and not self._queue and not self._under_way
+
     def submit(
         self,
         run: Callable[[], Any],

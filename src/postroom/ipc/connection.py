@@ -20,6 +20,7 @@ from ..wire.lines import Lines
 from ..wire.problems import socket_error
 from ..wire.session import ROOM_FOR_MORE, Asked, read_line
 from .hangup import Hangup
+from .lingering import Lingering
 from .map_lines import MapLines, first_word
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Connection(asyncio.Protocol):
         self._is_ended = False  # will it say no more?
         self._is_resting = False  # is it not read from just now?
         self._hangup: Hangup | None = None
+        self._lingering: Lingering | None = None
         self.caller: Caller | MapLines | None = None
         self._read: Callable[[bytes | None], Asked | dict[str, Any] | None] = self._first
 
@@ -56,17 +58,23 @@ class Connection(asyncio.Protocol):
         transport = cast("asyncio.Transport", transport)  # of a stream
         self._transport = transport
         self._server.enter(self)
-        if not _is_ours(transport.get_extra_info("socket")):
+        peer = transport.get_extra_info("socket")
+        if not _is_ours(peer):
             self._write(socket_error(NotAllowed("this socket serves the user who runs the post room")))
             self._flush()
             transport.close()
             return
+        self._lingering = Lingering(peer.fileno())
         self.caller = self._server.open_caller(self.push, self.cut)
 
     def data_received(self, data: bytes) -> None:
-        if self.caller is not None:
-            self._waiting += self._lines.feed(data)
-            self._server.desk.hear_out(self.caller, self.go_on)
+        if self.caller is None or self._lingering is None:
+            return
+        self._lingering.hear()
+        self._waiting += self._lines.feed(data)
+        self._server.desk.hear_out(self.caller, self.go_on)
+        if not self._owing and self._server.desk.has_only(self.caller):
+            self._lingering.linger()
 
     def eof_received(self) -> bool:
         """The caller may have half closed; what it said last is still answered."""

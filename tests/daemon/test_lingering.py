@@ -1,0 +1,110 @@
+"""Staying awake for who comes back at once, and for nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import postroom
+from postroom.desk import Desk
+from postroom.ipc import lingering
+from postroom.ipc.lingering import Lingering
+from postroom.outcome import Outcome
+
+LONG = 20.0
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+def lingered(waits: Lingering) -> float:
+    began = time.monotonic()
+    waits.linger()
+    return time.monotonic() - began
+
+
+def test_who_comes_back_at_once_is_waited_for(
+    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lingering, "MOMENT", LONG)
+    ours, theirs = ends
+    waits = Lingering(ours.fileno())
+    waits.linger()  # its first answer
+    waits.hear()
+    speaking = threading.Timer(0.05, theirs.sendall, (b"again\n",))
+    speaking.start()
+    assert lingered(waits) < LONG
+    ours.setblocking(False)
+    assert b"again\n" == ours.recv(100)  # it is left to the loop to read it
+    speaking.join()
+
+
+def test_who_hangs_up_is_not_waited_for(
+    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lingering, "MOMENT", LONG)
+    ours, theirs = ends
+    waits = Lingering(ours.fileno())
+    waits.linger()
+    waits.hear()
+    theirs.close()
+    assert lingered(waits) < LONG
+
+
+def test_who_takes_its_time_is_not_waited_for(
+    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, _ = ends
+    waits = Lingering(ours.fileno())
+    waits.linger()
+    monkeypatch.setattr(lingering, "MOMENT", 0.0)
+    waits.hear()
+    monkeypatch.setattr(lingering, "MOMENT", LONG)
+    assert lingered(waits) < LONG
+
+
+def test_nobody_is_waited_for_longer_than_a_moment(
+    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lingering, "MOMENT", 0.2)
+    ours, _ = ends
+    waits = Lingering(ours.fileno())
+    waits.linger()
+    waits._is_quick = True  # however busy the machine is
+    assert 0.2 <= lingered(waits) < LONG
+
+
+def test_nobody_is_waited_for_while_there_is_something_else_to_do(tmp_path: Path) -> None:
+    async def story() -> None:
+        with postroom.open(tmp_path / "room.db", durability="process") as room:
+            desk, ann, bob = Desk(room), object(), object()
+
+            def ask(caller: object) -> Outcome:
+                return desk.submit(lambda: "done", caller)
+
+            await ask(ann)
+            assert desk.has_only(ann)
+            assert not desk.has_only(bob)
+            later = ask(bob)
+            assert not desk.has_only(ann)
+            await later
+            assert not desk.has_only(ann)
+            may_end = threading.Event()
+            slow = asyncio.ensure_future(desk.run_slow(may_end.wait))
+            await ask(ann)
+            assert not desk.has_only(ann)
+            may_end.set()
+            await slow
+            await desk.close()
+
+    asyncio.run(asyncio.wait_for(story(), LONG))
