@@ -20,9 +20,16 @@ from postroom.hosts.sessions import InTurn, Session, keep
 from tests.daemons import Daemon
 from tests.hosts.hosting import Host, Place, name_of
 
-# A hook that is slow between what it prints and what it marks.
-SLOW = "import time; from postroom.errands import Errands as E; f = E.mark_shown; \
-E.mark_shown = lambda *a, **k: (time.sleep(0.3), f(*a, **k))[1]"
+# Two hooks at the end of one turn: each has found its session before either of them may do anything.
+MEETING = """
+import multiprocessing, postroom.cli.hosts as h
+both, source_of = multiprocessing.Barrier(2), h.source_of
+def meet(context, *said, **how):
+    if context.call.heard["hook_event_name"] == "Stop":
+        both.wait(60)
+    return source_of(context, *said, **how)
+h.source_of = meet
+"""
 FORGETFUL = "import postroom.cli.hosts as h; h.Visit._catch_up = lambda *_: None"
 AROUND = "from postroom.cli.context import Context as C; C.session = property(C.session.func, lambda *_: None)"
 
@@ -71,11 +78,11 @@ def held_twice(place: Place, bug: str) -> tuple[int, str, int]:
 
 
 def test_an_end_of_a_turn_that_another_hook_held_up_counts_and_is_none(place: Place) -> None:
-    assert (1, "busy", 1) == held_twice(place, SLOW)
+    assert (1, "busy", 1) == held_twice(place, MEETING)
 
 
 def test_a_hook_that_does_not_look_again_forgets_what_the_other_held_up(place: Place) -> None:
-    assert (1, "idle", 0) == held_twice(place, f"{SLOW}; {FORGETFUL}")
+    assert (1, "idle", 0) == held_twice(place, MEETING + FORGETFUL)
 
 
 # -- several sessions of one process

@@ -7,7 +7,7 @@ from __future__ import annotations
 import msgspec
 
 from postroom.model.query import Moment
-from tests.rings.witness import SLACK, Seen, Witness, left
+from tests.rings.witness import HOUR, SLACK, Seen, Witness, left
 
 
 class Telling(msgspec.Struct):
@@ -45,7 +45,8 @@ class Recipient:
             assert pause <= SLACK or is_urgent, "no pause between two tellings"
             assert cap <= SLACK, "told more often in an hour than one may be"
             last = Telling(boot=now.boot, at=now.steady, known=self.letters.keys() - late)
-            self._tellings.append(last)
+            lately = [one for one in self._tellings if one.boot == now.boot and one.at + HOUR > now.steady]
+            self._tellings = [*lately, last]  # nobody joins what was before that any more
         last.heard.add(way)
         last.rung |= {(way, id) for id in ids}
         self._last[way] = last

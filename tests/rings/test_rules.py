@@ -93,6 +93,10 @@ def test_the_rules_hold_for_a_recipient_with_several_bells(steps: History) -> No
     run(steps, WAYS)
 
 
+def test_a_telling_of_more_than_an_hour_ago_is_forgotten_when_another_begins() -> None:
+    run(history("urgent, look exec, wait 3601, look exec, fail exec, look hook, normal"), WAYS)
+
+
 # complaint -> a history, and the line that makes it one to complain of: its function, as it is, as it must not be
 BUGS = {
     "rung for what is read": (
