@@ -249,9 +249,12 @@ says so. Everything else happens beside the bench, on the disk the working tree 
   150 where eight do; with all of SQLite and JSON, 419,000 and 368,000 instructions (counted with callgrind). Of
   the daemon's processor time (perf, cpu-clock) 50 to 63 % are Python, 20 to 37 % the kernel and 8 % SQLite; no
   function has more than a twentieth of the steps. A thousand letters that are taken at once are 85 million
-  instructions; 3 to 4 ms of the time are the client that reads the JSON. Measured apart, little is left to be
-  gained by asking inside the transaction who is sealed (4 µs of a letter), or by doing without savepoints (2 µs
-  of one).
+  instructions. Measured apart, little is left to be gained by asking inside the transaction who is sealed (4 µs
+  of a letter), or by doing without savepoints (2 µs of one).
+- The service sleeps between two lines of a client as the processor does in a sync, and pays for it in the same
+  way. So it stays awake for up to 0.2 ms for a client that came back within that time before, as long as there is
+  nothing else to do: 10 to 18 % more letters per second of one client (in turns with the same service without
+  it). A client that takes its time is not waited for.
 - Of a letter through a link, the processor's time is 330 to 475 µs of its sender, 100 to 125 of the daemon that
   sends it, and 140 to 175 of the one that receives it, eight processes sending on two processors: up to 32
   letters go in one call, and are written by one commit and one sync.
