@@ -14,15 +14,22 @@ from postroom.service.authorize import NEEDS, RULES
 from postroom.wire.events import TYPES
 from postroom.wire.federation_problems import NUMBERS, Refusal
 from postroom.wire.federation_table import ROWS as FEDERATION
+from postroom.wire.mail_problems import NO_CONVERSATION, NOT_FOUND
+from postroom.wire.mail_problems import NUMBERS as MAIL_NUMBERS
 from postroom.wire.map_table import MAP
 from postroom.wire.methods import ACTIONS, ALIASES, MAIL, SESSION, VERBS
 from postroom.wire.problems import BAD_TOKEN, CODES, INTERNAL_ERROR
-from postroom.wire.table import Method
+from postroom.wire.table import Method, NoSuchMethod
 
 DOCS = Path(__file__).parent.parent / "docs"
 HEAD = Path(__file__).parent / "service_head.md"
 BETWEEN = Path(__file__).parent / "federation_wire_head.md"
 _TOKENS = f"A token that is worth nothing is `NotAllowed` with the JSON-RPC code {BAD_TOKEN}, on every wire.\n"
+_MAIL_ERRORS = (
+    "In `mail/*`, what is a matter of conversations has MAP's numbers, with the category `mail` in its data and"
+    " the error's name and number in `data.details`. A conversation that is not there keeps agent-inbox's"
+    " code.\n\n"
+)
 _WHO = {"own": "the mailbox's own agent", "anyone": "anyone who got in", "operator": "an operator"}
 
 
@@ -44,6 +51,7 @@ def page() -> str:
         "What systems say to each other, `map/federation/*`, has [a page of its own](federation-wire.md).\n",
         "## Events\n\n" + ", ".join(f"`{name}`" for name in TYPES) + ", `resync`, and what `emit` was told.\n",
         "## Errors\n\n" + "\n".join(error_rows()) + "\n\n" + _TOKENS,
+        _MAIL_ERRORS + "\n".join(mail_error_rows()) + "\n",
     ]
     return "\n".join(pieces)
 
@@ -98,11 +106,19 @@ def who(method: Method) -> str:
 def error_rows() -> Iterator[str]:
     yield "| error | its number | JSON-RPC code | trying again helps | |"
     yield "|---|---|---|---|---|"
-    for name, kind in vars(errors).items():
+    for name, kind in {**vars(errors), NoSuchMethod.__name__: NoSuchMethod}.items():
         if isinstance(kind, type) and issubclass(kind, errors.PostroomError) and kind is not errors.PostroomError:
             code = next((code for base, code in CODES if issubclass(kind, base)), INTERNAL_ERROR)
             again = "yes" if kind.temporary else "no"
             yield f"| `{name}` | {kind.code} | {code} | {again} | {(kind.__doc__ or '').strip()} |"
+
+
+def mail_error_rows() -> Iterator[str]:
+    yield "| error | of | JSON-RPC code | `data.code` |"
+    yield "|---|---|---|---|"
+    for kind, field, number in MAIL_NUMBERS:
+        code = NOT_FOUND if number == NO_CONVERSATION else number
+        yield f"| `{kind.__name__}` | {f'`{field}`' if field else 'anything else'} | {code} | {number} |"
 
 
 def main() -> None:

@@ -154,7 +154,8 @@ class Caller:
             raise Invalid(told, field="method", hint="Authorization: Bearer pr_...")
         principal = service.tokens.holder(self.room._office, token)
         self.become(principal)
-        return {"agent_id": principal.agent, "scopes": sorted(principal.scopes or ())}
+        scopes = [service.tokens.OPERATOR] if principal.operator else sorted(principal.scopes or ())
+        return {"agent_id": principal.agent, "scopes": scopes}
 
     def become(self, principal: Principal) -> None:
         """It has proven who it is, once more."""

@@ -59,6 +59,34 @@ def test_a_caller_without_a_token_does_nothing_for_who_has_one(daemon: Daemon) -
         assert ["secret"] == [letter.text for letter in room.mailbox("coder").check(peek=True)]
 
 
+def test_beside_one_who_has_a_token_who_names_itself_sees_its_own_threads_and_emits_as_itself(
+    daemon: Daemon,
+) -> None:
+    with postroom.open(daemon.room) as room:
+        room.mailbox("bob").send("ann", "ours", thread_tag="t")
+        room.mailbox("bob").send("coder", "secret", thread_tag="t")
+    with daemon.line() as line, daemon.line() as other:
+        assert 2 == line.ask({"action": "read_thread", "threadTag": "t"})["count"]
+        assert 1 == line.ask({"action": "read_thread", "threadTag": "t", "agentId": "ann"})["count"]
+        sealed(daemon, "coder")
+        refused = line.ask({"action": "read_thread", "threadTag": "t"})
+        assert "NotAllowed" == refused["name"] and "show one, or name the agent" in refused["hint"]
+        assert "NotAllowed" == line.ask({"action": "read_thread", "threadTag": "t", "agentId": "coder"})["name"]
+        hers = line.ask({"action": "read_thread", "threadTag": "t", "agentId": "ann"})
+        assert ["ours"] == [one["content"]["text"] for one in hers["messages"]]
+        other.ask({"action": "authenticate", "token": sealed(daemon, None)})
+        rpc(other, "map/subscribe")
+        assert line.ask({"action": "emit", "event": {"type": "build.done"}, "agentId": "ann"})["ok"]
+        assert "NotAllowed" == line.ask({"action": "emit", "event": {"type": "x"}, "agentId": "coder"})["name"]
+        assert "ann" == other.hear()["params"]["event"]["source"]
+
+
+def test_an_operators_token_says_what_it_is_good_for(daemon: Daemon) -> None:
+    with daemon.line() as line:
+        told = line.ask({"action": "authenticate", "token": sealed(daemon, None)})
+    assert (None, ["operator"]) == (told["agent_id"], told["scopes"])
+
+
 def test_who_listened_before_anybody_was_sealed_hears_no_more(daemon: Daemon) -> None:
     with daemon.line() as line, daemon.line() as operator:
         rpc(line, "map/subscribe")

@@ -58,6 +58,13 @@ def test_a_dry_run_only_says(desk: Desk) -> None:
     assert not (desk.home / ".config").exists()
 
 
+def test_it_says_what_the_unit_will_not_know(desk: Desk) -> None:
+    told = desk.run("service", "install", POSTROOM_HTTP="127.0.0.1:9", POSTROOM_AGENT="me", INBOX_DIR="x").out
+    assert ": INBOX_DIR, POSTROOM_DURABILITY, POSTROOM_HTTP\n" in told
+    del desk.environment["POSTROOM_DURABILITY"]
+    assert "unknown to the unit" not in desk.run("service", "install").out
+
+
 def test_a_unit_of_another_room_is_replaced_and_told(desk: Desk) -> None:
     desk.run("service", "install", "--room", "a % $b.db")
     served = f"(it served sqlite:{desk.home}/a % $b.db)"

@@ -10,6 +10,7 @@ from ..daemon import unit
 from ..daemon.options import OFF
 from ..errors import NameTaken, Refused
 from ..room import chosen_settings
+from ..whereabouts import environment
 from .answers import Answer, sayable
 from .escape import one_line
 from .exits import CannotCreate
@@ -29,6 +30,9 @@ _PATHS = (
     "inboxes",
     "peers",
 )  # as typed they are from here; a unit runs elsewhere
+_OURS = ("POSTROOM_", "INBOX_")
+_NOT_FOR_SERVE = {"POSTROOM_STORE", "POSTROOM_AGENT", "POSTROOM_AUTH_TOKEN", "INBOX_AGENT_NAME"}
+_NOT_THERE = f"Set here and unknown to the unit; say it as an option, or by systemctl --user edit {unit.NAME}"
 _OPTIONS = tuple(option.name for option in COMMANDS["serve"].options)
 
 
@@ -36,7 +40,7 @@ def run_service_install(context: Context) -> Answer:
     said = unit.text(_words(context))
     before = unit.held()
     served = unit.room_of(before) if before else None
-    data = {"path": sayable(unit.path()), "unit": said, "served": served}
+    data = {"path": sayable(unit.path()), "unit": said, "served": served, "left_out": _left_out()}
     if "dry_run" in context.values:
         would = "refuse" if before == "" else unit.outcome(before, said)
         return Answer(context.name, {**data, "outcome": "shown", "next": []}, partial(_dry, would=would))
@@ -98,6 +102,11 @@ def _words(context: Context) -> list[str]:
     return words
 
 
+def _left_out() -> list[str]:
+    """Variables that tell `serve` something here, and will not in the unit. The room is in its words."""
+    return sorted(name for name in environment() if name.startswith(_OURS) and name not in _NOT_FOR_SERVE)
+
+
 _WOULD = {
     "written": "would be written",
     "replaced": "would be replaced",
@@ -119,6 +128,8 @@ def _other(data: Mapping[str, Any]) -> str:
 
 def _installed(_screen: Screen, data: Mapping[str, Any]) -> str:
     told = f"{data['outcome'].capitalize()}{_other(data)}: {one_line(data['path'])}\n\n"
+    if data["left_out"]:
+        told += f"{_NOT_THERE}: {', '.join(map(one_line, data['left_out']))}\n\n"
     return told + _typed("Now type", data["next"])
 
 

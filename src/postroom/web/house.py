@@ -189,5 +189,7 @@ class House:
 
 
 _NO_METHOD = refused(
-    405, "calls are sent by POST; GET serves /subscribe, /healthz and /metrics", (b"allow", b"POST")
+    405,
+    "calls are sent by POST; GET serves /subscribe, /healthz and /metrics; /ws and /map are WebSockets",
+    (b"allow", b"POST"),
 )

@@ -135,6 +135,8 @@ def _went_to_others(found: Found) -> bool:
 def _read_thread(room: Room, said: dict[str, Any]) -> Any:
     tag, scope = said["thread_tag"], said.get("scope", DEFAULT)
     me = room.principal.agent
+    if me is None and "agent_id" in said:
+        me = room.mailbox(said["agent_id"]).name
     letters = room.tagged(tag, scope) if me is None else room.mailbox(me).tagged(tag, scope)
     ids = tuple(letter.id for letter in letters)
     deliveries: dict[str, list[Delivery]] = {}
@@ -293,10 +295,12 @@ ROWS = (
         "the letters with a thread tag",
         _read_thread,
         Param("thread_tag", "text", "the tag", required=True),
+        Param("agent_id", "text", "who looks; an operator who says nobody sees all of them"),
         SCOPE,
         result="threadTag, count, messages",
         many=True,
         action="threads",
+        whose="agent_id",
         writes=False,
     ),
     _row(
@@ -340,8 +344,10 @@ ROWS = (
         _emit,
         Param("event", "any", "what happened", required=True),
         Param("meta", "object", "about it"),
+        Param("agent_id", "text", "who tells it"),
         SCOPE,
         result="nothing more",
         action="send",
+        whose="agent_id",
     ),
 )

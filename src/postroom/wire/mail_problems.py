@@ -23,7 +23,7 @@ CLOSED, NO_PARTICIPANT, NO_PERMISSION = 10001, 10002, 10003
 NO_CONVERSATION, NO_TURN, NO_THREAD, BAD_CONTENT, NO_PARENT = 10000, 10004, 10005, 10006, 10010
 
 # (error, the field it names) -> MAP's number. None stands for any field; the first row that fits counts.
-_NUMBERS: tuple[tuple[type[PostroomError], str | None, int], ...] = (
+NUMBERS: tuple[tuple[type[PostroomError], str | None, int], ...] = (
     (UnknownMessage, None, NO_TURN),
     (Missing, "conversation", NO_CONVERSATION),
     (Missing, "parent_conversation", NO_PARENT),
@@ -60,7 +60,7 @@ def mail_problem(error: PostroomError) -> Problem | None:
 def _number(error: PostroomError) -> int | None:
     if isinstance(error, UnknownAgent) or is_bad_token(error):
         return None
-    for kind, field, number in _NUMBERS:
+    for kind, field, number in NUMBERS:
         if isinstance(error, kind) and (field is None or field == error.field or _is_inside(error, field)):
             return number
     return None

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import Invalid
 from .plain import plain_escalation, plain_letter, plain_message, plain_move, plain_receipt, plain_task, plain_work
 from .saying import AGENT, BODY, FIELDS, ID, IDS, LIMIT, RECEIPT, TOKEN, WANTED, box_of, fields_of, some, wanted_of
-from .table import Method, Param
-from .verbs import TIMEOUT, nothing_came
+from .table import LONGEST_WAIT, Method, Param
+from .verbs import nothing_came
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -162,7 +162,7 @@ ROWS = (
         Param("count", "count", "how many; 1 when nothing is said"),
         Param("lease", "seconds", "how long you need"),
         Param("holder", "text", "who holds it, for people"),
-        Param("timeout", "seconds", f"{TIMEOUT.about}; 0 when nothing is said"),
+        Param("timeout", "seconds", f"how long to wait; {LONGEST_WAIT:g} at most, 0 when nothing is said"),
         *WANTED,
         result="letters, each with its token and lease_seconds",
         action="claim",
