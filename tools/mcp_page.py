@@ -43,6 +43,8 @@ Claude Code, by `claude mcp add postroom -- postroom mcp --as coder`, or in a pr
 {"mcpServers": {"postroom": {"command": "postroom", "args": ["mcp", "--as", "coder"]}}}
 ```
 
+What stands in `.mcp.json` is "Pending approval" until you start `claude` in that folder and approve it.
+
 Codex, in `~/.codex/config.toml`:
 
 ```toml
@@ -59,11 +61,16 @@ Gemini CLI, in `~/.gemini/settings.json` or a project's `.gemini/settings.json`:
 ```
 
 Tried without a model: `claude mcp list` (Claude Code 2.1.325) and `gemini mcp list` (0.61, in a trusted folder) start it and
-say that they are connected; `codex mcp add` (0.166) writes these lines, and `codex mcp list` reads them.
+say that they are connected, the first once what stands in `.mcp.json` is approved; `codex mcp add postroom -- postroom mcp --as
+coder` (0.166) writes these lines but the last, which you add by hand, and `codex mcp list` reads them.
 
 It opens the room itself, as every command does: no daemon is needed. `--socket PATH` (or `POSTROOM_SOCKET`, or
 `INBOX_SOCKET_PATH`) asks a running daemon instead; where agents have tokens, set `POSTROOM_AUTH_TOKEN`. Over HTTP a host needs
 the URL and a token (`postroom token create --agent coder`), as the header `Authorization: Bearer …`.
+
+Without a socket it acts for the owner of the room, as the command line does: tokens do not hold there, `--as` is only who is
+meant where a call names nobody, and a call may name any agent, also one that has a token. Who wants that refused gives the host
+the socket or HTTP, with a token.
 
 | variable | |
 |---|---|

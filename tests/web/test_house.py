@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import re
 from collections.abc import AsyncIterator, Callable
@@ -12,9 +13,12 @@ from typing import Any
 
 import pytest
 
+from postroom.counters import Counters
 from postroom.service.pulse import PULSE
+from postroom.web import metrics
 from postroom.web.health import Pulse
 from postroom.web.mounted import Mounted, NotHere
+from tests.docs.pages import HOME, section
 from tests.web.running import PATIENCE, Client, Daemon, aside, make_token, open_house, port_of, until_end
 
 Agent = Callable[..., Client]
@@ -240,8 +244,14 @@ def test_only_its_own_path_is_its(operator: Client, path: str) -> None:
     assert 405 == operator.ask("GET", path).status
 
 
-def test_every_number_stands_on_the_page(operator: Client) -> None:
-    page = (Path(__file__).parent.parent.parent / "docs" / "http.md").read_text(encoding="utf-8")
-    text = operator.ask("GET", "/metrics").body.decode()
-    names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
-    assert {name for name in names if f"`{name}" not in page} == set()
+def test_the_page_lists_every_number_and_no_other(operator: Client) -> None:
+    counters = Counters()
+    counters.rang("abcd", "rung")
+    link = {"system": "paris", "state": "connected", "sent": 1, "taken": 1}
+    at_times = [*metrics._of_house(counters), *metrics._of_links([link])]  # with webhooks and with peers
+    lines = operator.ask("GET", "/metrics").body.decode().splitlines() + at_times
+    served = {line.split()[2] for line in lines if line.startswith("# TYPE ")}
+    written = re.findall(r'_(?:one|family)\("(\w+)"', inspect.getsource(metrics))
+    assert set(written) - {name.removeprefix("postroom_") for name in served} == set()  # all it can serve
+    told = section((HOME / "docs" / "http.md").read_text(encoding="utf-8"), "Health and numbers")
+    assert served == set(re.findall(r"`((?:postroom|process)_\w+)", told))
