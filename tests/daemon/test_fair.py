@@ -7,8 +7,11 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ import pytest
 import postroom
 from tests.conftest import takes_long
 from tests.daemons import Daemon, Line
-from tests.web.running import memory_of
+from tests.web.running import memory_of, most_memory_of
 
 MANY = 1_500
 CHECK = {"action": "check_inbox", "agentId": "full"}
@@ -61,6 +64,44 @@ def test_one_who_asks_for_much_keeps_nobody_waiting_and_takes_bounded_memory(cro
         greedy.say(*[CHECK] * 64)  # and never reads
         assert slowest_ping(crowded, 2) < 0.6
         assert memory_of(crowded.process.pid) - before < 200 * 2**20
+
+
+# A process of its own: what it sends must not wait for the test.
+FLOOD = """
+import socket, sys
+line = socket.socket(socket.AF_UNIX)
+line.connect(sys.argv[1])
+said = sys.argv[2].encode().decode("unicode_escape").encode() * int(sys.argv[3])
+print("here", flush=True)
+while True:
+    line.sendall(said)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "times"), [('{"jsonrpc":"2.0","method":"x"}\\n', 3_000), ("\\n", 200_000)], ids=["notes", "blanks"]
+)
+def test_one_who_says_much_that_is_not_answered_keeps_nobody_waiting(
+    daemon: Daemon, line: str, times: int
+) -> None:
+    words = [sys.executable, "-c", FLOOD, str(daemon.socket), line, str(times)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as flooding:
+        try:
+            assert flooding.stdout is not None and flooding.stdout.readline()
+            assert slowest_ping(daemon, 2) < 0.6
+        finally:
+            flooding.kill()
+
+
+def test_lines_that_are_large_in_memory_are_looked_at_one_after_the_other(daemon: Daemon) -> None:
+    """A megabyte of JSON may be ninety in memory."""
+    before, many = memory_of(daemon.process.pid), 24
+    dense = b'{"action":"send","from":"a","to":"b","payload":[' + b"[]," * 200_000 + b"1]}\n"
+    with daemon.line() as line, ThreadPoolExecutor(1) as beside:
+        saying = beside.submit(line.say, *[dense] * many)
+        assert [True] * many == [line.hear()["ok"] for _ in range(many)]
+        saying.result()
+    assert most_memory_of(daemon.process.pid) - before < 150 * 2**20
 
 
 @takes_long

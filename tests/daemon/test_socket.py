@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from postroom import PostroomError
+from postroom.daemon.holding import Held
+from postroom.errors import NameTaken
 from postroom.ipc.client import SocketDesk
 from tests.daemons import Daemon, Line
 
@@ -190,6 +192,17 @@ def test_a_second_daemon_on_the_same_socket_or_room_is_told_of_the_first(daemon:
         Daemon(other, "--http", "off", "--room", str(daemon.room))
 
     assert daemon.ask(action="ping")["ok"]
+
+
+def test_one_that_begins_to_serve_is_named_in_the_place_of_one_that_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "room.db.serving").write_text("process 1 at s", encoding="utf-8")
+    first, second = (Held(str(tmp_path / "room.db")) for _ in range(2))
+    first.take()
+    with pytest.raises(NameTaken, match=f"by process {os.getpid()} "):
+        second.take()
+    first.leave()
+    second.take()
+    second.leave()
 
 
 def test_what_a_killed_daemon_left_behind_is_cleared(daemon: Daemon, tmp_path: Path) -> None:

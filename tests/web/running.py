@@ -217,6 +217,12 @@ def memory_of(pid: int) -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
+def most_memory_of(pid: int) -> int:
+    """The most bytes that it ever had there."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
 def cpu_of(pid: int) -> float:
     """Seconds that a process has computed so far."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()

@@ -51,6 +51,7 @@ class Held:
                 f"this room is served already, by {first}", field="room", hint="stop it first"
             ) from None
         self._lock = lock
+        self.sign(f"process {os.getpid()}")  # in the place of one that was killed
 
     def sign(self, text: str) -> None:
         """Who serves it, and where, for the next who tries."""

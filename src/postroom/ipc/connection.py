@@ -1,7 +1,8 @@
 """One caller at the socket: what it says, line by line, and the replies in the order of what was said.
 
-A caller that does not read is not read from either, so that its replies take bounded memory. What was said is
-carried out even when the caller has gone meanwhile; only waiting for mail ends with it.
+A caller that does not read is not read from either, so that its replies take bounded memory; one that says much is
+heard for a moment, then the others are. What was said is carried out even when the caller has gone meanwhile; only
+waiting for mail ends with it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import socket
 import struct
 from collections import deque
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import NotAllowed
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from ..outcome import Outcome
     from .server import Server
 
+TURN = 0.005  # seconds for which one caller is heard; then others get their turn
+MUCH = 64 * 1024  # bytes that came at once: others get their turn before more is read
+LARGE = 64 * 1024  # bytes of a line that may be many times as large in memory
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
@@ -41,12 +46,14 @@ class Connection(asyncio.Protocol):
         self._lines = Lines(server.limits.max_message_bytes + ROOM_FOR_MORE)
         self._waiting: deque[bytes | None] = deque()  # lines that came, and were not looked at
         self._next: Asked | dict[str, Any] | None = None  # what was looked at, and not begun
+        self._size = 0  # of the line that was looked at last
         self._owing = Owing(self._carry_out, self._settle)
         self._unsent: list[bytes] = []  # replies that were not written yet
         self._transport: asyncio.Transport | None = None
         self._is_full = False  # does the caller not read its replies?
         self._is_ended = False  # will it say no more?
         self._is_resting = False  # is it not read from just now?
+        self._is_over = False  # is its turn over for now?
         self._hangup: Hangup | None = None
         self._lingering: Lingering | None = None
         self.caller: Caller | MapLines | None = None
@@ -73,6 +80,9 @@ class Connection(asyncio.Protocol):
         self._lingering.hear()
         self._waiting += self._lines.feed(data)
         self._server.desk.hear_out(self.caller, self.go_on)
+        if len(data) > MUCH:
+            self._end_turn()
+            self._breathe()
         if not self._owing and self._server.desk.has_only(self.caller):
             self._lingering.linger()
 
@@ -123,18 +133,46 @@ class Connection(asyncio.Protocol):
 
     def go_on(self) -> None:
         """Begin what can be begun, in order."""
-        while not self._is_full and (self._waiting or self._next is not None):
+        end = perf_counter() + TURN
+        while not (self._is_full or self._is_over) and (self._waiting or self._next is not None):
             asked = self._next
             if asked is None:
-                asked = self._read(self._waiting.popleft())
+                if not self._may_look():
+                    break
+                asked = self._look()
             if asked is None:  # it answers us
                 continue
             if not self._owing.has_room(asked) or self._must_wait(asked):
                 self._next = asked
                 break
             self._next = None
-            self._owing.begin(asked)
+            self._owing.begin(asked, self._size)
+            if perf_counter() > end:
+                self._end_turn()
         self._breathe()
+
+    def _end_turn(self) -> None:
+        """Until the next round of the loop, in which others are heard, too."""
+        if not self._is_over:
+            self._is_over = True
+            self._server.loop.call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._is_over = False
+        self.go_on()
+        self._end_if_done()
+
+    def _may_look(self) -> bool:
+        """May the next line be looked at? Not many large ones at once, of this caller and of all."""
+        line = self._waiting[0]
+        if line is None or len(line) <= LARGE:
+            return True
+        return self._owing.may_hear(len(line)) and not self._must_wait_for_room()
+
+    def _look(self) -> Asked | dict[str, Any] | None:
+        line = self._waiting.popleft()
+        self._size = 0 if line is None else len(line)
+        return self._read(line)
 
     def _first(self, line: bytes | None) -> Asked | dict[str, Any] | None:
         """In which dialect it speaks from now on."""
@@ -152,15 +190,18 @@ class Connection(asyncio.Protocol):
 
     def _must_wait(self, asked: Asked | dict[str, Any]) -> bool:
         """Is so much owed to those who do not read that nothing large may be begun for anybody who is here?"""
+        return isinstance(asked, Asked) and asked.is_large and self._must_wait_for_room()
+
+    def _must_wait_for_room(self) -> bool:
         unread = self._server.unread
-        if self._transport is None or unread.has_room or not (isinstance(asked, Asked) and asked.is_large):
+        if self._transport is None or unread.has_room:
             return False
         unread.wait(self)
         return True
 
     def _breathe(self) -> None:
         """Read on only while there is room."""
-        must_rest = self._is_full or self._next is not None
+        must_rest = self._is_full or self._is_over or self._next is not None or bool(self._waiting)
         if must_rest is self._is_resting or self._transport is None or self._is_ended:
             return
         if self._transport.is_closing():
@@ -175,7 +216,7 @@ class Connection(asyncio.Protocol):
     def _carry_out(self, asked: Asked) -> Outcome:
         assert self.caller is not None  # noqa: S101 - who is nobody is not read from
         owed = self.caller.carry_out(asked)
-        if asked.is_large and not owed.done():
+        if (asked.is_large or self._size > LARGE) and not owed.done():
             self._server.unread.begin(owed)
         return owed
 

@@ -78,13 +78,18 @@ class Talk:
             if (text := message.get("text")) is None:
                 self.code = NOT_TEXT
                 return
+            while not self._owing.may_hear(len(text)):
+                await self._until_room()
             asked = self._understood(text)
             if asked is None:
                 continue
             while self._outbox.is_full or not self._owing.has_room(asked):
-                self._room.clear()
-                await self._room.wait()
-            self._owing.begin(asked)
+                await self._until_room()
+            self._owing.begin(asked, len(text))
+
+    async def _until_room(self) -> None:
+        self._room.clear()
+        await self._room.wait()
 
     def _ended(self, code: int) -> None:
         """Why the connection was ended, by them or by what they sent."""

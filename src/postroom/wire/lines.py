@@ -19,15 +19,11 @@ class Lines:
             return [packet[:-1]] if packet.strip() else []  # one line and nothing else, as mostly
         found: list[bytes | None] = []
         *whole, rest = packet.split(b"\n")
-        for piece in whole:
-            if self._skipping:
-                self._skipping = False
-            elif len(self._rest) + len(piece) > self._longest:
-                self._rest.clear()
-                found.append(None)
-            else:
-                found.append(bytes(self._rest) + piece)
-                self._rest.clear()
+        if whole:
+            first, self._rest = bytes(self._rest) + whole[0], bytearray()
+            whole[0] = b"" if self._skipping else first
+            self._skipping = False
+            found += [line if len(line) <= self._longest else None for line in whole if line]
         if not self._skipping:
             self._rest += rest
             if len(self._rest) > self._longest:
