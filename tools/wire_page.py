@@ -11,7 +11,7 @@ from pathlib import Path
 
 from postroom import errors
 from postroom.service.authorize import NEEDS, RULES
-from postroom.wire.events import TYPES
+from postroom.wire.events import MAP_TYPES, TYPES
 from postroom.wire.federation_problems import NUMBERS, Refusal
 from postroom.wire.federation_table import ROWS as FEDERATION
 from postroom.wire.mail_problems import NO_CONVERSATION, NOT_FOUND
@@ -49,7 +49,7 @@ def page() -> str:
         " or with a dot, such as `map/agents.list`; parameters also as `agentId`. See [MAP](map.md).\n",
         *(described(method, f"`{method.name}`") for method in MAP.values() if method not in FEDERATION),
         "What systems say to each other, `map/federation/*`, has [a page of its own](federation-wire.md).\n",
-        "## Events\n\n" + ", ".join(f"`{name}`" for name in TYPES) + ", `resync`, and what `emit` was told.\n",
+        "## Events\n\n" + ", ".join(map(event_name, TYPES)) + ", `resync`, and what `emit` was told.\n",
         "## Errors\n\n" + "\n".join(error_rows()) + "\n\n" + _TOKENS,
         _MAIL_ERRORS + "\n".join(mail_error_rows()) + "\n",
     ]
@@ -101,6 +101,10 @@ def who(method: Method) -> str:
         f", with a token good for {' or '.join(sorted(NEEDS[method.action]))}" if method.action in NEEDS else ""
     )
     return f"For {_WHO[rule]}{scopes}."
+
+
+def event_name(name: str) -> str:
+    return f"`{name}` (`{MAP_TYPES[name]}` in MAP)" if name in MAP_TYPES else f"`{name}`"
 
 
 def error_rows() -> Iterator[str]:
