@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -207,6 +208,34 @@ def test_whatever_goes_wrong_the_session_goes_on(
     assert (0, "") == (done.code, done.out)
     assert done.err.startswith("postroom: ") or variables.get("POSTROOM_STORE") == "/proc/x/room.db"
     assert done.err.count("\n") <= 1
+
+
+@pytest.mark.parametrize("words", [START, PROMPT])
+@pytest.mark.parametrize("name", ["bob.inbox.jsonl", ".names", ".lock"])
+def test_what_is_no_inbox_file_is_told_and_the_session_goes_on(
+    bob: Desk, words: tuple[str, ...], name: str
+) -> None:
+    del bob.environment["POSTROOM_STORE"]
+    folder = bob.home / "inboxes"
+    folder.mkdir()
+    if name == ".lock":
+        (folder / name).symlink_to(bob.home / "elsewhere")
+    else:
+        os.mkfifo(folder / name)
+    done = bob.run(*words, INBOX_DIR=str(folder))
+    assert (0, "") == (done.code, done.out)
+    assert done.err.startswith("postroom: no mail could be shown: ") and name in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_spoiled_line_among_the_names_hides_no_mail(bob: Desk) -> None:
+    del bob.environment["POSTROOM_STORE"]
+    folder = InboxFolder(str(bob.home / "inboxes"))
+    folder.prepare()
+    folder.append("bob", [b'{"from":"ann","content":"Which sort?"}\n'])
+    with (Path(folder.path) / ".names").open("ab") as names:
+        names.write(b"\xff\n")
+    assert "Which sort?" in well(bob.run(*PROMPT, INBOX_DIR=folder.path))
 
 
 def run_into(desk: Desk, words: tuple[str, ...], output: str) -> int:

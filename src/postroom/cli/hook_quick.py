@@ -96,8 +96,12 @@ def _is_surely_nothing(values: Mapping[str, Any], agent: str) -> bool:
 
 def folder_has_nothing(folder: str, agent: str) -> bool:
     from ..daemon.inbox_files import InboxFolder  # noqa: PLC0415 - only where there are such files
+    from ..errors import PostroomError  # noqa: PLC0415 - loaded already
 
-    return not InboxFolder(folder).peek(agent)
+    try:
+        return not InboxFolder(folder).peek(agent)
+    except (OSError, PostroomError):  # whoever comes next tells
+        return False
 
 
 def socket_has_nothing(path: str, agent: str) -> bool:

@@ -11,4 +11,5 @@ Above it stands the command line; below it are the rims, the desk and the room.
     chores     what is done now and then: the janitor
     inbox_files    a folder of inbox.jsonl files that loses no line
     inbox_carrier  carries news of each letter into them
+    plain_files    regular files with one name, and nothing else of that name
 """

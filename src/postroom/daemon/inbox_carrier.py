@@ -8,11 +8,10 @@ unread. A letter that was read before we looked is no news any more.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ..errors import Invalid, PostroomError
@@ -23,9 +22,12 @@ from ..store.bells import ROOM
 from ..wire.inbox_entries import line_of, notice_of
 from .inbox_doubts import MOMENT
 from .inbox_eye import Eye
-from .inbox_files import InboxFolder, read_whole, write_whole
+from .inbox_files import InboxFolder
+from .plain_files import InTheWay, read, write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..desk import Desk
     from ..model.query import Found
     from ..store.base import Watch
@@ -34,8 +36,6 @@ log = logging.getLogger("postroom")
 SLICE = 500  # numbers looked at in one go
 POLL = 1.0  # seconds between two looks where no bell can be heard
 AGAIN = 5.0  # seconds after a failure
-# Something of somebody's stands where one agent's file should be. That is no reason to tell the others nothing.
-_IN_THE_WAY = frozenset({errno.ELOOP, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ENXIO})
 
 
 class Carrier:
@@ -45,7 +45,9 @@ class Carrier:
         self._desk = desk
         self._office = desk.room._office
         self._store = self._office.store
-        self.folder = InboxFolder(folder, lambda name, n: notice_of(name, n, self._office.now().wall))
+        self.folder = InboxFolder(
+            folder, lambda name, n: notice_of(name, n, self._office.now().wall), tell=log.warning
+        )
         self.folder.prepare()
         self._is_kept = not desk.room.settings.store.startswith("memory:")
         self._rang = asyncio.Event()
@@ -75,8 +77,11 @@ class Carrier:
         self._rang.clear()
         try:
             await self._desk.run_slow(self.carry)
-        except (PostroomError, OSError) as failed:
-            log.warning("the inbox files could not be written: %s", failed)
+        except BaseException as failed:
+            if not isinstance(failed, Exception):
+                raise
+            is_ours = not isinstance(failed, PostroomError | OSError)
+            log.warning("the inbox files could not be written: %s", failed, exc_info=is_ours)
             self._is_first = True  # some of the slice may stand there
             await asyncio.sleep(AGAIN)
             return
@@ -106,16 +111,19 @@ class Carrier:
     def carry(self) -> None:
         """Tell of everything that came since the last time."""
         self.folder.prepare()  # somebody may have cleared it away
+        self.folder.mend_names()
         while self._emptied:
-            name = self._emptied.pop()
-            if self.folder.check(name, is_over=False):
-                self._look_again_at(name)
+            self._check(self._emptied.pop(), is_over=False)
         now = time.monotonic()
         for name in [name for name, due in self._unsure.items() if due <= now]:
             del self._unsure[name]
-            if self.folder.check(name):
-                self._look_again_at(name)
+            self._check(name)
         self._tell_news()
+
+    def _check(self, name: str, *, is_over: bool = True) -> None:
+        with _alone(name):
+            if self.folder.check(name, is_over=is_over):
+                self._look_again_at(name)
 
     def _tell_news(self) -> None:
         now = self._store.cursor()
@@ -141,12 +149,8 @@ class Carrier:
             if is_here(one.delivery.mailbox):
                 by_name.setdefault(one.delivery.mailbox, []).append(one)
         for name, news in by_name.items():
-            try:
+            with _alone(name):
                 self._tell_one(name, news)
-            except OSError as refused:
-                if refused.errno not in _IN_THE_WAY:
-                    raise
-                log.warning("the inbox file of %s cannot be written: %s", name, refused.strerror)
 
     def _tell_one(self, name: str, news: list[Found]) -> None:
         told = self.folder.content(name) if self._is_first else b""
@@ -165,19 +169,40 @@ class Carrier:
 
     def _begin(self, now: Cursor) -> int:
         """Where we stopped. A room that was set back has fewer numbers: then from the beginning."""
-        held = read_whole(self._cursor_file(now)).decode("ascii", "replace").strip()
+        path = self._cursor_file(now)
         try:
+            held = read(path).decode("ascii", "replace").strip()
             number = Cursor.parse(held).number if held else 0
-        except Invalid:
+        except (Invalid, InTheWay) as refused:
+            log.warning("%s cannot be read; what is unread is told from the beginning: %s", path, refused)
             return 0
         return number if number <= now.number else 0
 
     def _keep(self, cursor: Cursor) -> None:
-        if self._is_kept:
-            write_whole(self._cursor_file(cursor), f"{cursor}\n".encode())
+        if not self._is_kept:
+            return
+        try:
+            write(self._cursor_file(cursor), f"{cursor}\n".encode())
+        except InTheWay as refused:
+            log.warning("how far the inbox files are cannot be noted: %s", refused)
 
     def _cursor_file(self, cursor: Cursor) -> str:
         return os.path.join(self.folder.path, f".cursor-{cursor.store}")
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """What is in one agent's way, or goes wrong with its file by a fault of ours, is no reason to tell the others
+    nothing. A disk that is full is everybody's.
+    """
+    try:
+        yield
+    except BaseException as refused:
+        is_everybodys = isinstance(refused, OSError) and not isinstance(refused, InTheWay)
+        if is_everybodys or not isinstance(refused, Exception):
+            raise
+        is_ours = not isinstance(refused, PostroomError | InTheWay)
+        log.warning("the inbox file of %s cannot be written: %s", name, refused, exc_info=is_ours)
 
 
 def _mark(id: str) -> bytes:

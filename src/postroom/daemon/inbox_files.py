@@ -13,7 +13,8 @@ agent-inbox's own reader knows no lock: it reads the file and then empties it, a
 gone. The writer sees that, and writes it again (`inbox_doubts.py`); so our own looks at a file leave no trace.
 
 Two agents whose names have the same safe form get two files: which one is whose stands in `.names`, and the first
-one keeps the plain name. It weighs next to nothing: a hook reads with it at every prompt.
+one keeps the plain name. What is no file of its own (`plain_files.py`) is never written or read: one agent's is in
+that agent's way alone, and `.names` is set aside. It weighs next to nothing: a hook reads with it at every prompt.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import fcntl
 import os
 
 from ..errors import BadStore
+from . import plain_files
 from .inbox_doubts import Last
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
@@ -33,10 +35,10 @@ END = ".inbox.jsonl"
 MOST = 1000  # lines of a file; as in agent-inbox it may grow by a tenth before it is trimmed
 MOST_BYTES = 5 * 2**20
 DROPPED = b'{"dropped":'  # so begins the line that tells what was trimmed
+_LONGEST_NUMBER = 18  # digits
 _TAKEN = ".taken."
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
-_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
-_UNSEEN = getattr(os, "O_NOATIME", 0)  # reading so is no reading
+_NAMES = ".names"
 
 
 def safe_form(name: str) -> str:
@@ -45,20 +47,26 @@ def safe_form(name: str) -> str:
 
 
 class InboxFolder:
-    """The files of one folder. `notice` makes the line that says how many were dropped."""
+    """The files of one folder. `notice` makes the line that says how many were dropped; `tell` hears what is wrong
+    with the folder and stops nobody.
+    """
 
     def __init__(
         self,
         path: str,
         notice: Callable[[str, int], bytes] | None = None,
         *,
+        tell: Callable[[str], None] | None = None,
         most: int = MOST,
         most_bytes: int = MOST_BYTES,
     ) -> None:
         self.path = os.path.abspath(os.path.expanduser(path))
         self._notice = notice
+        self._tell = tell
         self._most = most
         self._most_bytes = most_bytes
+        self._names = os.path.join(self.path, _NAMES)
+        self._is_spoiled = False  # is `.names`, and was that told?
         self._stems: dict[str, str] = {}
         self._last: dict[str, Last] = {}
 
@@ -86,7 +94,10 @@ class InboxFolder:
         """Is the file shorter than we left it? A look that locks nothing."""
         stem = self._stems.get(agent, "")
         last = self._last.get(stem)
-        return last is not None and _size(os.path.join(self.path, f"{stem}{END}")) < last.size
+        if last is None:
+            return False
+        path = os.path.join(self.path, f"{stem}{END}")
+        return not plain_files.is_in_the_way(path) and plain_files.size(path) < last.size
 
     def check(self, agent: str, *, is_over: bool = True) -> bool:
         """After a write: is it still there? If in doubt, it is written again, and to be checked again. What has
@@ -111,12 +122,12 @@ class InboxFolder:
         with _Locked(self.path):
             stem = self._stem(agent)
             names = [f"{stem}{END}", *self._left(stem)]
-            return b"".join(_read(os.path.join(self.path, name)) for name in names)
+            return b"".join(plain_files.read(os.path.join(self.path, name)) for name in names)
 
     def _write(self, stem: str, agent: str, lines: list[bytes]) -> int:
         last = self._last.setdefault(stem, Last())
         path = os.path.join(self.path, f"{stem}{END}")
-        file = _open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        file = plain_files.open_plain(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             self._put(file, path, last, lines)
         except BaseException:
@@ -133,8 +144,8 @@ class InboxFolder:
         while True:
             again = last.lost(found)
             if (found.st_ino, found.st_size) != (last.inode, last.size):
-                last.count = _read(path).count(b"\n")
-            size = _write_lines(file, found.st_size, b"".join([*(one.line for one in again), *lines]))
+                last.count = plain_files.read(path).count(b"\n")
+            size = plain_files.write_lines(file, found.st_size, b"".join([*(one.line for one in again), *lines]))
             last.count += len(again) + len(lines)
             found = os.fstat(file)
             last.leave(found, size)
@@ -145,16 +156,16 @@ class InboxFolder:
 
     def _trim(self, path: str, agent: str, last: Last) -> int:
         """The newest lines, in a new file. How many went now."""
-        lines = _read(path).splitlines(keepends=True)
-        before = 0
-        if lines and lines[0].startswith(DROPPED):
-            before = int(lines.pop(0)[len(DROPPED) :].partition(b",")[0])
+        lines = plain_files.read(path).splitlines(keepends=True)
+        before = _dropped(lines[0]) if lines else 0
+        if before:
+            lines.pop(0)
         first, size = len(lines), 0
         while first > max(len(lines) - self._most + 1, 0) and size + len(lines[first - 1]) <= self._most_bytes:
             first -= 1
             size += len(lines[first])
         head = [self._notice(agent, before + first)] if self._notice else []
-        file = _replace(path, b"".join([*head, *lines[first:]]))
+        file = plain_files.replace(path, b"".join([*head, *lines[first:]]))
         found = os.fstat(file)
         last.leave(found, found.st_size)
         last.hold(file)
@@ -177,15 +188,16 @@ class InboxFolder:
             for name in self._left(stem):
                 taken.adopt(os.path.join(self.path, name))
             path = os.path.join(self.path, f"{stem}{END}")
-            if _size(path):
+            if plain_files.size(path):
                 name = os.path.join(self.path, f"{stem}{_TAKEN}{os.urandom(6).hex()}")
                 os.rename(path, name)
                 taken.adopt(name)
         return taken if taken.held else None
 
     def _left(self, stem: str) -> list[str]:
-        """What readers have taken and not put away."""
-        return sorted(name for name in os.listdir(self.path) if name.startswith(f"{stem}{_TAKEN}"))
+        """What readers have taken and not put away. They leave files, and what is none is not theirs."""
+        left = sorted(name for name in os.listdir(self.path) if name.startswith(f"{stem}{_TAKEN}"))
+        return [name for name in left if not plain_files.is_in_the_way(os.path.join(self.path, name))]
 
     # -- whose file is which
 
@@ -195,7 +207,7 @@ class InboxFolder:
         if stem is None:
             stem, owners = self._find(agent)
             if stem not in owners:
-                _append(os.path.join(self.path, ".names"), f"{stem} {agent}\n".encode())
+                plain_files.append(self._names, _noted(stem, agent))
             self._stems[agent] = stem
         return stem
 
@@ -203,16 +215,47 @@ class InboxFolder:
         return self._stems.get(agent) or self._find(agent)[0]
 
     def _find(self, agent: str) -> tuple[str, dict[str, str]]:
-        owners = dict(
-            line.split(" ", 1)
-            for line in _read(os.path.join(self.path, ".names")).decode().splitlines()
-            if " " in line
-        )
+        owners = self._owners()
         for length in (0, 8, 32):
             stem = safe_form(agent) + (_mark(agent, length) if length else "")
             if owners.get(stem, agent) == agent:
                 return stem, owners
         raise BadStore(f"no name is left for the file of {agent!a}", field="inboxes")
+
+    def _owners(self) -> dict[str, str]:
+        """Whose each stem is. A line that is spoiled keeps its stem from everybody."""
+        held = plain_files.read(self._names)
+        text = held.decode(errors="replace")
+        if text.encode() != held and not self._is_spoiled:
+            self._is_spoiled = True
+            self._say(f"{self._names} has lines that are no text; they are passed by")
+        return dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+
+    def mend_names(self) -> None:
+        """Set aside what is no file, and write down again whose files we know."""
+        if not plain_files.is_in_the_way(self._names):
+            return
+        with _Locked(self.path):
+            if not plain_files.is_in_the_way(self._names):  # somebody else did it just now
+                return
+            aside = f"{self._names}.{os.urandom(6).hex()}"
+            os.rename(self._names, aside)
+            plain_files.append(self._names, b"".join(_noted(stem, agent) for agent, stem in self._stems.items()))
+        self._say(f"{self._names} is no file of its own; it was set aside as {aside}")
+
+    def _say(self, wrong: str) -> None:
+        if self._tell:
+            self._tell(wrong)
+
+
+def _noted(stem: str, agent: str) -> bytes:
+    return f"{stem} {agent}\n".encode()
+
+
+def _dropped(line: bytes) -> int:
+    """How many a first line of ours says were dropped. 0: it is none of ours."""
+    number = line[len(DROPPED) :].partition(b",")[0] if line.startswith(DROPPED) else b""
+    return int(number) if number.isdigit() and len(number) < _LONGEST_NUMBER else 0
 
 
 def _mark(agent: str, length: int) -> str:
@@ -233,7 +276,7 @@ class Taken:
     def adopt(self, path: str) -> None:
         """Take a file that nobody reads just now."""
         try:
-            file = os.open(path, os.O_RDONLY | _FLAGS)
+            file = os.open(path, os.O_RDONLY | plain_files.FLAGS)
         except FileNotFoundError:
             return
         try:
@@ -245,12 +288,12 @@ class Taken:
             os.close(file)
             return
         self.held.append((path, file))
-        self.content += _read_from(file)
+        self.content += plain_files.read_from(file)
 
     def done(self) -> None:
         """The lines were shown. What a stranger without a lock still wrote into the file goes back."""
         for path, file in self.held:
-            late = _read_from(file)
+            late = plain_files.read_from(file)
             os.unlink(path)
             os.close(file)
             if late:
@@ -271,94 +314,9 @@ class _Locked:
         self._file = -1
 
     def __enter__(self) -> Self:
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | plain_files.FLAGS, 0o600)
         fcntl.flock(self._file, fcntl.LOCK_EX)
         return self
 
     def __exit__(self, *how: object) -> None:
         os.close(self._file)
-
-
-def _open(path: str, how: int) -> int:
-    """Looked at so, a file does not count as read; another user's does."""
-    try:
-        return os.open(path, how | _UNSEEN | _FLAGS, 0o600)
-    except PermissionError:
-        return os.open(path, how | _FLAGS, 0o600)
-
-
-def _write_lines(file: int, size: int, data: bytes) -> int:
-    """At the end, whole or not at all. Where somebody died in the middle of a line, it is ended first. What size
-    the file has now, unless somebody emptied it meanwhile.
-    """
-    if data and size and os.pread(file, 1, size - 1) not in {b"\n", b""}:
-        data = b"\n" + data
-    try:
-        _write_all(file, data)
-    except OSError:  # the disk is full
-        os.ftruncate(file, size)
-        raise
-    return size + len(data)
-
-
-def _write_all(file: int, data: bytes) -> None:
-    """One call, but where the disk takes less at once."""
-    while data:
-        data = data[os.write(file, data) :]
-
-
-def _append(path: str, data: bytes) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600)
-    try:
-        _write_all(file, data)
-    finally:
-        os.close(file)
-
-
-def _replace(path: str, data: bytes) -> int:
-    """A new file in the place of the old, still open."""
-    draft = f"{path}.new"
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS, 0o600)
-    try:
-        _write_all(file, data)
-        os.rename(draft, path)
-    except BaseException:
-        os.close(file)
-        raise
-    return file
-
-
-def write_whole(path: str, data: bytes) -> None:
-    """A small file: all of it, or as it was."""
-    os.close(_replace(path, data))
-
-
-def read_whole(path: str) -> bytes:
-    """Empty where there is no file."""
-    return _read(path)
-
-
-def _read(path: str) -> bytes:
-    """Empty where there is no file."""
-    try:
-        file = _open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return b""
-    try:
-        return _read_from(file)
-    finally:
-        os.close(file)
-
-
-def _read_from(file: int) -> bytes:
-    pieces = []
-    while piece := os.read(file, 2**20):
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path, follow_symlinks=False).st_size
-    except FileNotFoundError:
-        return 0
