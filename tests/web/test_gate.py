@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,33 @@ def test_frames_are_served_at_one_path(operator: Client) -> None:
     with operator.raw() as stream:
         stream.sendall(operator.head("GET /other HTTP/1.1", *UPGRADE))
         assert 404 == status(stream)
+
+
+@pytest.mark.parametrize("many", [17_000, 70_000, 200_000])
+@pytest.mark.parametrize("where", ["target", "query", "header", "headers"])
+def test_a_long_head_is_refused_however_it_comes(operator: Client, where: str, many: int) -> None:
+    path = {"target": "/" + "a" * many, "query": "/healthz?" + "a" * many}.get(where, "/healthz")
+    more = {"header": ["x: " + "a" * many], "headers": ["x: " + "a" * 60] * (many // 60)}.get(where, [])
+    head = operator.head(f"GET {path} HTTP/1.1", *more)
+    for pieces in ([head], [head[:9000], head[9000:]]):
+        with operator.raw() as stream, suppress(ConnectionError):
+            for piece in pieces:
+                stream.sendall(piece)
+            found = until_end(stream)
+            assert b" 431 " in found.splitlines()[0] and b"16 KiB" in found
+
+
+def test_a_head_that_is_just_short_enough_is_fine(operator: Client) -> None:
+    assert 200 == operator.ask("GET", "/healthz", x="a" * 16_000).status
+
+
+@pytest.mark.parametrize(
+    ("path", "more"), [("/ws", ["x: " + "a" * 15_000]), ("/ws", ["x: a"] * 300), ("/ws?" + "a" * 15_000, [])]
+)
+def test_an_upgrade_with_a_long_head_is_answered_and_ended(operator: Client, path: str, more: list[str]) -> None:
+    with operator.raw() as stream:
+        stream.sendall(operator.head(f"GET {path} HTTP/1.1", *UPGRADE, *more))
+        assert until_end(stream).startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 414 "))
 
 
 def test_a_refused_upgrade_is_no_error_in_the_log(tmp_path: Path) -> None:

@@ -122,6 +122,10 @@ class Talk:
             if self._outbox.has_refused and not self._outbox.is_closed:
                 self._outbox.has_refused = False
                 self._caller.resume()
+
+    async def say_why(self) -> None:
+        """The last word. Whoever does not take it in time is cut off."""
+        await self._send({"type": "websocket.close", "code": self.code, "reason": self.reason})
         self._outbox.emptied()
 
     def _said_so_far(self) -> int:
@@ -136,9 +140,9 @@ async def serve_frames(house: House, principal: Principal, scope: Scope, receive
     """Until either side ends it."""
     await receive()  # that it wants to connect
     await send({"type": "websocket.accept"})
-    await until_end(Talk(house, principal, scope, send), receive, send)
+    await until_end(Talk(house, principal, scope, send), receive)
 
 
-async def until_end(talk: Talk, receive: Receive, send: Send) -> None:
+async def until_end(talk: Talk, receive: Receive) -> None:
     await talk.run(receive)
-    await send({"type": "websocket.close", "code": talk.code, "reason": talk.reason})
+    await talk.say_why()

@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING
 from .. import service
 from ..errors import NotAllowed
 from ..wire.problems import BAD_TOKEN, TOKEN_NEEDED
-from .replies import CHALLENGE, refused
+from .replies import CHALLENGE, CLOSE, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..room import Room
     from ..service.authorize import Principal
-    from .replies import Headers, Reply
+    from .replies import Headers, Reply, Scope
 
+HEAD_BYTES = 16 * 1024  # of a request, at most
+LONG_HEAD = refused(
+    431, f"the head of a request may have {HEAD_BYTES // 1024} KiB: its target and its headers", CLOSE
+)
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _USUAL = {"http": 80, "https": 443}
 _BEARER = b"bearer"
@@ -41,8 +45,11 @@ class Gate:
         self.hosts = frozenset(known)
         self.origins = frozenset(f"{scheme}://{host}" for host in known)
 
-    def wrong(self, headers: Headers) -> Reply | None:
-        """Is this request meant for us, and sent by a page of ours or by none?"""
+    def wrong(self, scope: Scope) -> Reply | None:
+        """Is this request short enough, meant for us, and sent by a page of ours or by none?"""
+        headers: Headers = scope["headers"]
+        if _head_bytes(scope) > HEAD_BYTES:  # whoever reads heads looks at those alone that come in many pieces
+            return LONG_HEAD
         hosts, origins = every(headers, b"host"), every(headers, b"origin")
         if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
             return refused(403, "the Host header names another machine; postroom serve --http-name adds a name")
@@ -73,6 +80,12 @@ class Gate:
 def every(headers: Headers, name: bytes) -> list[str]:
     """All values of a header. Bytes that are no ASCII fit no name of ours."""
     return [value.decode("ascii", "replace").strip() for key, value in headers if key == name]
+
+
+def _head_bytes(scope: Scope) -> int:
+    """With a colon, a space and the end of the line for each header."""
+    line = len(scope["raw_path"]) + len(scope["query_string"])
+    return line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
 
 
 def _token(headers: Headers) -> str | None:

@@ -76,9 +76,9 @@ class House:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
         """The reply; None when whoever serves it has answered already."""
         headers, path = scope["headers"], scope["path"]
-        wrong = self._gate.wrong(headers)
+        wrong = self._gate.wrong(scope)
         if wrong is not None:
-            if path == MAP and self._map is not None:
+            if path == MAP and self._map is not None and wrong.status == 403:
                 self._map.complaints.of_frames(
                     "it names another machine, or is a page of another site (serve --http-name)"
                 )

@@ -116,4 +116,4 @@ async def serve_map(
     """Until either side ends it."""
     await receive()  # that it wants to connect
     await send({"type": "websocket.accept"})
-    await until_end(MapFrames(house, reception, principal, scope, send), receive, send)
+    await until_end(MapFrames(house, reception, principal, scope, send), receive)

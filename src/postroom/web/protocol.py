@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.utils import ClientDisconnected
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode
 
 from ..tls import fingerprint
+from .gate import HEAD_BYTES, LONG_HEAD
+from .sips import Sips
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,6 +37,10 @@ CERTIFICATE = "postroom.certificate"  # in the state of a scope: the fingerprint
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 20\r\n"
     b"retry-after: 5\r\nconnection: close\r\n\r\ntoo many connections"
+)
+_LONG = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(LONG_HEAD.body), LONG_HEAD.body)
 )
 
 
@@ -69,6 +74,14 @@ class Http(H11Protocol):
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         self._stop_timing()
         super().handle_websocket_upgrade(event)
+
+    def send_400_response(self, msg: str) -> None:
+        """Nothing came of what was sent. A head that is too long is told so."""
+        if self.conn.our_state is h11.IDLE and len(self.conn.trailing_data[0]) > HEAD_BYTES:
+            self.transport.write(_LONG)
+            self.transport.close()
+        else:
+            super().send_400_response(msg)
 
     def _time_the_head(self) -> None:
         """The clock runs from the first byte of a head, or from the start, until the head is whole; and for the
@@ -117,7 +130,7 @@ class Signs:
         return True
 
 
-class Frames(WebSocketsSansIOProtocol):
+class Frames(Sips):
     """One connection that was upgraded."""
 
     _signs: Signs | None = None

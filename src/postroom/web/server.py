@@ -15,7 +15,7 @@ from msgspec import Struct
 from ..errors import Invalid, NameTaken
 from ..tls import admitting
 from .calls import largest
-from .gate import LOOPBACK, Gate
+from .gate import HEAD_BYTES, LOOPBACK, Gate
 from .house import House
 from .protocol import Frames, Http
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 GRACE = 1  # seconds for what is under way when the daemon stops
 KEEP_ALIVE = 30  # seconds that a connection may do nothing between two requests
-HEAD_BYTES = 16 * 1024
 PING = 20.0  # seconds between two pings, and for a pong
 _BACKLOG = 512
 
