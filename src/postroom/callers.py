@@ -6,6 +6,7 @@ It refuses to know bytes. Above it stand the rims, below it `desk`.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 
 from . import service
-from .errors import Invalid, NotAllowed, PostroomError, TooLarge
+from .errors import Invalid, NotAllowed, PostroomError, StoreFailing, TooLarge
 from .model.codec import encode
 from .outcome import Outcome
 from .service.authorize import SOCKET, authorize
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("postroom")
 MOST_TOLD = 16 * 1024 * 1024  # bytes of replies to one batch, and one reply more
 _TOO_MUCH = TooLarge("the replies to this batch are too large; this call was not carried out", hint="ask it alone")
+
+_NO_HANDLES = {errno.EMFILE, errno.ENFILE}
+_MORE_HANDLES = "try again later; the limit of open files of the daemon may be too low (ulimit -n)"
 
 
 class Caller:
@@ -270,5 +274,7 @@ def _reply(step: Step, error: BaseException | None, result: Any) -> Any:
         return result if isinstance(result, Raw) else step.answer(result)
     if isinstance(error, PostroomError):
         return step.refuse(error)
+    if isinstance(error, OSError) and error.errno in _NO_HANDLES:  # maybe for a part of ours that is loaded late
+        return step.refuse(StoreFailing("no more files can be opened", hint=_MORE_HANDLES))
     log.error("%s failed by a fault of ours", step.method.name, exc_info=error)
     return step.refuse(PostroomError("a fault of the house; its log says more"))

@@ -64,8 +64,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast("asyncio.Transport", transport)  # of a stream
         self._transport = transport
-        self._server.enter(self)
         peer = transport.get_extra_info("socket")
+        self._server.enter(self, peer.fileno())
         if not _is_ours(peer):
             self._write(socket_error(NotAllowed("this socket serves the user who runs the post room")))
             self._flush()

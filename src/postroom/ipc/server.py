@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import resource
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from ..map_server.reception import Reception
     from ..policy.limits import Limits
 
+log = logging.getLogger("postroom")
 GRACE = 0.7  # seconds for what is under way when the daemon stops
+TELL_AGAIN = 60.0  # seconds until it is said once more that nobody else fits in
 
 
 class Server:
@@ -36,6 +40,7 @@ class Server:
         self._listening: asyncio.Server | None = None
         self._gone = asyncio.Event()  # nobody is here any more
         self.unread = Unread(self.loop)
+        self._told_full = -TELL_AGAIN  # when, by the loop's time
 
     async def start(self) -> None:
         listening = self.place.take()
@@ -58,9 +63,17 @@ class Server:
             connection.cut()
         self.place.leave()
 
-    def enter(self, connection: Connection) -> None:
+    def enter(self, connection: Connection, handle: int) -> None:
         self.connections.add(connection)
         self._gone.clear()
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if handle == most - 1 and self.loop.time() - self._told_full >= TELL_AGAIN:
+            self._told_full = self.loop.time()
+            log.warning(
+                "all %d handles for open files are taken, and newcomers are turned away: "
+                "raise the limit (ulimit -n), or let callers close their connections",
+                most,
+            )
 
     def go(self, connection: Connection) -> None:
         self.connections.discard(connection)
