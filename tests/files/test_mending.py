@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -9,14 +10,16 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import StaleRevision, StoreFailing
+from postroom.model import delivery as moves
 from postroom.model.health import Level
 from postroom.model.query import LetterQuery, Query
-from postroom.store.base import Introduce, Rename, Write
+from postroom.store.base import Introduce, Move, Rename, Write
 from postroom.store.files import handles, journal, paper, paperwork
 from postroom.store.files.layouts.base import Layout
 from postroom.store.files.store import FileStore
+from postroom.store.sqlite import ground
 from tests.files.folders import inbox, letters_in, opened, rob
-from tests.letters import ack, claim, forget, held, ids, letter, names, note, post, send
+from tests.letters import NOW, ack, claim, forget, held, ids, letter, names, note, post, send
 
 AGAIN = "another boot"
 
@@ -241,3 +244,41 @@ def test_the_spare_handle_is_used_when_there_is_no_other(tmp_path: Path, monkeyp
     monkeypatch.setattr(os, "open", open_or_refuse)
     handles.sync_path(str(tmp_path))
     assert refusals == []
+
+
+def test_a_room_whose_folder_cannot_be_made_to_last_is_refused_and_made_at_the_second_try(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync, refusals = ground.sync_path, [OSError(errno.EIO, "Input/output error")]
+
+    def sync_or_refuse(path: str) -> None:
+        if refusals:
+            raise refusals.pop()
+        sync(path)
+
+    monkeypatch.setattr(ground, "sync_path", sync_or_refuse)
+    with pytest.raises(StoreFailing, match="Input/output error"), opened(tmp_path, layout):
+        pass
+    assert [] == list(tmp_path.iterdir())
+    with opened(tmp_path, layout) as store:
+        send(store, "m1")
+        assert ["m1"] == ids(store, Query())
+
+
+def test_a_sync_of_folders_that_failed_is_not_tried_again_on_a_full_disk_either(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path, layout) as store:
+        claimed = claim(store, send(store, "m1"))
+        sync, refusals = handles.sync_path, [OSError(errno.ENOSPC, "No space left on device")]
+
+        def sync_or_refuse(path: str) -> None:
+            if refusals:
+                raise refusals.pop()
+            sync(path)
+
+        monkeypatch.setattr(paperwork, "sync_path", sync_or_refuse)
+        with pytest.raises(StoreFailing, match="did not take"):
+            store.commit([Move(claimed, moves.ack(claimed, NOW, archive=False), "ack"), note("v")])
+        assert claimed == held(store, "m1")
+        ack(store, claimed)

@@ -152,9 +152,9 @@ class Paperwork:
         """After the room was left: the names last as well."""
         try:
             self._sync_folders()
-        except OSError as failed:  # the next one in syncs every folder, before anybody is told of this letter
+        except StoreFailing:  # the next one in syncs every folder, before anybody is told of this letter
             self._here.lock.warn()
-            raise StoreFailing(f"the disk did not take the letter: {failed.strerror}") from None
+            raise
 
     def _do(self) -> None:
         if len(self._steps) == 1 and not self._entries:
@@ -225,9 +225,13 @@ class Paperwork:
             self._unsynced[former] = False
 
     def _sync_folders(self) -> None:
+        """A sync that failed is not tried again, not even on a full disk: the next one might only look well."""
         folders = self._unsynced
-        for folder in sorted(folders, key=folders.__getitem__, reverse=True) if len(folders) > 1 else folders:
-            sync_path(folder)
+        try:
+            for folder in sorted(folders, key=folders.__getitem__, reverse=True) if len(folders) > 1 else folders:
+                sync_path(folder)
+        except OSError as failed:
+            raise StoreFailing(f"the disk did not take the letter: {failed.strerror}") from None
         self._unsynced = {}
 
     def _note(self, lasting: list[Step]) -> None:

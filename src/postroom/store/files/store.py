@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from _random import Random
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
@@ -285,7 +285,16 @@ class FileStore(SqliteStore):
         except OSError:  # it is there, or whoever checks it says what is wrong
             ground.make_folder(folder)
         else:
+            self._make_last(folder)
+
+    def _make_last(self, folder: str) -> None:
+        """One that was just made. Where that fails it goes again: whoever tries once more makes it anew."""
+        try:
             ground.sync_path(self.root)
+        except OSError as broken:
+            with suppress(OSError):
+                os.rmdir(folder)
+            raise translate(broken, folder) from None
 
     def _gone(self) -> StoreFailing:
         return StoreFailing(f"the folder {self.root} is gone", field="store")
