@@ -263,11 +263,16 @@ says so. Everything else happens beside the bench, on the disk the working tree 
   synced (what waits is then taken along, which costs as much as to go in oneself); larger pages of memory; the
   whole path compiled with mypyc (8 % fewer instructions, and 8 % more time).
 - What takes processor time in one of two compared programs only moves with the machine's hour. Several runs of
-  the same code within half an hour: a send 1.96, 1.97 and 2.03 times a raw write, process over power 2.96, 3.40
-  and 3.66, claim(10) 3.93 and 4.20, one client of the socket 1.74, 1.78, 1.80, 1.89 and 2.02 times agent-inbox,
-  eight clients 5.02 to 5.77, the thousand letters 17, 19, 23, 25 and 26 ms; eight processes and a receiver 1.14
-  times the naive design, and 1.38 the day before. So a line that is near its goal meets it in one run and misses
-  it in the next. Through the link it was 0.41 and 0.42, with 2.21 and 2.32 sends of latency.
+  the same code within a quarter of an hour: a send 1.92 and 1.96 times a raw write, process over power 2.64 and
+  3.50, claim and ack 0.67, 0.68 and 0.69 of a send, claim(10) 3.85, 3.96 and 4.12, one client of the socket 2.05
+  and 2.37 times agent-inbox (1.96 to 2.20 in seven runs within two hours), eight clients 5.71 and 6.71, the
+  thousand letters 11 and 16 ms; eight processes and a receiver 1.26 times the naive design, and 1.14 and 1.38 on
+  other days. So a line that is near its goal meets it in one run and misses it in the next. Through the link it
+  was 0.41 and 0.42, with 2.21 to 2.54 sends of latency.
+- Eight processes and a receiver: the naive design takes 3,200 to 3,500 letters per second here, so twice that is
+  more than our senders reach without a receiver (4,800 to 5,900). Both processors are busy all the time, 78 % of
+  it in Python (vmstat); where the naive design was measured to starve, at 1,773 per second, the same rate of ours
+  would be 2.2 times as much.
 
 ## What it does not show
 
