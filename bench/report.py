@@ -271,8 +271,7 @@ says so. Everything else happens beside the bench, on the disk the working tree 
   was 0.41 and 0.42, with 2.21 to 2.54 sends of latency.
 - Eight processes and a receiver: the naive design takes 3,200 to 3,500 letters per second here, so twice that is
   more than our senders reach without a receiver (4,800 to 5,900). Both processors are busy all the time, 78 % of
-  it in Python (vmstat); where the naive design was measured to starve, at 1,773 per second, the same rate of ours
-  would be 2.2 times as much.
+  it in our own code (vmstat).
 
 ## What it does not show
 
