@@ -95,13 +95,13 @@ def test_one_who_says_much_that_is_not_answered_keeps_nobody_waiting(
 
 def test_lines_that_are_large_in_memory_are_looked_at_one_after_the_other(daemon: Daemon) -> None:
     """A megabyte of JSON may be ninety in memory."""
-    before, many = memory_of(daemon.process.pid), 16
+    before, many = memory_of(daemon.process.pid), 8
     dense = b'{"action":"send","from":"a","to":"b","payload":[' + b"[]," * 200_000 + b"1]}\n"
     with daemon.line() as line, ThreadPoolExecutor(1) as beside:
         saying = beside.submit(line.say, *[dense] * many)
         assert [True] * many == [line.hear()["ok"] for _ in range(many)]
         saying.result()
-    assert most_memory_of(daemon.process.pid) - before < 130 * 2**20
+    assert most_memory_of(daemon.process.pid) - before < 90 * 2**20
 
 
 @takes_long
