@@ -265,7 +265,7 @@ says so. Everything else happens beside the bench, on the disk the working tree 
 - What takes processor time in one of two compared programs only moves with the machine's hour. Several runs of
   the same code within a quarter of an hour: a send 1.92 and 1.96 times a raw write, process over power 2.64 and
   3.50, claim and ack 0.67, 0.68 and 0.69 of a send, claim(10) 3.85, 3.96 and 4.12, one client of the socket 2.05
-  and 2.37 times agent-inbox (1.96 to 2.20 in seven runs within two hours), eight clients 5.71 and 6.71, the
+  and 2.37 times agent-inbox (1.96 to 2.20 in eight runs within two hours), eight clients 5.71 and 6.71, the
   thousand letters 11 and 16 ms; eight processes and a receiver 1.26 times the naive design, and 1.14 and 1.38 on
   other days. So a line that is near its goal meets it in one run and misses it in the next. Through the link it
   was 0.41 and 0.42, with 2.21 to 2.54 sends of latency.
