@@ -245,7 +245,7 @@ class Desk:
         if not batch:
             return
         self._away = {ticket.caller for ticket in batch}
-        away = self._slowly(self._beside, partial(self._together, batch, _outcome))
+        away = self._slowly(self._beside, partial(self._together, batch, Ticket.outcome))
         away.add_done_callback(partial(self._back, batch))
 
     def _serve_looks(self) -> None:
@@ -255,7 +255,7 @@ class Desk:
             return
         try:
             with self._store.hurried():
-                answers = self._together(looks, _outcome)
+                answers = self._together(looks, Ticket.outcome)
         except PostroomError as failing:  # the room cannot be opened
             answers = [failing] * len(looks)
         tell(looks, answers)
@@ -335,7 +335,7 @@ class Desk:
     def _hurried(self, ticket: Ticket) -> Any:
         """What came of it; _LATER: somebody is in the room, and nothing was done."""
         with self._store.hurried() as has_committed:
-            answer = _outcome(ticket)
+            answer = ticket.outcome()
             return _LATER if isinstance(answer, StoreBusy) and not has_committed() else answer
 
     # -- waiting
@@ -365,18 +365,6 @@ class Desk:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, nap)):
                         await bell.wait()
-
-
-def _outcome(ticket: Ticket) -> Any:
-    """What came of it. A bug met by one caller is told to that one; the calls of the others go on."""
-    if ticket.is_wait and ticket.done.done():  # gone: a letter is not handed to nobody
-        return None
-    try:
-        return ticket.run()
-    except BaseException as error:
-        if not isinstance(error, Exception):
-            raise
-        return error
 
 
 def _unsafe(answer: Any, error: Exception) -> Any:

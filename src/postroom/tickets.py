@@ -37,6 +37,17 @@ class Ticket:
         self.is_wait = is_wait  # is it for nobody, once its caller is gone?
         self.is_heavy = is_heavy  # does it name so many that it keeps others waiting?
 
+    def outcome(self) -> Any:
+        """What came of it. A bug met by one caller is told to that one; the calls of the others go on."""
+        if self.is_wait and self.done.done():  # gone: a letter is not handed to nobody
+            return None
+        try:
+            return self.run()
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                raise
+            return error
+
 
 class Queue:
     """Who waits for its turn: each caller's calls in their order, and callers in turn. One caller with much to say

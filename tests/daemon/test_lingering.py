@@ -27,6 +27,15 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
+def quick(ours: socket.socket, monkeypatch: pytest.MonkeyPatch) -> Lingering:
+    """For one who has come back at once, and is waited for long."""
+    monkeypatch.setattr(lingering, "MOMENT", LONG)
+    waits = Lingering(ours.fileno())
+    waits.linger()  # its first answer
+    waits.hear()
+    return waits
+
+
 def lingered(waits: Lingering) -> float:
     began = time.monotonic()
     waits.linger()
@@ -36,11 +45,8 @@ def lingered(waits: Lingering) -> float:
 def test_who_comes_back_at_once_is_waited_for(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lingering, "MOMENT", LONG)
     ours, theirs = ends
-    waits = Lingering(ours.fileno())
-    waits.linger()  # its first answer
-    waits.hear()
+    waits = quick(ours, monkeypatch)
     speaking = threading.Timer(0.05, theirs.sendall, (b"again\n",))
     speaking.start()
     assert lingered(waits) < LONG
@@ -52,11 +58,8 @@ def test_who_comes_back_at_once_is_waited_for(
 def test_who_hangs_up_is_not_waited_for(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lingering, "MOMENT", LONG)
     ours, theirs = ends
-    waits = Lingering(ours.fileno())
-    waits.linger()
-    waits.hear()
+    waits = quick(ours, monkeypatch)
     theirs.close()
     assert lingered(waits) < LONG
 

@@ -68,6 +68,10 @@ def test_beside_one_who_has_a_token_who_names_itself_sees_its_own_threads_and_em
     with daemon.line() as line, daemon.line() as other:
         assert 2 == line.ask({"action": "read_thread", "threadTag": "t"})["count"]
         assert 1 == line.ask({"action": "read_thread", "threadTag": "t", "agentId": "ann"})["count"]
+        rpc(other, "map/subscribe")
+        assert line.ask({"action": "emit", "event": {"type": "build.done"}, "agentId": "ann"})["ok"]
+        assert "ann" == other.hear()["params"]["event"]["source"]
+        assert "Invalid" == line.ask({"action": "emit", "event": {"type": "x"}, "agentId": "../x"})["name"]
         sealed(daemon, "coder")
         refused = line.ask({"action": "read_thread", "threadTag": "t"})
         assert "NotAllowed" == refused["name"] and "show one, or name the agent" in refused["hint"]

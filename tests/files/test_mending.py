@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -246,17 +247,22 @@ def test_the_spare_handle_is_used_when_there_is_no_other(tmp_path: Path, monkeyp
     assert refusals == []
 
 
-def test_a_room_whose_folder_cannot_be_made_to_last_is_refused_and_made_at_the_second_try(
-    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sync, refusals = ground.sync_path, [OSError(errno.EIO, "Input/output error")]
+def refuse_once(monkeypatch: pytest.MonkeyPatch, room: ModuleType, refusal: OSError) -> None:
+    """The next sync of a folder, where this room makes it."""
+    sync, refusals = room.sync_path, [refusal]
 
     def sync_or_refuse(path: str) -> None:
         if refusals:
             raise refusals.pop()
         sync(path)
 
-    monkeypatch.setattr(ground, "sync_path", sync_or_refuse)
+    monkeypatch.setattr(room, "sync_path", sync_or_refuse)
+
+
+def test_a_room_whose_folder_cannot_be_made_to_last_is_refused_and_made_at_the_second_try(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_once(monkeypatch, ground, OSError(errno.EIO, "Input/output error"))
     with pytest.raises(StoreFailing, match="Input/output error"), opened(tmp_path, layout):
         pass
     assert [] == list(tmp_path.iterdir())
@@ -270,14 +276,7 @@ def test_a_sync_of_folders_that_failed_is_not_tried_again_on_a_full_disk_either(
 ) -> None:
     with opened(tmp_path, layout) as store:
         claimed = claim(store, send(store, "m1"))
-        sync, refusals = handles.sync_path, [OSError(errno.ENOSPC, "No space left on device")]
-
-        def sync_or_refuse(path: str) -> None:
-            if refusals:
-                raise refusals.pop()
-            sync(path)
-
-        monkeypatch.setattr(paperwork, "sync_path", sync_or_refuse)
+        refuse_once(monkeypatch, paperwork, OSError(errno.ENOSPC, "No space left on device"))
         with pytest.raises(StoreFailing, match="did not take"):
             store.commit([Move(claimed, moves.ack(claimed, NOW, archive=False), "ack"), note("v")])
         assert claimed == held(store, "m1")

@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
         if len(data) > MUCH:
             self._end_turn()
             self._breathe()
-        if not self._owing and self._server.desk.has_only(self.caller):
+        if not (self._owing or self._is_over) and self._server.desk.has_only(self.caller):
             self._lingering.linger()
 
     def eof_received(self) -> bool:
@@ -135,6 +135,9 @@ class Connection(asyncio.Protocol):
         """Begin what can be begun, in order."""
         end = perf_counter() + TURN
         while not (self._is_full or self._is_over) and (self._waiting or self._next is not None):
+            if perf_counter() > end:
+                self._end_turn()
+                break
             asked = self._next
             if asked is None:
                 if not self._may_look():
@@ -147,8 +150,6 @@ class Connection(asyncio.Protocol):
                 break
             self._next = None
             self._owing.begin(asked, self._size)
-            if perf_counter() > end:
-                self._end_turn()
         self._breathe()
 
     def _end_turn(self) -> None:
@@ -167,7 +168,7 @@ class Connection(asyncio.Protocol):
         line = self._waiting[0]
         if line is None or len(line) <= LARGE:
             return True
-        return self._owing.may_hear(len(line)) and not self._must_wait_for_room()
+        return self._owing.may_hear(len(line)) and not self._must_wait_for(self._server.unread.may_look)
 
     def _look(self) -> Asked | dict[str, Any] | None:
         line = self._waiting.popleft()
@@ -190,13 +191,12 @@ class Connection(asyncio.Protocol):
 
     def _must_wait(self, asked: Asked | dict[str, Any]) -> bool:
         """Is so much owed to those who do not read that nothing large may be begun for anybody who is here?"""
-        return isinstance(asked, Asked) and asked.is_large and self._must_wait_for_room()
+        return isinstance(asked, Asked) and asked.is_large and self._must_wait_for(self._server.unread.has_room)
 
-    def _must_wait_for_room(self) -> bool:
-        unread = self._server.unread
-        if self._transport is None or unread.has_room:
+    def _must_wait_for(self, room: bool) -> bool:
+        if room or self._transport is None:
             return False
-        unread.wait(self)
+        self._server.unread.wait(self)
         return True
 
     def _breathe(self) -> None:
@@ -216,8 +216,10 @@ class Connection(asyncio.Protocol):
     def _carry_out(self, asked: Asked) -> Outcome:
         assert self.caller is not None  # noqa: S101 - who is nobody is not read from
         owed = self.caller.carry_out(asked)
-        if (asked.is_large or self._size > LARGE) and not owed.done():
+        if asked.is_large and not owed.done():
             self._server.unread.begin(owed)
+        if self._size > LARGE and not owed.done():
+            self._server.unread.looked(owed)
         return owed
 
     def _settle(self) -> None:

@@ -1,7 +1,7 @@
 """Callers that do not read their replies: what waits for all of them together stays bounded.
 
 What may be large is begun a few at a time, and not while too much waits already. Who then has read nothing for a
-while is cut off.
+while is cut off. Large lines, too, are looked at a few at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 log = logging.getLogger("postroom")
-AT_ONCE = 4  # calls whose replies may be large
+AT_ONCE = 4  # calls whose replies may be large; and large lines
 MOST = 64 * 1024 * 1024  # bytes of replies that wait for their readers, and those that are begun
 PATIENCE = 5.0  # seconds for who reads nothing, while others wait because of it
 
@@ -27,6 +27,7 @@ class Unread:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._begun = 0  # calls under way whose replies may be large
+        self._looked = 0  # large lines under way
         self._full: set[Connection] = set()
         self._waiting: dict[Connection, None] = {}  # in the order they came
 
@@ -42,6 +43,19 @@ class Unread:
     def begin(self, large: Outcome) -> None:
         self._begun += 1
         large.add_done_callback(self._end)
+
+    @property
+    def may_look(self) -> bool:
+        """May a large line be looked at?"""
+        return self._looked < AT_ONCE
+
+    def looked(self, line: Outcome) -> None:
+        self._looked += 1
+        line.add_done_callback(self._end_look)
+
+    def _end_look(self, _: Outcome) -> None:
+        self._looked -= 1
+        self._wake()
 
     def _end(self, _: Outcome) -> None:
         self._begun -= 1

@@ -153,7 +153,8 @@ def authorize(principal: Principal, action: str, mailbox: str | None = None) -> 
             return
         raise NotAllowed(f"the token of {principal.name} does not let it {_said(action)}")
     target = "the room" if mailbox is None else f"the mailbox {mailbox!r}"
-    hint = "" if principal.agent else "some agent here has a token: show one, or name the agent you speak for"
+    is_nobody = principal.agent is None and principal.scopes is None  # nor another system
+    hint = "some agent here has a token: show one, or name the agent you speak for" if is_nobody else None
     raise NotAllowed(f"{principal.name} may not {_said(action)} in {target}", hint=hint)
 
 

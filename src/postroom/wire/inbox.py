@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 from .. import service
 from ..errors import Invalid, PostroomError, UnknownAgent
 from ..model.codec import to_plain
+from ..model.names import check_agent
 from ..model.query import Query
 from .inbox_records import agent_record, far_agent_record, message_record, payload_to_parts
 from .saying import LIMIT, box_of
@@ -221,6 +222,8 @@ def _ping(_room: Room, _said: dict[str, Any]) -> Any:
 def _emit(_room: Room, said: dict[str, Any]) -> Any:
     """Whoever carries out calls publishes it to those who listen."""
     told = said["event"]
+    if "agent_id" in said:
+        check_agent(said["agent_id"], "agent_id")
     kind = told.get("type") if isinstance(told, dict) else None
     if isinstance(kind, str) and kind:
         _check_word(kind)
