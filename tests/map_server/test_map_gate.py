@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 import postroom
 from postroom.wire.map_session import BEFORE, State
 from postroom.wire.map_table import ROWS
+from tests.daemons import Line
 from tests.map_server.people import Refused, agent, closed, refused, until, visitor
-from tests.web.running import Daemon, daemon
+from tests.web.running import PATIENCE, Client, Daemon, daemon
 
 FILLED = {
     "participant_type": "agent", "method": "api-key", "subscription_id": "sub-1", "up_to_sequence": 1,
@@ -240,6 +243,37 @@ def test_an_open_post_room_is_not_open_for_those_who_have_a_token(tmp_path: Any)
                 assert "verified" == quin.message()["payload"]
             one.token("quin")  # from now on quin is sealed, too
             assert 1003 == refused(quin, "map/send", to="pat", payload=1)
+
+
+def test_a_child_is_closed_like_its_parent_to_callers_without_a_token(tmp_path: Any) -> None:
+    """Over every surface: MAP where it is open, the socket in both dialects, HTTP and its WebSocket, and MCP."""
+    with daemon(tmp_path, "--http", "127.0.0.1:0", "--map", "open") as one:
+        token, other = one.token("pat"), one.token("rob")
+        with agent(one.port, token, "pat") as pat:
+            pat.ask("map/agents/spawn", parent="pat", name="kid")
+            pat.ask("map/agents/unregister", agentId="pat.kid")
+            pat.send("pat.kid", "private")
+        with visitor(one.port) as thief, agent(one.port, None, "quin") as quin:
+            thief.join()
+            assert 1003 == refused(thief, "map/agents/register", agentId="pat.kid")
+            assert 1003 == refused(quin, "map/send", **{"from": "pat.kid"}, to="quin", payload=1)
+            assert 1003 == refused(quin, "map/agents/update", agentId="pat.kid", state="busy")
+        check = {"jsonrpc": "2.0", "id": 1, "method": "mail/check", "params": {"agentId": "pat.kid"}}
+        send = {"action": "send", "from": "pat.kid", "to": "quin", "payload": "forged"}
+        with Line(tmp_path / "postroom.sock") as line:
+            assert "error" in line.ask(check)
+            for said in ({"action": "check_inbox", "agentId": "pat.kid"}, send):
+                assert "NotAllowed" == line.ask(said)["name"]
+            line.ask({"action": "authenticate", "token": one.token()})
+            assert "private" in str(line.ask({"action": "check_inbox", "agentId": "pat.kid"}))
+        with closing(Client(one.port)) as nobody, closing(Client(one.port, other)) as rob:
+            assert [401, 401] == [nobody.post(check, path).status for path in ("/", "/mcp")]
+            assert "private" not in str(rob.post(check).json)
+        with (
+            pytest.raises(InvalidStatus),
+            connect(f"ws://127.0.0.1:{one.port}/ws", open_timeout=PATIENCE),
+        ):
+            pass
 
 
 def test_who_subscribed_before_anybody_had_a_token_hears_of_nothing_from_then_on(tmp_path: Any) -> None:

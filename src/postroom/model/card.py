@@ -32,6 +32,17 @@ class Card(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extra: dict[str, Any] = field(default_factory=dict)  # unknown fields of a source format
 
 
+def map_says(card: Card) -> dict[str, Any]:
+    """What MAP's words say of it. Anybody may write anything into `extra`."""
+    said = card.extra.get(MAP)
+    return said if isinstance(said, dict) else {}
+
+
+def parent_of(card: Card) -> str | None:
+    parent = map_says(card).get("parent")
+    return parent if isinstance(parent, str) else None
+
+
 class Beat(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An agent's last sign of life. Ages by uptime, so a jumping clock kills nobody."""
 

@@ -19,9 +19,10 @@ from msgspec.structs import replace
 
 from .. import service
 from ..errors import Invalid, Missing, NotAllowed
+from ..model.card import Card, parent_of
 from ..model.codec import convert, to_plain
 from ..model.names import POSTMASTER, check_agent, fold, meant
-from ..model.record import EVERYONE, SEALED, TOKEN
+from ..model.record import CARD, EVERYONE, SEALED, TOKEN
 from ..model.values import check_line
 from ..store.base import Introduce
 from .authorize import SCOPES, Principal, authorize
@@ -156,11 +157,28 @@ def standing(office: Office, principal: Principal, named: str | None = None) -> 
     name = None if named is None else check_agent(named, "agent_id")
     if name is None or fold(name) == POSTMASTER:  # whose letters are everybody's
         return _NOBODY
-    if fold(service.naming.resident(office, name)) in map(fold, closed):
+    if _is_closed(office, name, set(map(fold, closed))):
         ways = "the action `authenticate`, `auth` in map/connect, a header"
         hint = f"show it: {ways}, or POSTROOM_AUTH_TOKEN for postroom mcp and hooks"
-        raise NotAllowed(f"{name!r} has a token, and nobody speaks for it without", field="agent_id", hint=hint)
+        told = f"{name!r} or an agent above it has a token, and nobody speaks for it without"
+        raise NotAllowed(told, field="agent_id", hint=hint)
     return principal if principal.agent is not None else Principal(principal.name, agent=name)
+
+
+def _is_closed(office: Office, name: str, closed: set[str]) -> bool:
+    """Does the agent or one above it have a token? A child is spawned with its parent's token and has none of its
+    own, so the parent's token guards its mail too.
+    """
+    seen: set[str] = set()
+    step: str | None = name
+    while step is not None and fold(step) not in seen:
+        seen.add(fold(step))
+        now = service.naming.resident(office, office.store.spelling(step) or step)
+        if fold(now) in closed:
+            return True
+        card = find_record(office, CARD, now)
+        step = None if card is None else parent_of(convert(card.value, Card))
+    return False
 
 
 def standing_or_nobody(office: Office, principal: Principal) -> Principal:

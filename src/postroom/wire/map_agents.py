@@ -13,6 +13,7 @@ from msgspec.structs import asdict, replace
 from .. import service
 from ..errors import IllegalMove, Invalid, NameTaken, NotAllowed, UnknownAgent
 from ..model.card import MAP as EXTRA
+from ..model.card import map_says, parent_of
 from ..model.names import check_agent
 from ..policy.presence import is_routable
 from ..service.given import check_count, listed
@@ -23,9 +24,7 @@ from .map_records import (
     agent_record,
     children_of,
     holder_of,
-    map_says,
     owner_of,
-    parent_of,
     role_of,
     state_of,
 )

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..model.card import MAP as EXTRA
-from ..model.card import Warmth
+from ..model.card import Warmth, map_says, parent_of
 from .inbox_records import milliseconds, present
 from .map_names import FIRST_STATE, STOPPED
 
@@ -27,21 +26,10 @@ _CAMEL = {"permission_overrides": "permissionOverrides", "capability_descriptor"
           "persistent_identity": "persistentIdentity"}  # fmt: skip
 
 
-def map_says(card: Card) -> dict[str, Any]:
-    """What MAP's words say of it. Anybody may write anything into `extra`."""
-    said = card.extra.get(EXTRA)
-    return said if isinstance(said, dict) else {}
-
-
 def role_of(card: Card) -> str | None:
     """Also as agent-inbox's `notify` says it."""
     role = map_says(card).get("role") or card.metadata.get("role")
     return role if isinstance(role, str) else None
-
-
-def parent_of(card: Card) -> str | None:
-    parent = map_says(card).get("parent")
-    return parent if isinstance(parent, str) else None
 
 
 def state_of(agent: Agent) -> str:

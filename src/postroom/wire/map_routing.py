@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import Missing, UnknownAgent
 from ..model.address import format_address, parse_address
+from ..model.card import parent_of
 from ..model.message import same_name
 from ..model.names import BROADCAST, check_agent, check_scope
 from ..model.record import CARD, MAP_LINK, MEMBER
@@ -17,7 +18,7 @@ from ..service.authorize import OWNER
 from ..service.identity import system_id
 from ..service.peers import all_peers
 from .map_names import LINK_NAME
-from .map_records import children_of, has_gone, parent_of, role_of
+from .map_records import children_of, has_gone, role_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
