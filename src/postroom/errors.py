@@ -24,7 +24,7 @@ This room knows nothing else. Every other room may raise from it.
     ├─ Conflict                    5000   race     no      someone else was first
     │  ├─ LeaseLost                5001                    the lease ran out or belongs to another
     │  ├─ StaleRevision            5002   race     yes     the thing changed since you read it
-    │  ├─ IdTaken                  5003                    the id or key already names other content
+    │  ├─ IdTaken                  5003                    the id or key cannot be used for this content
     │  ├─ NameTaken                5004                    a live agent holds this name
     │  └─ Resync                   5005                    the cursor is from another life of the room
     └─ Damaged                     6000   house    no      the store cannot be read
@@ -200,9 +200,19 @@ class StaleRevision(Conflict):
 
 
 class IdTaken(Conflict):
-    """This id or key already names a letter with other content."""
+    """This id or key cannot be used for this content."""
 
     code = 5003
+
+    @classmethod
+    def of_letter(cls, field: str, first: str | None) -> IdTaken:
+        """The error for a letter whose id or key is in use. A key is the sender's own, and so is the letter that
+        has it. Of an id it is not said what has it: that may be a letter between other agents (G8).
+        """
+        if field == "key":
+            which = f"your letter {first}" if first else "a letter of yours that is deleted by now"
+            return cls(f"{which} has it, and says something else", field=field, hint="send this with another key")
+        return cls(field=field, hint="leave it out, or choose another one")
 
 
 class NameTaken(Conflict):

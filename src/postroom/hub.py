@@ -89,7 +89,8 @@ class Hub:
         id = f"sub-{next(self._numbers)}"
         one = Subscription(id, caller.room, push, filter, since, heard, said.get(MAILBOX))
         own[one.id] = one
-        return {"subscriptionId": one.id, "cursor": str(since)}
+        known = since if given is not None else caller.room.cursor()
+        return {"subscriptionId": one.id, "cursor": str(known)}
 
     def _place(self, given: Any) -> tuple[Cursor, set[str]]:
         """From where on: now, behind a cursor, or behind an event; and what of the change there was heard."""

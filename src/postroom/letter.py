@@ -137,7 +137,7 @@ class Letter(LetterView):
     def cursor(self) -> Cursor:
         """Up to and with this letter: `wait(since=letter.cursor)` goes on after it."""
         return replace(
-            self._mailbox.room.cursor(),
+            self._mailbox.room._office.store.cursor(),
             number=self.delivery.arrived or self.delivery.number,
             mailbox=self.delivery.mailbox,
         )

@@ -214,7 +214,7 @@ class Room:
 
     def cursor(self) -> Cursor:
         """Now. Keep it (`str(cursor)`), and ask later what happened since."""
-        return self._office.store.cursor()
+        return service.reading.cursor_of(self._office, self._principal)
 
     def changes(self, since: Cursor | str, limit: int = 1000) -> tuple[list[Change], Cursor]:
         """What happened after a cursor, and the cursor after that; Resync when it can no longer be told."""

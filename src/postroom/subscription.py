@@ -95,9 +95,9 @@ class Subscription:
 
     def tell_resync(self, cursor: Cursor) -> bool:
         """Was it taken? Else it is to be told again: what it missed is missed."""
-        now = milliseconds(self.room._office.now().wall)
-        told = {"id": f"{RESYNC}-{cursor.number}", "type": RESYNC, "timestamp": now, "data": {}}
-        if not self._say(told, cursor):
+        now, known = milliseconds(self.room._office.now().wall), self.room.cursor()
+        told = {"id": f"{RESYNC}-{known.number}", "type": RESYNC, "timestamp": now, "data": {}}
+        if not self._say(told, known):
             return False
         self.cursor = cursor
         return True

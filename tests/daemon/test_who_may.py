@@ -25,7 +25,7 @@ from postroom.mcp.table import understood
 from postroom.model.codec import encode
 from postroom.model.query import Query
 from postroom.model.record import CONVERSATION
-from postroom.service import conversing, scopes, tokens
+from postroom.service import conversing, reading, scopes, tokens
 from postroom.service.authorize import NEEDS, OWNER, RULES, SCOPES, SOCKET, Principal
 from postroom.service.conversing import Guest, Opening
 from postroom.wire.map_names import FEDERATION
@@ -235,14 +235,43 @@ def ways_to_say(name: str) -> list[dict[str, Any]]:
     return [{}, *ways]
 
 
+def below(agent: str) -> Callable[[Room], Principal]:
+    """A caller without a token, where alice has none but is the grandchild of an agent that has one."""
+
+    def made(room: Room) -> Principal:
+        room.mailbox(f"{agent}.kid").register(extra={"map": {"parent": agent}})
+        room.mailbox("alice").register(scopes=["default"], extra={"map": {"parent": f"{agent}.kid"}})
+        return beside(agent)(room)
+
+    return made
+
+
+@pytest.mark.parametrize("guard", [beside("alice"), below("boss")], ids=["its own token", "a token above it"])
 @pytest.mark.parametrize("name", METHODS)
-def test_nobody_without_a_token_acts_for_a_sealed_agent_or_reads_its_mail(name: str) -> None:
+def test_nobody_without_a_token_acts_for_a_sealed_agent_or_reads_its_mail(
+    name: str, guard: Callable[[Room], Principal]
+) -> None:
     """Whatever it says, and whether it names a sealed agent, another one or nobody."""
+    check_closed(name, guard)
+
+
+@pytest.mark.parametrize("name", ["mail/check", "mail/send", "action check_inbox", "map/agents/update"])
+def test_a_child_that_its_parents_token_does_not_guard_is_found_out(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted bug: only the agent's own token counts."""
+    monkeypatch.setattr(tokens, "_is_closed", lambda _office, name, closed: name in closed)
+    check_closed(name, beside("alice"))
+    with pytest.raises(AssertionError):
+        check_closed(name, below("boss"))
+
+
+def check_closed(name: str, guard: Callable[[Room], Principal]) -> None:
     method = METHODS[name]
     for way in ways_to_say(name):
         with postroom.open("memory:") as room:
             filled = Filled(room)
-            beside("alice")(room)
+            guard(room)
             before = owned(room)
             plain = filled.said(name, method)
             named = {method.whose or "agent_id", "agent_id", "participant_id", "from"}
@@ -277,6 +306,96 @@ def test_without_a_token_an_agent_that_has_none_is_spoken_for_as_before(name: st
         assert told == NOT_DONE.get(name, "done")
     else:
         assert told == "NotAllowed"
+
+
+# -- what callers may learn of others
+
+# Words that name a letter, a thread or a conversation of others, and one that is nowhere.
+NAMING = ("message_id", "message_ids", "thread", "conversation_id", "root_turn_id", "in_reply_to", "escalation_id")
+
+
+def told_of(name: str, word: str, room: Room, filled: Filled, *, is_there: bool) -> tuple[str, str]:
+    """What carl is told when he names something by this word: the outcome, and the words without the id."""
+    method = METHODS[name]
+    there = {"conversation_id": TALK, "root_turn_id": f"turn-{filled.turn}"}.get(word, filled.letter)
+    id = there if is_there else "nowhere-1"
+    said = filled.said(name, method) | {word: [id] if word == "message_ids" else id}
+    said |= {method.whose: "carl"} if method.whose else {}
+    reply = carried_out(room, carl(room), method, said)
+    words = str(reply.get("error", ""))
+    for known in (id, filled.letter, filled.task, filled.dead):
+        words = words.replace(known, "ID")
+    return str(reply["told"]), words
+
+
+def carl(room: Room) -> Principal:
+    return tokens.holder(room._office, tokens.create(room._office, OWNER, "carl")[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [(name, param.name) for name, row in METHODS.items() for param in row.params
+     if param.name in NAMING and name != "mail/create"],  # where an id that others have cannot be used
+)  # fmt: skip
+def test_what_others_have_and_what_nobody_has_look_the_same(name: str, word: str) -> None:
+    heard = []
+    for is_there in (True, False):
+        with postroom.open("memory:") as room:
+            heard.append(told_of(name, word, room, Filled(room), is_there=is_there))
+    assert heard[0] == heard[1]
+
+
+def test_an_id_that_others_have_is_refused_without_a_word_about_them(room: Room) -> None:
+    filled, send = Filled(room), METHODS["mail/send"]
+    said = {"agent_id": "carl", "to": "dan", "body": "x"}
+    who = carl(room)
+    own = carried_out(room, who, send, said)["result"]["id"]
+    taken = [carried_out(room, who, send, said | {"body": "y", "letter_id": id}) for id in (filled.letter, own)]
+    assert ["IdTaken"] * 2 == [one["told"] for one in taken]
+    assert taken[0]["error"] == taken[1]["error"]  # the same words of an id of others and of its own
+    assert all(word not in taken[0]["error"] for word in ("alice", "bob", WORD, filled.letter, own, "letter "))
+    talks = [carried_out(room, who, METHODS["mail/create"], {"conversation_id": id, "agent_id": "carl"})
+             for id in (TALK, "conv-" + "0" * 26)]  # fmt: skip
+    assert ["IdTaken"] * 2 == [one["told"] for one in talks] and talks[0]["error"] == talks[1]["error"]
+    assert "alice" not in talks[0]["error"]
+
+
+@pytest.fixture
+def busy(room: Room) -> tuple[Room, str]:
+    """A room in which alice and bob exchange mail; the name of an agent that got one letter before."""
+    Filled(room)
+    room.mailbox("bob").send("carl", "for you")
+    return room, "carl"
+
+
+def cursor(room: Room, principal: Principal, **said: Any) -> int:
+    told = carried_out(room, principal, METHODS["mail/cursor"], said)
+    return int(told["result"]["cursor"].split(":")[2])
+
+
+def check_cursor_tells_nothing_of_others(room: Room, agent: str) -> None:
+    who = carl(room)
+    first = cursor(room, who)
+    for _ in range(3):
+        room.mailbox("alice").send("bob", "between others")
+    waited = {"agent_id": agent, "timeout": 0, "thread": "none"}
+    told = carried_out(room, who, METHODS["mail/wait"], waited)["result"]["cursor"]
+    assert (first, first) == (cursor(room, who), int(told.split(":")[2]))
+    room.mailbox("bob").send(agent, "mine")
+    assert first < cursor(room, who)
+
+
+def test_a_cursor_counts_only_what_the_caller_may_see(busy: tuple[Room, str]) -> None:
+    check_cursor_tells_nothing_of_others(*busy)
+
+
+def test_a_cursor_with_the_rooms_own_number_is_found_out(
+    busy: tuple[Room, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted bug."""
+    monkeypatch.setattr(reading, "cursor_of", lambda office, _caller: office.store.cursor())
+    with pytest.raises(AssertionError):
+        check_cursor_tells_nothing_of_others(*busy)
 
 
 # -- tokens

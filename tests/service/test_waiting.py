@@ -14,6 +14,7 @@ import pytest
 
 from postroom import Cursor, LookAlike, Mailbox, Resync, Room
 from postroom.model.query import Found, Query
+from postroom.service.authorize import agent_principal
 from postroom.settings import Settings
 from tests.contract.stores import Kind
 from tests.rooms import FakeClock, House, texts
@@ -156,6 +157,25 @@ def test_with_a_cursor_nothing_is_missed(room: Room) -> None:
         seen.append(letter.text)
         cursor = letter.cursor
     assert seen == ["1", "2", "3", "4"]
+
+
+def test_a_cursor_of_an_agent_misses_nothing_and_repeats_nothing(room: Room, clock: FakeClock) -> None:
+    """Also when a letter with a set time came last, and when the room keeps no change that old."""
+    bob, carl = room.mailbox("bob"), room.acting_as(agent_principal("carl"))
+    assert 0 == carl.cursor().number
+    bob.send("carl", "late", at=60)
+    bob.send("carl", "early")
+    clock.advance(61)
+    assert 2 == len(carl.mailbox("carl").check(peek=True))
+    since = carl.cursor()
+    for _ in range(5):
+        bob.send("alice", "x")
+    assert since == carl.cursor() and since.number < room.cursor().number
+    room._office.store.trim_changes(1)
+    assert carl.mailbox("carl").wait(0, since=since) is None
+    bob.send("carl", "next")
+    letter = carl.mailbox("carl").wait(0, since=str(since))
+    assert letter and "next" == letter.text
 
 
 def test_a_cursor_wakes_by_the_age_of_letters_at_many_mailboxes(room: Room) -> None:

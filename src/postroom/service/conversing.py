@@ -328,10 +328,15 @@ def _parent(office: Office, reader: str | None, said: Any) -> str | None:
 def _check_free(office: Office, reader: str | None, id: str) -> None:
     """Nobody opens a conversation that others are in: its opener would get their turns."""
     if find_record(office, CONVERSATION, id) is not None:
-        raise IdTaken("a conversation has this id", field="id")
+        raise _unusable()
     if reader is None:
         return
     letters = office.store.letters(LetterQuery(conversation=id, limit=1))
     own = bool(letters) and reader in circle(office, told_by([letters[0].message]), until=reader)
     if (letters and not own) or (not own and _OF_A_TAG.fullmatch(id)):
-        raise IdTaken("a conversation has this id", field="id")
+        raise _unusable()
+
+
+def _unusable() -> IdTaken:
+    """The same words whether others have a conversation with this id or it is kept for a tag of theirs (G8)."""
+    return IdTaken("cannot be used for a new conversation", field="id", hint="leave it out, or choose another one")

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .. import service
-from ..errors import Invalid, LookAlike, Resync, UnknownMessage
+from ..errors import Invalid, LookAlike, UnknownMessage
 from ..model import delivery as moves
 from ..model.change import Cursor
 from ..model.delivery import State
@@ -190,13 +190,31 @@ def check_cursor(value: Any) -> Cursor:
     return cursor
 
 
+def cursor_of(office: Office, caller: Principal) -> Cursor:
+    """Return the cursor of now. An agent gets the number of the newest letter that came to it: the room's own
+    number would tell it how much mail the others exchange (G8).
+    """
+    now = office.store.cursor()
+    if caller.operator:
+        return now
+    if caller.agent is None:
+        return replace(now, number=0)
+    came = Query(mailbox=caller.agent, states=_DELIVERED, shown_only=True, until=now.number)
+    newest = office.store.find(replace(came, order="newest", limit=1))
+    if not newest:
+        return replace(now, number=0)
+    # A letter with a smaller number may have come later, because its sender had set a time for it.
+    later = office.store.find(replace(came, after=newest[0].delivery.number, order="age"))
+    return replace(now, number=_by_coming((later or newest)[-1])[0])
+
+
 def still_valid(office: Office, since: Cursor) -> Cursor:
-    """The cursor, or the very beginning when it is from another life of the room."""
-    try:
-        office.store.changes(since, 1)
-    except Resync:
-        return replace(office.store.cursor(), number=0)
-    return since
+    """The cursor, or the very beginning when it is from another life of the room. Letters are found by their own
+    numbers, so it does not matter whether the list of changes still reaches back to it.
+    """
+    now = office.store.cursor()
+    is_of_this_life = (since.store, since.epoch) == (now.store, now.epoch) and since.number <= now.number
+    return since if is_of_this_life else replace(now, number=0)
 
 
 def _offered(mailbox: str, moment: Moment, *, unread_only: bool, limit: int | None = None) -> Query:
@@ -214,10 +232,9 @@ def _first(
 ) -> list[Found]:
     if since is None:
         return office.store.find(narrow(office, _offered(mailbox, moment, unread_only=True, limit=1), filter))
-    delivered = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
     after = since.number_for(mailbox)
     query = Query(
-        mailbox=mailbox, states=delivered, shown_only=True, after=after, until=until, order="age", limit=1
+        mailbox=mailbox, states=_DELIVERED, shown_only=True, after=after, until=until, order="age", limit=1
     )
     return office.store.find(narrow(office, query, filter))
 
@@ -234,6 +251,7 @@ def _stamp(office: Office, found: Sequence[Found], moment: Moment) -> list[Found
     return [fresh.get(f.message.id, f) for f in found]
 
 
+_DELIVERED = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
 READABLE = (State.UNREAD, State.CLAIMED)
 
 

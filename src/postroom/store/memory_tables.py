@@ -129,7 +129,7 @@ class Tables:
             if record is not None:
                 first = shown(record).value
                 if first["digest"] != digest(message):
-                    raise IdTaken(field=field)
+                    raise IdTaken.of_letter(field, None)
                 return Posted(message_id=first["id"], number=0, repeated=True)
         number, field = self._numbers.get(message.id), "id"
         if number is None and message.key is not None:
@@ -140,7 +140,7 @@ class Tables:
             return None
         first = decode_message(self._letters[number])
         if digest(first) != digest(message):
-            raise IdTaken(f"letter {first.id} has it, and says something else", field=field)
+            raise IdTaken.of_letter(field, first.id)
         return Posted(message_id=first.id, number=0, repeated=True)
 
     def unkeyed(self, sender: str, id: str) -> int | None:

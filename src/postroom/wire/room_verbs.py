@@ -176,8 +176,8 @@ ROWS = (
                  slow=True),
     _of_the_room("sweep", "one round of the janitor", _sweep, result="what was done, in numbers",
                  action="janitor", slow=True),
-    _of_the_room("cursor", "now, to ask later what happened since", _cursor, result="cursor", action="agents",
-                 writes=False),
+    _own("cursor", "now, to ask later what happened since; of an agent: up to the newest letter that came to it",
+         _cursor, result="cursor", action="wait", writes=False),
     _of_the_room("changes", "what happened after a cursor", _changes, Param("since", "text", "a cursor",
                  required=True), LIMIT, result="changes, cursor", many=True, writes=False),
 )  # fmt: skip

@@ -122,10 +122,10 @@ def _counts(room: Room, said: dict[str, Any]) -> Any:
 
 def _wait(room: Room, said: dict[str, Any]) -> Any:
     """One look; whoever calls waits until there is something."""
-    now = str(room.cursor())  # before the look: what comes in between is seen by the next
+    now = said.get("since") or str(room.cursor())  # before the look: what comes in between is seen by the next
     found = box_of(room, said).wait(0, **some(said, "since", "peek"), **wanted_of(said))
     if found is None:
-        return {"letter": None, "cursor": said.get("since", now)}
+        return {"letter": None, "cursor": now}
     return {"letter": plain_letter(found), "cursor": str(found.cursor)}
 
 

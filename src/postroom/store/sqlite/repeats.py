@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def repeat_of_letter(message: Message, body: bytes, field: str) -> Posted:
     first = decode_message(body)
     if digest(first) != digest(message):
-        raise IdTaken(f"letter {first.id} has it, and says something else", field=field)
+        raise IdTaken.of_letter(field, first.id)
     return Posted(message_id=first.id, number=0, repeated=True)
 
 
@@ -25,5 +25,5 @@ def repeat_of_memory(message: Message, memory: bytes, field: str) -> Posted:
     """The first letter is deleted; only its digest is left."""
     first = msgspec.json.decode(memory)
     if first["digest"] != digest(message):
-        raise IdTaken(field=field)
+        raise IdTaken.of_letter(field, None)
     return Posted(message_id=first["id"], number=0, repeated=True)
