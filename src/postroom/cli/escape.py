@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from unicodedata import category, east_asian_width
 
-from ..service.present import visible
+from ..service.present import harmless, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ _MOST = 8  # characters to a column: what takes no room of its own could else go
 
 def one_line(text: str) -> str:
     """On one line, whatever it holds."""
-    return visible(_whole(text).replace("\t", " ").replace("\n", "\\n"))
+    return harmless(visible(_whole(text).replace("\t", " ").replace("\n", "\\n")))
 
 
 def body_lines(text: str) -> list[str]:

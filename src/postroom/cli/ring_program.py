@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..model.codec import encode
+from ..service.present import harmless_json
 from ..whereabouts import environment, without_host
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def run_program(context: Context, command: str, rung: Rung, seconds: float) -> s
         start_new_session=True,  # it ends with all that it started, and Ctrl-C is ours
     )
     try:
-        process.communicate(encode(plain_ring(rung)) + b"\n", timeout=seconds)
+        process.communicate(harmless_json(encode(plain_ring(rung))) + b"\n", timeout=seconds)
     except subprocess.TimeoutExpired:
         _end(process)
         return f"it took longer than {seconds:g} s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..service.present import harmless
 from .escape import ago, cut, one_line
 from .tables import hint, table
 
@@ -24,8 +25,8 @@ def ring(_screen: Screen, data: Data) -> str:
     subject = cut(one_line(first["subject"]), LONGEST) or "(no subject)"
     more = f", and {len(others)} more" if others else ""
     failed = f"; failed: {one_line(data['failed'])}" if data["failed"] else ""
-    said = f"{mark}{first['from']}: {subject} ({first['id']}){more}"
-    return f"{data['mailbox']}, {data['unread']} unread: {said}{failed}\n"
+    said = f"{mark}{one_line(first['from'])}: {subject} ({first['id']}){more}"
+    return harmless(f"{data['mailbox']}, {data['unread']} unread: {said}{failed}") + "\n"
 
 
 def rings(screen: Screen, data: Data) -> str:

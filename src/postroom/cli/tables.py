@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..service.present import harmless
 from .escape import cell, cut, one_line, width
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def table(
     """
     if not screen.tables:
         lines = [titles, ["---"] * len(titles), *([cell(text) for text in row] for row in rows)]
-        return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        return "".join(harmless(f"| {' | '.join(line)} |") + "\n" for line in lines)
     shown = [[one_line(text) for text in row] for row in rows]
     natural = [max(width(text) for text in column) for column in zip(titles, *shown, strict=True)]
     wanted = [*(min(want, _WIDEST) for want in natural[:-1]), natural[-1]]

@@ -47,7 +47,7 @@ _READ = (
 )
 # Such as <system-reminder>, <task-notification> and <user-prompt-submit-hook> of Claude Code, <hook_context> of
 # Gemini CLI, <environment_context> and <turn_aborted> of Codex.
-_TAG = re.compile(r"(?i)<(?=\s*+/?\s*+(?:command|environment|hook|local|system|task|turn|user)[-_])")
+_TAG = re.compile(r"<(?=\s*+/?\s*+(?:command|environment|hook|local|system|task|turn|user)[-_])")
 _WHERE = "the tool check_inbox, or `postroom check`, shows"
 
 
@@ -141,7 +141,8 @@ def _more(many: int) -> str:
 def _pointer(sender: str, subject: Any, entry: Entry) -> str:
     markers = "".join(f", {word}" for word in _markers(entry))
     about = f": {_words(subject)}" if subject else ""
-    return _unwrapping(f"- from {_words(sender)}{about} (id {_words(entry.get('messageId', '?'))}{markers})\n")
+    line = f"- from {_words(sender)}{about} (id {_words(entry.get('messageId', '?'))}{markers})"
+    return _unwrapping(f"{service.present.harmless(line)}\n")
 
 
 def _markers(entry: Entry) -> list[str]:
@@ -172,14 +173,15 @@ def _letter(entry: Mapping[str, Any], now: datetime, nonce: str, longest: int, n
     id = f"Id: {_words(entry['messageId'])}\n" if entry.get("messageId") else ""
     text = _text(entry.get("content", entry.get("payload")))
     fence = service.present.fence(text, nonce, longest, notice=notice or service.present.NOTICE)
-    return _unwrapping(f"{' '.join(words)}\n{id}{fence}\n")
+    return _unwrapping(f"{service.present.harmless(' '.join(words))}\n{id}{fence}\n")
 
 
 def _unwrapping(text: str) -> str:
     """A host puts what hooks say between tags of its own, which mean much to a model: no letter opens or closes
     one.
     """
-    return _TAG.sub("\u2039", text)
+    plain = service.present.bare(text)
+    return service.present.written_out(text, (found.span() for found in _TAG.finditer(plain)))
 
 
 def _text(content: Any) -> str:

@@ -9,6 +9,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from ..errors import Invalid, Missing, PostroomError, Refused
+from ..service.present import harmless_json
 from ..wire.problems import details
 from .prompts import PROMPTS, letter_prompt
 from .resources import TEMPLATES, follow, look, target
@@ -150,7 +151,9 @@ def wire_tool(tool: Tool) -> types.Tool:
 
 
 def _text(value: Any) -> types.TextContent:
-    return types.TextContent(type="text", text=json.dumps(value, ensure_ascii=False))
+    """JSON on one line. Characters that hide, reorder or break what others wrote are escapes in it."""
+    said = json.dumps(value, ensure_ascii=False).encode()
+    return types.TextContent(type="text", text=harmless_json(said).decode())
 
 
 def _tool_error(tool: Tool, error: PostroomError) -> types.CallToolResult:

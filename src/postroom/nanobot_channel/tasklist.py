@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UnknownMessage
 from ..model.task import TaskState
-from ..service.present import markdown, one_line
+from ..service.present import harmless, markdown, one_line
 from .wording import in_words, minute
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ async def listed(post: Post) -> str:
 
 def labelled(lines: Sequence[str]) -> str:
     """A list, and above it whose words are in it."""
-    return "\n".join([QUOTES, *lines]) if lines else ""
+    return "\n".join([QUOTES, *map(harmless, lines)]) if lines else ""
 
 
 async def shown(post: Post, id: str) -> str:
@@ -76,7 +76,7 @@ def _line(post: Post, task: Standing, letters: dict[str, Message]) -> str:
 
 def _subject(task: Standing, letters: dict[str, Message]) -> str:
     if task.subject or task.letter not in letters:
-        return task.subject
+        return one_line(task.subject)
     return _beginning(letters[task.letter].text, LONGEST_BEGINNING)
 
 

@@ -53,7 +53,7 @@ def result(letter: Message, content: str, nonce: str, *, task: Standing | None) 
 
 def not_sent(to: str, why: str) -> str:
     """A mail of the stock `message` tool that could not be sent; the tool itself cannot say so."""
-    return f"[Mailbox] Your mail to {one_line(to)[:LONGEST_NAME]} was not sent: {one_line(why)}"
+    return one_line(f"[Mailbox] Your mail to {to[:LONGEST_NAME]} was not sent: {why}")
 
 
 def _head(what: str, letter: Message) -> str:

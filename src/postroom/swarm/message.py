@@ -11,6 +11,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
+from ..service.present import one_line
+
 
 class MessageType(Enum):
     REQUEST = "request"  # somebody is to do something
@@ -85,14 +87,16 @@ class Message:
         return cls(**said)
 
     def to_markdown(self) -> str:
-        """For a reader, in the plain layout of the design. `with_pending_mail` is for prompts."""
+        """For a reader, in the plain layout of the design. `with_pending_mail` is for prompts. What stands in a
+        heading or a list has no line breaks, so that it cannot begin a heading of its own.
+        """
         mark = _MARKS.get(self.priority, "")  # without one the design writes two spaces, and so do we
-        lines = [f"## {mark} {self.subject}".strip(), "", *self._facts()]
+        lines = [f"## {mark} {one_line(self.subject)}".strip(), "", *self._facts()]
         lines += ["", "---", "", self.body]
         if self.context:
             lines += ["", "### Context", "", *_context_lines(self.context)]
         if self.attachments:
-            lines += ["", "### Attachments", "", *(f"- `{path}`" for path in self.attachments)]
+            lines += ["", "### Attachments", "", *(f"- `{one_line(path)}`" for path in self.attachments)]
         if self.payload:
             lines += ["", "### Payload", "", "```json", json.dumps(self.payload, indent=2), "```"]
         return "\n".join(lines)
@@ -106,7 +110,7 @@ class Message:
             ("Thread", self.thread_id),
             ("Swarm", self.swarm_name),
         )
-        return [f"**{name}:** {value}" for name, value in facts if value]
+        return [f"**{name}:** {one_line(value)}" for name, value in facts if value]
 
 
 def read_time(value: Any) -> datetime | None:
@@ -127,7 +131,7 @@ def _context_lines(context: dict[str, Any]) -> list[str]:
     lines = []
     for name, value in context.items():
         if isinstance(value, list):
-            lines += [f"- **{name}:**", *(f"  - {item}" for item in value)]
+            lines += [f"- **{one_line(name)}:**", *(f"  - {one_line(str(item))}" for item in value)]
         else:
-            lines.append(f"- **{name}:** {value}")
+            lines.append(f"- **{one_line(name)}:** {value}")
     return lines

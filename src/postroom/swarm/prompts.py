@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ..model.names import check_agent
-from ..service.present import LONGEST_HEADING, fence, one_line
+from ..service.present import LONGEST_HEADING, fence, harmless, one_line
 from .message import MessagePriority
 from .shortcuts import get_mailbox_manager
 
@@ -89,5 +89,6 @@ def mailbox_system_prompt(agent_name: str, *, module: str = "shared.agent_mailbo
 
 def _entry(message: Message, nonce: str) -> str:
     subject = one_line(message.subject)[:LONGEST_HEADING] or "(no subject)"
-    facts = f"From: {one_line(message.from_agent)} | Priority: {message.priority.name} | Id: {message.id}"
+    sender, id = one_line(message.from_agent), one_line(message.id)
+    facts = harmless(f"From: {sender} | Priority: {message.priority.name} | Id: {id}")
     return "\n".join([f"### {subject}", facts, fence(message.body, nonce, LONGEST)])
