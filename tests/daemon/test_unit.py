@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
+import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
 import postroom
-from postroom.daemon.unit import MARK, quoted
+from postroom.daemon.unit import FOLDER, MARK, install, quoted
 from tests.cli.shell import Desk
 
 UNIT = ".config/systemd/user/postroom.service"
@@ -49,6 +51,30 @@ def test_a_unit_is_written_once_with_whole_paths_and_taken_away_again(desk: Desk
     assert "missing" == desk.json("service", "uninstall")["outcome"]
     assert "missing" == desk.json("service", "status")["file"]
     assert not (desk.home / "room.db").exists()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
+def test_only_its_user_reads_it_whatever_the_umask(desk: Desk, umask: int) -> None:
+    before = os.umask(0)
+    (desk.home / UNIT).parent.mkdir(parents=True)
+    os.umask(umask)
+    try:
+        outcome = unit_in(desk.home)
+    finally:
+        os.umask(before)
+    assert ("written", 0o600) == (outcome, stat.S_IMODE((desk.home / UNIT).stat().st_mode))
+
+
+def unit_in(home: Path) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+        return install(f"{MARK}\n")
+
+
+def test_its_working_folder_is_empty_and_its_own(desk: Desk) -> None:
+    """Neither the room's folder nor the user's home, where a file could be named by a short path."""
+    lines = desk.json("service", "install", "--dry-run")["unit"].splitlines()
+    assert {f"RuntimeDirectory={FOLDER}", "RuntimeDirectoryMode=0700", f"WorkingDirectory=%t/{FOLDER}"} <= {*lines}
 
 
 def test_a_dry_run_only_says(desk: Desk) -> None:

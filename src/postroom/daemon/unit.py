@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NAME = "postroom.service"
+FOLDER = "postroom-service"  # its working folder, empty and its own: systemd makes it and takes it away
 MARK = "# Written by `postroom service install`."
 AFTER_REPLACING = (
     "systemctl --user daemon-reload",
@@ -40,6 +41,9 @@ Description=Postroom, mail for AI agents
 
 [Service]
 ExecStart={{command}}
+RuntimeDirectory={FOLDER}
+RuntimeDirectoryMode=0700
+WorkingDirectory=%t/{FOLDER}
 Restart=on-failure
 RestartSec=2
 TimeoutStopSec=10
@@ -128,7 +132,9 @@ def install(said: str) -> Outcome:
     draft = f"{where}.{os.getpid()}"
     os.makedirs(os.path.dirname(where), exist_ok=True)
     try:
-        with open(draft, "w", encoding="utf-8") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(draft, flags, 0o600), "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o600)  # the umask may have taken more away
             file.write(said)
         os.replace(draft, where)
     finally:
