@@ -22,7 +22,12 @@ class Daemon:
     """`postroom serve`, on a room in a folder; or another program that is like it."""
 
     def __init__(
-        self, folder: Path, *options: str, program: tuple[str, ...] = ("postroom",), **environment: str
+        self,
+        folder: Path,
+        *options: str,
+        program: tuple[str, ...] = ("postroom",),
+        cwd: Path | None = None,
+        **environment: str,
     ) -> None:
         self.folder = folder
         self.room = folder / "room.db"
@@ -35,6 +40,7 @@ class Daemon:
                 [*words, "--json", "--set", "durability=process", *options],
                 stdout=subprocess.PIPE,
                 stderr=log,
+                cwd=cwd,
                 env=os.environ | environment,
             )
         assert self.process.stdout is not None

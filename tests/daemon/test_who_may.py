@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -92,9 +93,10 @@ class Filled:
         scopes.create(office, OWNER, "alice", "team", {})
         self.cursor = str(room.cursor())
 
-    def said(self, name: str, method: Method) -> dict[str, Any]:
-        """Words for a method, about alice."""
+    def said(self, name: str, method: Method, more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+        """Words for a method, about alice; `more` for methods of other tables."""
         known = {
+            **more,
             "to": "dan", "scope": "default", "escalation_id": "m-1",
             "step": "accept", "query": WORD, "since": self.cursor, "thread": self.letter,
             "thread_tag": "tag", "tag": "tag", "message_id": self.letter, "message_ids": [self.letter],

@@ -147,11 +147,11 @@ def content_of(context: Context, *, optional: bool = False) -> Any:
 
 def _enclosed(context: Context, path: str) -> Part:
     """A file, read now: what is wrong with it is told of the option that named it."""
-    from ..service.files import enclose  # noqa: PLC0415 - few letters enclose files
+    from ..service.files import read  # noqa: PLC0415 - few letters enclose files
 
-    settings, part = context.settings, file(path)
+    settings = context.settings
     try:
-        return enclose(part, settings.file_root, settings.max_message_bytes, "--file")
+        return read(file(path), settings.file_root, settings.max_message_bytes, "--file")
     except PostroomError as refused:
         refused.field = "--file"
         if type(refused) is Invalid:

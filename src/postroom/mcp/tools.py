@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid, NotAllowed, UnknownAgent
 from ..model.content import payload_to_parts
-from ..model.parts import Part
 from .letters import agent, message, messages, record
 
 if TYPE_CHECKING:
@@ -106,4 +105,4 @@ def _body(said: dict[str, Any]) -> Any:
     content = said["content"]
     if not isinstance(content.get("type"), str):
         raise Invalid("must be an object with a string `type`", field="content")
-    return [part.to_json() if isinstance(part, Part) else part for part in payload_to_parts(content)]
+    return payload_to_parts(content)

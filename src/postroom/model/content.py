@@ -7,7 +7,7 @@
 | an object of any other type, and every `file` | `{"type": "x-content", "content": the object}` | the object |
 | anything else | data | `{"type": "data", "data": ...}` |
 
-A `file` of theirs names a path on their machine; ours would read it here. So it is carried, never opened.
+A `file` of theirs names a path on their machine, and ours brings its bytes. So theirs is carried as it is.
 A letter of several parts has no word in that design: it comes out as its text, with all `parts` beside it.
 """
 

@@ -57,6 +57,16 @@ class Part:
         return f"Part({self.type!r}{inside})"
 
 
+class LocalFile(Part):
+    """A file on this machine, which is read when the letter is sent.
+
+    Only the sender's own code makes one. Nothing that reads JSON does: a path in a request or in a letter that was
+    received is text, and nobody opens it.
+    """
+
+    __slots__ = ()
+
+
 def text(content: str) -> Part:
     """Markdown text."""
     return made("text", {"text": content})
@@ -73,8 +83,8 @@ def event(name: str, content: Any = None) -> Part:
 
 
 def file(path: str, mime: str | None = None) -> Part:
-    """A file, by its path."""
-    return Part("file", path=path) if mime is None else Part("file", path=path, mime=mime)
+    """A file of the sender, by its path: sending reads it and encloses its bytes."""
+    return LocalFile("file", path=path) if mime is None else LocalFile("file", path=path, mime=mime)
 
 
 def reference(uri: str, label: str | None = None) -> Part:

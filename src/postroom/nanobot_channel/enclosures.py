@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..model.codec import encode
+from ..model.parts import file, reference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,10 +114,10 @@ def _safe(name: str) -> str:
     return _UNSAFE.sub("_", name).lstrip(".")[-100:] or "file"
 
 
-def body(text: str, media: Sequence[str]) -> list[str | dict[str, str]]:
+def body(text: str, media: Sequence[str]) -> list[str | Part]:
     """What a model sends: its text, its files (enclosed when the letter is sent), its links."""
-    parts: list[str | dict[str, str]] = [text] if text.strip() else []
+    parts: list[str | Part] = [text] if text.strip() else []
     for path in media:
         is_link = path.startswith(("http://", "https://"))
-        parts.append({"type": "reference", "uri": path} if is_link else {"type": "file", "path": path})
+        parts.append(reference(path) if is_link else file(path))
     return parts

@@ -96,11 +96,8 @@ def _check_way(office: Office, peer: Peer, arrival: Arrival) -> None:
 
 
 def _sound(office: Office, arrival: Arrival, now: datetime) -> Message:
-    """As its sender would say it here. A path in it is never followed."""
+    """As its sender would say it here."""
     said = arrival.message
-    for part in said.parts:
-        if part.type == "file" and part.get("bytes") is None:
-            raise Invalid("names a file without its bytes", field="body", hint="enclose the file")
     extra = {name: value for name, value in said.extra.items() if name != CAME}
     recipients = _at_home(office, said)
     drafted = draft_of(replace(said, key=None, extra=extra, recipients=recipients or (Recipient("x"),)))

@@ -248,7 +248,9 @@ def _parts(office: Office, draft: Draft) -> tuple[Part, ...]:
     checked = [check_part(part, f"body[{i}]", limits.max_depth) for i, part in enumerate(given)]
     for i, part in enumerate(checked):
         if part.type == "file":
-            checked[i] = service.files.enclose(part, office.file_root, limits.max_message_bytes, f"body[{i}]")
+            checked[i] = service.files.enclosed(
+                given[i], part, office.file_root, limits.max_message_bytes, f"body[{i}]"
+            )
     return tuple(checked)
 
 

@@ -1,4 +1,4 @@
-"""Files in letters: read on the sender's side, enclosed as bytes. No recipient ever follows a path."""
+"""Files in letters: enclosed as bytes. Only a path that the sender's own code names by `postroom.file` is read."""
 
 from __future__ import annotations
 
@@ -7,20 +7,31 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import Invalid, NotAllowed, TooLarge
-from ..model.parts import part_from_json
+from ..model.parts import LocalFile, Part, part_from_json
 
-if TYPE_CHECKING:
-    from ..model.parts import Part
+_HINT = "the file's bytes as base64; a path is read only by postroom.file(path) and --file PATH"
 
 
-def enclose(part: Part, root: str, largest: int, field: str) -> Part:
-    """The part with the file's bytes in it, or a refusal. A part that has its bytes already stays as it is."""
+def enclosed(said: Any, part: Part, root: str, largest: int, field: str) -> Part:
+    """Return the checked file part `part` with its bytes, or refuse it.
+
+    What `said` is decides. A `LocalFile` is read here. A `Part` without bytes came in a letter, or from a foreign
+    format: it stays a reference. A JSON object without bytes is refused, because whoever wrote it may be anybody.
+    """
     if part.get("bytes") is not None:
         _check_bytes(part["bytes"], f"{field}.bytes")
-        return part
+    elif isinstance(said, LocalFile):
+        return read(part, root, largest, field)
+    elif not isinstance(said, Part):
+        raise Invalid("is missing: a file part in JSON brings its content", field=f"{field}.bytes", hint=_HINT)
+    return part
+
+
+def read(part: Part, root: str, largest: int, field: str) -> Part:
+    """Return a file part with the bytes of the file that it names."""
     content = read_below(part["path"], root, largest, f"{field}.path")
     fields = part.to_json() | {"bytes": binascii.b2a_base64(content, newline=False).decode(), "size": len(content)}
     return part_from_json(fields)
@@ -61,4 +72,4 @@ def _check_bytes(content: Any, field: str) -> None:
     try:
         binascii.a2b_base64(content, strict_mode=True)
     except (TypeError, ValueError, binascii.Error):
-        raise Invalid("is not base64 text", field=field, hint="leave it out to enclose the file") from None
+        raise Invalid("is not base64 text", field=field, hint=_HINT) from None

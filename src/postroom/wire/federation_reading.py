@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ..errors import Invalid
 from ..model.address import check_system, parse_address
 from ..model.codec import convert
-from ..model.content import CARRIED, payload_to_parts
+from ..model.content import payload_to_parts
 from ..model.message import CAME, Message, Priority
 from ..model.names import check_id, check_remote_agent
 from .federation import IN_MAP, MOST_HOPS, POSTROOM, TARGETS, Envelope
@@ -172,18 +172,10 @@ def _words(told: dict[str, Any], now: datetime) -> dict[str, Any]:
 
 
 def _parts(told: dict[str, Any], ours: dict[str, Any]) -> list[Any]:
-    """A file of theirs without its bytes names a path on their machine: it is carried, never opened."""
+    """Copies: what a letter is made of is taken apart, and the envelope may be read once more."""
     parts = ours.get("parts")
     found = parts if isinstance(parts, list) else payload_to_parts(told["payload"]) if "payload" in told else []
-    return [_carried(part) for part in found]
-
-
-def _carried(part: Any) -> Any:
-    """A copy: what a letter is made of is taken apart, and the envelope may be read once more."""
-    if not isinstance(part, dict):
-        return part
-    is_file = part.get("type") == "file" and "bytes" not in part
-    return {"type": CARRIED, "content": part} if is_file else {**part}
+    return [{**part} if isinstance(part, dict) else part for part in found]
 
 
 def _home(name: str, here: str) -> str:
