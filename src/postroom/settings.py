@@ -26,7 +26,7 @@ class Settings(Limits, frozen=True, kw_only=True):
 
     store: str = ""  # a store's address; empty means the user's own room
     durability: Literal["power", "process"] = "power"  # what an acknowledged letter survives
-    file_root: str = "."  # files enclosed in letters must lie below this folder
+    file_root: str = "."  # files that postroom.file and --file enclose must lie below this folder
     system: str = ""  # what this room is called among others; empty means a name made once and kept
     busy_timeout: Seconds = 30.0  # seconds to wait for another process before StoreBusy
 

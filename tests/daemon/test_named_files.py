@@ -50,7 +50,8 @@ BODIES = {"body", "reply", "drafts"}  # our own words for a letter's content
 # Where a tool or a session's method asks for more than the methods of a room do.
 WORDS: dict[str, Any] = {
     "participant_type": "agent", "method": "api-key", "credential": "x", "subscription_id": "x", "system_id": "x",
-    "up_to_sequence": 1, "agent": "bob", "exposure": {}, "id": "x", "pattern": "x", "events": ["x"], "token": "x", "system": "x",
+    "up_to_sequence": 1, "agent": "bob", "exposure": {}, "id": "x", "pattern": "x", "events": ["x"],
+    "token": "x", "system": "x",
     "messageIds": ["x"], "workCompleted": "x", "threadTag": "tag", "action": "give",
 }  # fmt: skip
 
@@ -137,7 +138,9 @@ def test_no_tool_opens_a_path(name: str) -> None:
     with postroom.open("memory:") as room:
         filled = Filled(room)
         known = WORDS | {"to": "bob", "query": "x", "messageIds": [filled.letter], "timeout": 0}
-        said = {arg.name: known[arg.name] for arg in TOOLS[name].args if arg.required or arg.name in {"to", "timeout"}}
+        said = {
+            arg.name: known[arg.name] for arg in TOOLS[name].args if arg.required or arg.name in {"to", "timeout"}
+        }
         for arg in TOOLS[name].args:
             replies = [asyncio.run(call(room, said | {arg.name: shape})) for shape in SHAPES]
             assert ENCLOSED.decode() not in str(replies)

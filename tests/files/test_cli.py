@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from postroom.store.files.layouts.base import Layout
 from tests.cli.shell import Desk
 from tests.files.folders import inbox, letters_in
+from tests.files.test_strangers import drop
 
 pytestmark = pytest.mark.disk  # the doctor warns of rooms in memory
 HOURS_AGO = (time.time() - 7200,) * 2
@@ -48,6 +50,23 @@ def test_every_kind_of_command_works_there(desk: Desk, layout: Layout) -> None:
     assert desk.json("ack", sent, "--as", "bob")
     assert desk.run("check", "--as", "nobody").out.startswith("No unread mail")
     assert desk.json("import", "out.jsonl", "--room", f"files:{desk.home}/other?layout=swarm")["letters"] == 2
+
+
+@pytest.mark.parametrize("layout", ["nanobot"], indirect=True)  # only its letters have parts
+def test_a_path_in_a_letter_or_in_json_is_not_followed(desk: Desk, layout: Layout) -> None:
+    """The file part came without its bytes: it is passed on so. What `--file` names is read."""
+    (desk.home / "secret.txt").write_text("secret", encoding="utf-8")
+    named = {"type": "file", "path": "secret.txt"}
+    drop(desk.home / "mail", layout, content={"parts": [named]})
+    (letter,) = desk.json("check", "--as", "bob")["letters"]
+    assert [named] == desk.json("forward", letter["id"], "carol", "--as", "bob")["letter"]["parts"]
+    draft = json.dumps({"to": "carol", "body": [named]})
+    for words in (("carol", "--part", json.dumps(named)), ("--drafts", "-")):
+        refused = desk.run("send", *words, "--as", "bob", "--json", stdin=draft if "-" in words else "")
+        assert (65, "body[0].bytes") == (refused.code, refused.error["field"])
+        assert "--file" in refused.error["hint"]
+    sent = desk.json("send", "carol", "--file", "secret.txt", "--as", "bob")["letter"]
+    assert {**named, "bytes": "c2VjcmV0", "size": 6} == sent["parts"][0]
 
 
 def test_what_cannot_be_is_told(desk: Desk, layout: Layout) -> None:

@@ -345,9 +345,12 @@ def test_what_no_letter_may_say_is_refused(room: Room) -> None:
 
 def test_a_path_in_a_letter_from_outside_is_never_followed(room: Room, house: House) -> None:
     (house.folder / "files" / "secret.txt").write_text("secret")
-    message = replace(letter(), parts=(parts.file("secret.txt"),))
+    named = parts.Part("file", path="secret.txt", bytes=None)
+    assert bring(room, replace(letter(), parts=(named,))) == [None]
+    (found,) = room.mailbox("bob").check()
 
-    assert isinstance(refusal(room, message), Invalid)
+    assert found.parts == (named,)
+    assert found.forward("carol").message.parts == (named,)
 
 
 def test_hops_are_never_more_than_ours_and_the_trace_knows_who_is_where(room: Room) -> None:

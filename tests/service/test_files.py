@@ -48,10 +48,29 @@ def test_a_file_that_is_passed_on_is_not_read_again(room: Room, files: Path) -> 
     assert room.mailbox("carol").check()[0].parts[0]["size"] == 7
 
 
-def test_odd_fields_of_a_file_part_are_kept(room: Room, files: Path) -> None:
-    room.mailbox("ann").send("bob", {"type": "file", "path": "inner/a.txt", "self": 1, "fields": 2})
+def test_odd_fields_of_a_file_part_are_kept(room: Room) -> None:
+    said = {"type": "file", "path": "inner/a.txt", "bytes": "aGk=", "self": 1, "fields": 2}
+    room.mailbox("ann").send("bob", said)
     (part,) = room.mailbox("bob").check()[0].parts
-    assert (part["self"], part["fields"], part["size"]) == (1, 2, 7)
+    assert said == part.to_json()
+
+
+def test_json_that_names_a_file_without_its_bytes_is_refused(room: Room, files: Path) -> None:
+    """A dict may come from anybody; what `postroom.file` makes comes from the program itself."""
+    with pytest.raises(Invalid, match="base64") as refused:
+        room.mailbox("ann").send("bob", ["see", {"type": "file", "path": "inner/a.txt"}])
+    assert "body[1].bytes" == refused.value.field
+    assert "postroom.file(path)" in (refused.value.hint or "")
+    assert room.mailboxes() == []
+
+
+def test_a_part_without_bytes_that_is_no_file_of_ours_stays_a_reference(room: Room, files: Path) -> None:
+    named = postroom.Part("file", path="inner/a.txt")
+    room.mailbox("ann").send("bob", named)
+    room.mailbox("bob").check()[0].forward("carol")
+    for name in ("bob", "carol"):
+        (letter,) = room.mailbox(name).check(unread_only=False)
+        assert (named,) == letter.parts
 
 
 @pytest.mark.parametrize("path", ["../secret.txt", "inner/../../secret.txt", "/etc/hostname", "..", ".", ""])

@@ -28,7 +28,7 @@ from postroom.model.address import Address, parse_address
 from postroom.model.codec import encode
 from postroom.model.content import CARRIED
 from postroom.model.message import CAME, Message, Priority, Recipient, TaskNote
-from postroom.model.parts import Part, file
+from postroom.model.parts import Part
 from postroom.wire.federation import MOST_HOPS, POSTROOM, envelope_of
 from postroom.wire.federation_problems import federation_error, read_refusal, refusals, routed
 from postroom.wire.federation_reading import read_route
@@ -187,10 +187,12 @@ def test_nobody_says_that_its_sender_was_proven_nor_which_way_it_came() -> None:
     assert (False, {"own": 1}) == (there.proven, there.extra)
 
 
-def test_a_file_of_theirs_is_carried_and_never_opened() -> None:
-    letter = Message(id="1", sender="ann", recipients=(), created_at=NOW, parts=(file("/etc/passwd"),))
+def test_a_file_of_theirs_stays_a_reference() -> None:
+    """No `LocalFile`, which sending would read: that is made by the sender's own code alone."""
+    named = Part("file", path="/etc/passwd")
+    letter = Message(id="1", sender="ann", recipients=(), created_at=NOW, parts=(named,))
     (part,) = read_route({"envelope": sent(letter)}, "far", "near", NOW).message.parts
-    assert (CARRIED, {"type": "file", "path": "/etc/passwd"}) == (part.type, part["content"])
+    assert (Part, named) == (type(part), part)
 
 
 def test_several_everybody_and_scopes_are_addressed() -> None:

@@ -19,7 +19,7 @@ class Office(Struct, frozen=True):
     limits: Limits
     clock: Clock
     ids: Ids
-    file_root: str = "."  # files enclosed in letters must lie below this folder
+    file_root: str = "."  # files that postroom.file and --file enclose must lie below this folder
     system: str = ""  # what the room is called among others, where a setting says it
 
     def now(self) -> Moment:

@@ -16,7 +16,7 @@ IDS = Param("message_ids", "texts", "ids of letters", required=True)
 ID = Param("message_id", "text", "the id of a letter", required=True)
 TOKEN = Param("token", "text", "the lease's token, from claim")
 LIMIT = Param("limit", "count", "how many at most")
-BODY = Param("body", "any", "text, or a list of parts")
+BODY = Param("body", "any", "text, or a list of parts; a file part needs its `bytes`, as base64")
 FIELDS = (
     Param("cc", "any", "further recipients"),
     Param("bcc", "any", "recipients that the others do not see"),
