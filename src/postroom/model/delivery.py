@@ -117,6 +117,11 @@ class Delivery(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         return self.state is State.UNREAD and self.read_at is None
 
     @property
+    def waits(self) -> bool:
+        """Does it count towards the quota of its inbox, or of the outbox for its system?"""
+        return self.read_at is None and self.state in OPEN
+
+    @property
     def is_back(self) -> bool:
         """Is it in the inbox because a try at it failed, and has nobody looked since?"""
         if self.state is not State.UNREAD or not self.history:

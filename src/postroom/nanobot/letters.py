@@ -56,6 +56,7 @@ def post(office: Office, sender: str, to: str, msg: dict[str, Any]) -> Post:
         encoded=encoded,
         deliveries=(open_delivery(message, to, "to", now),),
         quota=office.limits.inbox_quota,
+        outbox=office.limits.outbox_max_letters,
         known_only=office.limits.unknown == "refuse",
         admit=partial(service.addressing.addressed, office),
         routes=AT in to,  # is there a way to that system?

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ..errors import QuotaFull
-
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -28,13 +26,6 @@ def pause(attempts: int, limits: Limits, chance: float) -> timedelta:
 def next_try(delivery: Delivery, now: datetime, limits: Limits, chance: float) -> datetime:
     """When a delivery that was refused for now, or not answered, is due again."""
     return now + pause(delivery.attempts + 1, limits, chance)
-
-
-def check_space(waiting: int, system: str, limits: Limits, more: int = 1) -> None:
-    """Is there space for so many more letters to that system? What waits is never dropped for a new one."""
-    if waiting + more > limits.outbox_max_letters:
-        told = f"{waiting} letters wait for the system {system!r}, and at most {limits.outbox_max_letters} may"
-        raise QuotaFull(told, field="to", hint=f"postroom peers ping {system} tells why; then send it again")
 
 
 def is_too_old(waiting_since: datetime, now: datetime, limits: Limits) -> bool:

@@ -19,12 +19,12 @@ class Candidate(Struct, frozen=True, kw_only=True):
     name: str
     tasks: int = 0  # it works on now
     most_tasks: int = 1  # it wants at most
-    letters: int = 0  # in its inbox, not done yet
+    letters: int = 0  # in its inbox, not looked at yet
     active_at: datetime | None = None  # its last sign of doing something
 
 
 def least_busy(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Who has a place free first; then by open tasks, by open letters, by who has been idle the longest."""
+    """Who has a place free first; then by open tasks, by unread letters, by who has been idle the longest."""
 
     def burden(candidate: Candidate) -> tuple[bool, int, int, datetime, str]:
         full = candidate.tasks >= candidate.most_tasks

@@ -14,7 +14,6 @@ from ..errors import NotAllowed, QuotaFull, UnknownAgent
 from ..model.address import at_system, system_of
 from ..model.card import EVERYONE, Card
 from ..model.codec import convert
-from ..model.delivery import State
 from ..model.guard import OPEN_DOOR, guard_from
 from ..model.message import Recipient, is_any, same_name
 from ..model.names import ANY, AT, fold
@@ -22,7 +21,7 @@ from ..model.query import Query
 from ..model.record import CARD, GUARD
 from ..policy.admission import check_guard
 from ..policy.hops import without_letter
-from ..store.base import FEW
+from ..store.base import FEW, check_space
 from .naming import is_sent_by, moved, names_of, resident
 
 if TYPE_CHECKING:
@@ -171,15 +170,18 @@ def _routed(office: Office, post: Post) -> Post:
 def _choose(office: Office, post: Post, wanted: Collection[str], taken: Collection[str]) -> str:
     """The least busy agent that can do all of this and takes the letter."""
     refusal: NotAllowed | QuotaFull | None = None
+    sender = post.message.sender
     for candidate in policy.routing.least_busy(_candidates(office, wanted, taken)):
         try:
-            check_guard_at(office, post.message.sender, candidate.name)
+            check_guard_at(office, sender, candidate.name)
+            if post.quota is not None:
+                check_space(sender, candidate.name, office.store.waiting(candidate.name, sender), post.quota)
         except NotAllowed as refused:
             refusal = refusal or refused
-            continue
-        if post.quota is None or candidate.letters < post.quota:
+        except QuotaFull as refused:  # trying again helps: better to hear this
+            refusal = refused
+        else:
             return candidate.name
-        refusal = QuotaFull(f"the inbox of {candidate.name!r} is full, and so is everybody's", field="to")
     if refusal is not None:
         raise refusal
     raise _nobody(office, wanted, taken)
@@ -211,14 +213,9 @@ def _candidates(office: Office, wanted: Collection[str], taken: Collection[str])
             name=agent.card.id,
             tasks=len(agent.presence.current_tasks),
             most_tasks=agent.card.max_concurrent_tasks,
-            letters=_open_letters(office, agent.card.id),
+            letters=office.store.waiting(agent.card.id, agent.card.id)[0],
             active_at=agent.presence.last_active_at,
         )
         for agent in able
         if policy.presence.is_routable(agent.presence)
     ]
-
-
-def _open_letters(office: Office, mailbox: str) -> int:
-    query = Query(mailbox=mailbox, states=(State.UNREAD, State.CLAIMED))
-    return sum(office.store.count(query).values())

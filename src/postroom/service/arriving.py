@@ -14,16 +14,16 @@ from msgspec.structs import replace
 
 from .. import service
 from ..errors import Damaged, IdTaken, PostroomError, QuotaFull, Refused, StoreBusy, StoreFailing
-from ..model.address import Address, agent_of
+from ..model.address import Address, agent_of, system_of
 from ..model.codec import digest
-from ..model.delivery import OPEN, open_delivery
+from ..model.delivery import open_delivery
 from ..model.hashing import blake2b
 from ..model.message import CAME, Message, Recipient, same_name
 from ..model.names import AT, fold
 from ..model.query import Query
 from ..model.record import FORGOTTEN, SPENT, spent_key
 from ..policy.trust import speaks_for
-from ..store.base import Post
+from ..store.base import Post, check_space
 from .compose import seal
 
 if TYPE_CHECKING:
@@ -83,9 +83,7 @@ def accept_together(office: Office, peer: Peer, arrivals: Sequence[Arrival]) -> 
 
     def plan() -> Sequence[Write]:
         seen.look(office, [arrival.message.id for arrival in arrivals])
-        writes = [write for intake in intakes for write in intake.unless_refused()]
-        service.outbox.check_room_together(office, writes)
-        return writes
+        return [write for intake in intakes for write in intake.unless_refused()]
 
     try:
         known = [service.admitting.recognized(office, peer, arrival) for arrival in arrivals]
@@ -152,6 +150,7 @@ class _Intake:
         self._message, self._now, self._seen = message, now, seen
         self._says = _said(arrival.message)
         self._counts = False  # must each inbox be asked whether it is full?
+        self._fitting: set[str] = set()  # those that were asked, and are not
         self._verdicts: dict[int, PostroomError | None] = {}
 
     def taken(self) -> list[Verdict]:
@@ -177,6 +176,7 @@ class _Intake:
 
     def _writes(self) -> Sequence[Write]:
         self._verdicts.clear()
+        self._fitting.clear()
         wanted: dict[str, None] = {}
         for i, target in enumerate(self._arrival.targets):
             try:
@@ -210,14 +210,19 @@ class _Intake:
         return open_to
 
     def _check_door(self, mailbox: str) -> None:
-        if AT in mailbox:
-            return
-        if mailbox not in self._seen.open and service.addressing.is_open_to(self._office, self._message, mailbox):
+        is_open = AT in mailbox or mailbox in self._seen.open
+        if not is_open and service.addressing.is_open_to(self._office, self._message, mailbox):
             self._seen.open.add(mailbox)
-        if self._counts and not self._was_taken(mailbox):
-            waits = Query(mailbox=mailbox, states=OPEN, unread_only=True)
-            if sum(self._office.store.count(waits).values()) >= self._office.limits.inbox_quota:
-                raise QuotaFull(f"the inbox of {mailbox!r} is full", field="to")
+        if self._counts and mailbox not in self._fitting and not self._was_taken(mailbox):
+            self._check_space(mailbox)
+            self._fitting.add(mailbox)
+
+    def _check_space(self, mailbox: str) -> None:
+        limits, sender, system = self._office.limits, self._message.sender, system_of(mailbox)
+        limit = limits.outbox_max_letters if system else limits.inbox_quota
+        others = self._fitting if system else ()  # all that goes to one system counts together
+        more = 1 + sum(same_name(system_of(other), system) for other in others)
+        check_space(sender, mailbox, self._office.store.waiting(mailbox, sender), limit, more)
 
     # -- what is here already
 
@@ -274,6 +279,7 @@ class _Intake:
             encoded=seal(message, self._office.limits),
             deliveries=tuple(self._delivery(message, name) for name in mailboxes),
             quota=self._office.limits.inbox_quota,
+            outbox=self._office.limits.outbox_max_letters,
         )
 
     def _delivery(self, message: Message, mailbox: str) -> Delivery:

@@ -128,14 +128,9 @@ def why_it_waits(office: Office, delivery: Delivery) -> str | None:
 
 
 def check_ways(office: Office, peers: Mapping[str, Peer], message: Message, mailboxes: Iterable[str]) -> None:
-    """Refuse a letter to a system that nobody leads to, that its scope may not write to, or that has too many."""
-    more: dict[str, int] = {}
+    """Refuse a letter to a system that nobody leads to, or that its scope may not write to."""
     for mailbox in mailboxes:
-        target = parse_address(mailbox, "to")
-        _check_way(office, peers, message, target)
-        more[target.system] = more.get(target.system, 0) + 1
-    for system, many in more.items():
-        service.outbox.check_room(office, system, many)
+        _check_way(office, peers, message, parse_address(mailbox, "to"))
 
 
 def are_open(office: Office, peers: Mapping[str, Peer], message: Message, mailboxes: Iterable[str]) -> bool:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from .. import service
 from ..errors import StaleRevision, UnknownMessage
@@ -13,56 +11,24 @@ from ..model import delivery as moves
 from ..model.address import ANYWHERE, is_remote, system_of
 from ..model.delivery import GIVEN, Attempt, State
 from ..model.message import CAME, same_name
-from ..model.names import AT
 from ..model.query import Query
-from ..policy.outgoing import check_space, is_too_old
-from ..store.base import Move, Post
+from ..policy.outgoing import is_too_old
+from ..store.base import Move
 from .moving import SLICE, let_time_pass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..model.delivery import Delivery
     from ..model.message import Message
     from ..model.query import Found
-    from ..store.base import Store, Write
+    from ..store.base import Write
     from .office import Office
-
-SHARE = 8  # processes that may be sending at once
-_spare: WeakKeyDictionary[Store, dict[str, int]] = WeakKeyDictionary()  # by system: letters that surely fit
 
 
 def waiting(office: Office, limit: int | None = None) -> list[str]:
     """Mailboxes elsewhere with mail that could go now, the longest waiting first."""
     return [*office.store.outgoing(office.now().wall)][:limit]
-
-
-def queue_length(office: Office, system: str) -> int:
-    """How many letters wait for a system, whether due or not."""
-    counted = office.store.outgoing(None).items()
-    return sum(many for mailbox, many in counted if same_name(system_of(mailbox), system))
-
-
-def check_room(office: Office, system: str, more: int) -> None:
-    """Refuse letters to a system for which too many wait. To count takes the longer the more there are, in
-    everybody's way: so after each count this process adds its share of what fits before it counts again.
-    """
-    spare = _spare.setdefault(office.store, {})
-    left = spare.get(system, 0) - more
-    if left < 0:
-        waiting = queue_length(office, system)
-        check_space(waiting, system, office.limits, more)
-        left = (office.limits.outbox_max_letters - waiting - more) // SHARE
-    spare[system] = left
-
-
-def check_room_together(office: Office, writes: Iterable[Write]) -> None:
-    """The same of letters that are asked for one by one and written together: none of them counts the others."""
-    posts = [write for write in writes if isinstance(write, Post)]
-    remote = [one.mailbox for post in posts for one in post.deliveries if AT in one.mailbox]
-    for system, many in Counter(map(system_of, remote)).items():
-        if many > 1:
-            check_room(office, system, many)
 
 
 def next_letters(

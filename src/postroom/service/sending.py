@@ -148,6 +148,7 @@ def prepare(
         deliveries=tuple(deliveries),
         copies=tuple(others),
         quota=office.limits.inbox_quota,
+        outbox=office.limits.outbox_max_letters,
         known_only=office.limits.unknown == "refuse",
         admit=partial(_admitted, office),
         routes=routes,

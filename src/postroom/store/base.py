@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..errors import QuotaFull
+from ..model.address import system_of
 from ..model.delivery import COPIED, DURABLE, Delivery, State
 from ..model.message import Message
 from ..model.record import Record
@@ -40,7 +42,8 @@ class Post(Struct, frozen=True, gc=False, kw_only=True):
     deliveries: tuple[Delivery, ...]
     encoded: bytes = b""  # the letter as JSON, if the caller has it already
     copies: tuple[str, ...] = ()  # further mailboxes, each with a delivery like the first
-    quota: int | None = None  # refuse when an inbox holds this many unread letters
+    quota: int | None = None  # refuse when an inbox holds this many unread letters, or its sender has its share
+    outbox: int | None = None  # the same of letters that wait for one other system
     known_only: bool = False  # refuse a recipient nobody has heard of
     # Asked inside the commit, at least where anybody has a guard: the letter as it may be written, or a refusal.
     admit: Callable[[Post], Post] | None = None
@@ -239,6 +242,12 @@ class Store(Protocol):
         """
         ...
 
+    def waiting(self, mailbox: str, sender: str) -> tuple[int, int]:
+        """How many letters count towards the quota of this mailbox (or, if it is elsewhere, of the outbox for its
+        system): of all senders, and of this one. They are not counted for that.
+        """
+        ...
+
     def tally(self, mailbox: str | None) -> list[Tally]:
         """The open and dead mail of a mailbox, or of every mailbox that has some, by name. Its cost grows with
         what is open and dead, not with what is done.
@@ -291,6 +300,25 @@ def must_last(write: Write) -> bool:
 def vouched(store: Store, message: Message) -> Message:
     """The letter, claiming no more for its origin than this store can keep true."""
     return replace(message, proven=False) if message.proven and not store.vouches else message
+
+
+def check_space(sender: str, mailbox: str, waiting: tuple[int, int], limit: int, more: int = 1) -> None:
+    """Refuse letters that do not fit into an inbox, or into the outbox for another system. `waiting`: how many are
+    there, of all senders and of this one. One sender gets at most half of what the others leave free, and always
+    one letter while anything is free: so whoever floods a place leaves room for everybody else (G10).
+    """
+    total, own = waiting
+    system = system_of(mailbox)
+    if total + more > limit:
+        full = f"{total} letters wait for the system {system!r}, and at most {limit} may"
+        told = full if system else f"the inbox of {mailbox!r} is full ({limit} letters)"
+    elif own + more > max(1, (limit - total + own) // 2):
+        where = f"wait for the system {system!r}" if system else f"are unread in the inbox of {mailbox!r}"
+        told = f"{own} letters of {sender!r} {where}; one sender gets at most half of what is free"
+    else:
+        return
+    wait = f"postroom peers ping {system} tells why they wait" if system else f"wait until {mailbox} has read some"
+    raise QuotaFull(told, field="to", hint=f"{wait}; then send it again")
 
 
 def sends(writes: Sequence[Write]) -> bool:

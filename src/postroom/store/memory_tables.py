@@ -15,17 +15,17 @@ from ..errors import (
     IllegalMove,
     LookAlike,
     NameTaken,
-    QuotaFull,
     StaleRevision,
     UnknownAgent,
     UnknownMessage,
 )
+from ..model.address import system_of
 from ..model.change import Change
 from ..model.codec import decode_message, digest, encode
 from ..model.delivery import OPEN, SIGNS_OF_LIFE
 from ..model.names import AT, fold
 from ..model.record import CARD, FORGOTTEN, SPENT, spent_key
-from .base import Forget, Introduce, Letter, Move, Post, Posted, Put
+from .base import Forget, Introduce, Letter, Move, Post, Posted, Put, check_space
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -70,6 +70,7 @@ class Tables:
 
     def __init__(self) -> None:
         self._letters: dict[int, bytes] = {}  # encoded, so that nobody can change what was accepted
+        self._senders: dict[int, str] = {}  # as they were called then
         self._numbers: dict[str, int] = {}
         self._keys: dict[tuple[str, str], int] = {}
         self._deliveries: dict[tuple[int, str], Delivery] = {}
@@ -78,6 +79,7 @@ class Tables:
         self._aliases: dict[
             str, tuple[str, str]
         ] = {}  # a former name, folded -> (as it was spelt, what it is now)
+        self._waiting: dict[tuple[str, str], int] = {}  # (place, sender) -> letters; sender "": of all senders
         self._changes: list[Change] = []
         self._last = 0
 
@@ -109,15 +111,15 @@ class Tables:
         unknown = [name for name in unknown if AT not in name]  # who is known elsewhere is not ours to tell
         if unknown and post.known_only:
             raise UnknownAgent(f"nobody here is called {unknown[0]!r}", field="to", hint="register it first")
-        if post.quota is not None:
-            self._check_quota(deliveries, post.quota)
+        self._check_space(post, [delivery.mailbox for delivery in deliveries])
         number = self._note("posted", message_id=message.id)
         journal.set(self._letters, number, encode(message))
+        journal.set(self._senders, number, message.sender)
         journal.set(self._numbers, message.id, number)
         if message.key is not None:
             journal.set(self._keys, (self.now(message.sender), message.key), number)
         for delivery in deliveries:
-            journal.set(self._deliveries, (number, delivery.mailbox), replace(delivery, number=number))
+            self._set((number, delivery.mailbox), replace(delivery, number=number), journal)
         written = None if post is given else post
         return Posted(message_id=message.id, number=number, unknown=tuple(unknown), written=written)
 
@@ -151,15 +153,28 @@ class Tables:
         first = decode_message(self._letters[number])
         return number if self.now(first.sender) == sender and first.key is None else None
 
-    def _check_quota(self, deliveries: Iterable[Delivery], quota: int) -> None:
-        for mailbox in {delivery.mailbox for delivery in deliveries if AT not in delivery.mailbox}:
-            waiting = sum(
-                1
-                for d in self._deliveries.values()
-                if d.mailbox == mailbox and d.read_at is None and d.state in OPEN
-            )
-            if waiting >= quota:
-                raise QuotaFull(f"the inbox of {mailbox!r} is full ({quota} letters)", field="to")
+    def _check_space(self, post: Post, mailboxes: Iterable[str]) -> None:
+        """Refuse a letter for which an inbox, or the outbox for another system, has no room."""
+        more: dict[str, int] = {}  # of one letter, several deliveries may go to one system
+        for mailbox in mailboxes:
+            place, limit = _place(mailbox), post.outbox if AT in mailbox else post.quota
+            more[place] = more.get(place, 0) + 1
+            if limit is not None:
+                waiting = self.waiting(mailbox, post.message.sender)
+                check_space(post.message.sender, mailbox, waiting, limit, more[place])
+
+    def waiting(self, mailbox: str, sender: str) -> tuple[int, int]:
+        place = _place(self.now(mailbox))
+        return self._waiting.get((place, ""), 0), self._waiting.get((place, self.now(sender)), 0)
+
+    def _set(self, at: tuple[int, str], delivery: Delivery, journal: Journal) -> None:
+        """Make or change a delivery, and keep the counts right."""
+        before = self._deliveries.get(at)
+        by = delivery.waits - (before is not None and before.waits)
+        for sender in ("", self.now(self._senders[at[0]])) if by else ():
+            place = (_place(at[1]), sender)
+            journal.set(self._waiting, place, self._waiting.get(place, 0) + by)
+        journal.set(self._deliveries, at, delivery)
 
     def _move(self, move: Move, journal: Journal) -> None:
         at = (move.before.number, self.now(move.before.mailbox))
@@ -173,7 +188,7 @@ class Tables:
         after = replace(move.after, mailbox=self.now(move.after.mailbox))
         change = self._note("moved", message_id=after.message_id, mailbox=after.mailbox, state=after.state)
         after = replace(after, arrived=change) if move.action == "deliver" else after
-        journal.set(self._deliveries, at, after)
+        self._set(at, after, journal)
 
     def _put(self, put: Put, journal: Journal) -> None:
         record = put.record
@@ -203,6 +218,7 @@ class Tables:
         for at in places:
             journal.drop(self._deliveries, at)
         journal.drop(self._letters, number)
+        journal.drop(self._senders, number)
         journal.drop(self._numbers, message.id)
         if message.key is not None:
             journal.drop(self._keys, (self.now(message.sender), message.key))
@@ -251,6 +267,10 @@ class Tables:
         for at in [at for at in self._deliveries if at[1] == before and before != name]:
             journal.set(self._deliveries, (at[0], name), replace(self._deliveries[at], mailbox=name))
             journal.drop(self._deliveries, at)
+        for key in [key for key in self._waiting if before in key and before != name]:
+            place, sender = (name if piece == before else piece for piece in key)
+            journal.set(self._waiting, (place, sender), self._waiting[key])
+            journal.drop(self._waiting, key)
         for key in [key for key in self._keys if key[0] == before and before != name]:
             journal.set(self._keys, (name, key[1]), self._keys[key])
             journal.drop(self._keys, key)
@@ -262,6 +282,11 @@ class Tables:
 
     def letter(self, number: int) -> Letter:
         return Letter(number, decode_message(self._letters[number]))
+
+
+def _place(mailbox: str) -> str:
+    """Where mail to this mailbox is counted: all mail for one other system counts together."""
+    return AT + fold(system_of(mailbox)) if AT in mailbox else mailbox
 
 
 def shown(record: Record) -> Record:

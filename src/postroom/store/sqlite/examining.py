@@ -28,6 +28,7 @@ from .patience import interruptible
 from .place import examine_place
 from .quarantine import quarantine
 from .schema import STEPS
+from .waiting import WRONG, rebuild
 from .wal import CHECKPOINT_PAGES, FRAME
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ MOST = 10  # complaints, ids or numbers that one finding tells
 PATIENCE = 1.0  # seconds; who reads for longer holds the log back
 LARGE = 4 * FRAME * CHECKPOINT_PAGES  # bytes of a log that something held back
 GLANCE = 0.02  # seconds between two looks at that
-TABLES = ("room", "mailboxes", "aliases", "deliveries", "records", "changes", "quarantine")  # letters have sums
+# Not letters: they have sums.
+TABLES = ("room", "mailboxes", "aliases", "deliveries", "records", "changes", "quarantine", "waiting")
 _OF_AN_INDEX = re.compile(r"row \d+ missing from index |wrong # of entries in index ")
 COPY = "restore a backup, or let repair=True save what can be read in a room beside it"
 
@@ -231,6 +233,20 @@ def _orphans(visit: Visit) -> Iterator[Finding]:
         yield error("deliveries", f"deliveries without a letter: numbers {lost}", "repair=True removes them")
 
 
+def _counts(visit: Visit) -> Iterator[Finding]:
+    """Are the kept counts, by which a full inbox is known, what a real count says?"""
+    wrong = visit.database.execute(WRONG).get
+    if not wrong:
+        yield ok("counts", "the kept counts of waiting letters are right")
+    elif visit.repair and visit.sound:
+        with _mending(visit):
+            rebuild(visit.database)
+        yield error("counts", f"{wrong} kept counts of waiting letters were wrong; counted anew", repaired=True)
+    else:
+        told = f"{wrong} kept counts of waiting letters are wrong: an inbox may be full too early or too late"
+        yield error("counts", told, "repair=True counts anew")
+
+
 def _rows_of_all(visit: Visit) -> Iterator[Finding]:
     """Text that is none: SQLite does not mind, but whoever asks for it is refused."""
     own = "typeof(name) || typeof(epoch) || typeof(boot) || typeof(trimmed) = 'texttexttextinteger'"
@@ -338,6 +354,7 @@ CHECKS: dict[str, Check] = {
     "integrity": _integrity,
     "letters": _letters,
     "deliveries": _orphans,
+    "counts": _counts,
     "rows": _rows_of_all,
     "records": _records,
     "names": _names,

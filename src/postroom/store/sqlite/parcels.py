@@ -33,6 +33,7 @@ class Enclosed(Struct, array_like=True, gc=False):
     deliveries: tuple[Delivery, ...]
     copies: tuple[str, ...]
     quota: int | None
+    outbox: int | None
     known_only: bool
 
     def post(self) -> Post:
@@ -42,6 +43,7 @@ class Enclosed(Struct, array_like=True, gc=False):
             deliveries=self.deliveries,
             copies=self.copies,
             quota=self.quota,
+            outbox=self.outbox,
             known_only=self.known_only,
             admit=_come_yourself,
         )
@@ -50,7 +52,7 @@ class Enclosed(Struct, array_like=True, gc=False):
 class Parcel(Struct, array_like=True, gc=False):
     """All that a carrier needs. Change its shape's number whenever a carrier needs more."""
 
-    shape: Literal[1]
+    shape: Literal[2]
     ticket: bytes
     durable: bool  # must it be synced before it is answered?
     letters: tuple[Enclosed, ...]
@@ -93,12 +95,12 @@ def pack(writes: Sequence[Write], *, durable: bool) -> tuple[bytes, bytes] | Non
     if len(letters) + len(moves) != len(writes) or len(writes) > _MOST:
         return None
     ticket = os.urandom(12)
-    return _pack(Parcel(1, ticket, durable and any(map(must_last, writes)), letters, moves)), ticket
+    return _pack(Parcel(2, ticket, durable and any(map(must_last, writes)), letters, moves)), ticket
 
 
 def _enclosed(post: Post) -> Enclosed:
     encoded = post.encoded or encode(post.message)
-    return Enclosed(encoded, post.deliveries, post.copies, post.quota, post.known_only)
+    return Enclosed(encoded, post.deliveries, post.copies, post.quota, post.outbox, post.known_only)
 
 
 def unpack(parcel: bytes) -> Parcel:

@@ -25,6 +25,7 @@ from .committing import commit, make_safe
 from .connection import translate, translated
 from .lookout import Lookout
 from .names import NEXT_NUMBER
+from .waiting import WAITING, place_of
 from .writing import BY_KEY
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 RECORD = "SELECT key, revision, value FROM records WHERE kind = ? AND key = ?"
 RECORDS = "SELECT key, revision, value FROM records WHERE kind = ? ORDER BY key"
+_MAILBOX = """
+SELECT id FROM mailboxes WHERE folded = ?1 UNION ALL SELECT mailbox FROM aliases WHERE folded = ?1"""
 SPELLING = """
 SELECT name FROM mailboxes WHERE folded = ?1
 UNION ALL SELECT m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?1"""
@@ -277,6 +280,11 @@ class SqliteStore(Access):
     def outgoing(self, due: datetime | None) -> dict[str, int]:
         return dict(self._ask(*sqlite.counting.outgoing(due)))
 
+    def waiting(self, mailbox: str, sender: str) -> tuple[int, int]:
+        asked = [place_of(mailbox, self._mailbox(mailbox)), self._mailbox(sender)]
+        total, own = self._ask(WAITING, asked)[0]
+        return total, own
+
     def tally(self, mailbox: str | None) -> list[Tally]:
         return sqlite.counting.tallies(self._ask(*sqlite.counting.tally(mailbox)))
 
@@ -290,6 +298,11 @@ class SqliteStore(Access):
         return sqlite.counting.traffic_of(
             until, *(self._ask(*q) for q in sqlite.counting.traffic(since, until, after))
         )
+
+    def _mailbox(self, name: str) -> int:
+        """Its number; -1 if there is none."""
+        found = self._ask(_MAILBOX, [fold(name)])
+        return found[0][0] if found else -1
 
     # -- care
 

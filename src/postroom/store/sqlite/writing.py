@@ -11,7 +11,6 @@ from ...errors import (
     IllegalMove,
     LookAlike,
     PostroomError,
-    QuotaFull,
     StaleRevision,
     UnknownAgent,
     UnknownMessage,
@@ -21,9 +20,10 @@ from ...model.delivery import SIGNS_OF_LIFE
 from ...model.names import AT, fold
 from ...model.record import CARD, FORGOTTEN, GUARD, ROUTE, SPENT, spent_key
 from .. import sqlite
-from ..base import Forget, Introduce, Move, Post, Posted, Put
+from ..base import Forget, Introduce, Move, Post, Posted, Put, check_space
 from .names import IN_THE_WAY, IS_LED, LOOK, NEXT_NUMBER
 from .rows import CHANGED, COLUMNS, NOTHING_MORE, STATE_NUMBER, delivery_row, letter_row
+from .waiting import Counts, add_deliveries, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..base import Write
     from .names import Names
     from .rows import Row
+    from .waiting import Place
 
 # All a letter needs to know before it is accepted where the room is not bare, in one question.
 BEFORE_POST = f"""
@@ -62,10 +63,6 @@ FROM json_each(?2) j"""
 INSERT_CHANGE = "INSERT INTO changes (number, what, kind, key) VALUES (?, ?, ?, ?)"
 INSERT_MOVED = "INSERT INTO changes (number, what, letter, mailbox, state) VALUES (?, 'moved', ?, ?, ?)"
 BY_ALIAS = "SELECT m.id, a.name, m.known FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?"
-WAITING = """
-SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE mailbox = ?1 AND state = 1 AND seen = 0 LIMIT ?2)
-UNION ALL SELECT count(*) FROM deliveries WHERE mailbox = ?1 AND state = 0
-UNION ALL SELECT count(*) FROM deliveries WHERE mailbox = ?1 AND state = 2 AND seen = 0"""
 
 
 def _update(columns: Sequence[str]) -> str:
@@ -85,6 +82,7 @@ class Writing:
         self._execute_many = names.cursor.executemany
         self._database = database
         self._names = names
+        self._counts = Counts(self._execute, self._execute_many)
         self._fresh: dict[str, tuple[int, bool]] = {}
         self._number = 0  # the next one; asked for when first needed
         self._is_bare = False  # known with it
@@ -116,6 +114,7 @@ class Writing:
                 self._names.committed.pop(write.old, None)
         if moves:
             self._move(moves)
+        self._counts.flush()
         return tuple(posted)
 
     def remember(self, *, alone: bool = False) -> None:
@@ -146,6 +145,7 @@ class Writing:
         given, message = post, post.message
         leads = self._is_led and not all(self._names.is_placed(one.mailbox) for one in post.deliveries)
         if post.admit is not None and (post.routes or self._guarded or leads):
+            self._counts.flush()  # whom it goes to may depend on them
             post = post.admit(post)
         deliveries = post.deliveries
         names = [deliveries[0].mailbox] if len(deliveries) == 1 else [delivery.mailbox for delivery in deliveries]
@@ -154,9 +154,8 @@ class Writing:
         places, unknown = self._places(names)
         if unknown and post.known_only:
             raise UnknownAgent(f"nobody here is called {unknown[0]!r}", field="to", hint="register it first")
-        # No inbox can hold more letters than the room ever took: young rooms need no counting.
-        if post.quota is not None and self._number > post.quota:
-            self._check_quota(names, places, post.quota)
+        if post.quota is not None or post.outbox is not None:
+            self._check_space(post, sender, names, places)
         number = self._number
         row = letter_row(message, number, sender, post.encoded or encode(message))
         if row[4:11] == _NONE_OF_7:
@@ -170,12 +169,23 @@ class Writing:
                 self._execute(_FRESH_DELIVERY, row[:9])
             else:
                 self._execute(INSERT_DELIVERY, row)
+            if delivery.waits:
+                self._counts.add(place_of(delivery.mailbox, place), sender)
         if post.copies:
-            _, _, *like_first = delivery_row(deliveries[0], number, 0)
-            further = sorted(places[len(deliveries) :])  # in the order of the tables: fewer pages are split
-            self._execute(COPY_DELIVERY, (number, encode(further), *like_first))
+            self._copy(deliveries[0], post.copies, number, places[len(deliveries) :], sender)
         written = None if post is given else post
         return Posted(message_id=message.id, number=number, unknown=unknown, written=written)
+
+    def _copy(
+        self, first: Delivery, names: Sequence[str], number: int, places: Sequence[int], sender: int
+    ) -> None:
+        """The same delivery as the first in further mailboxes."""
+        _, _, *like_first = delivery_row(first, number, 0)
+        in_order = sorted(places)  # in the order of the tables: fewer pages are split
+        self._execute(COPY_DELIVERY, (number, encode(in_order), *like_first))
+        if first.waits:
+            for name, place in zip(names, places, strict=True):
+                self._counts.add(place_of(name, place), sender)
 
     def _places(self, names: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
         """The numbers of these mailboxes, and which of them nobody has heard from."""
@@ -213,10 +223,17 @@ class Writing:
     def _by_key(self, sender: str, key: str) -> Sequence[tuple[Any, ...]]:
         return self._execute(BY_KEY, (fold(sender), sender, key)).fetchall()
 
-    def _check_quota(self, names: Sequence[str], mailboxes: Sequence[int], quota: int) -> None:
+    def _check_space(self, post: Post, sender: int, names: Sequence[str], mailboxes: Sequence[int]) -> None:
+        """Refuse a letter for which an inbox, or the outbox for another system, has no room."""
+        more: dict[Place, int] = {}  # of one letter, several deliveries may go to one system
         for name, mailbox in zip(names, mailboxes, strict=True):
-            if AT not in name and sum(count for (count,) in self._execute(WAITING, (mailbox, quota))) >= quota:
-                raise QuotaFull(f"the inbox of {name!r} is full ({quota} letters)", field="to")
+            limit = post.outbox if AT in name else post.quota
+            # An inbox holds no more letters than the room ever took, so in a young room nobody is near the limit.
+            if limit is None or (AT not in name and 2 * self._number <= limit):
+                continue
+            place = place_of(name, mailbox)
+            more[place] = more.get(place, 0) + 1
+            check_space(post.message.sender, name, self._counts.waiting(place, sender), limit, more[place])
 
     def _forget(self, write: Forget) -> None:
         found = self._execute("SELECT number FROM letters WHERE id = ?", (write.message_id,)).get
@@ -238,7 +255,7 @@ class Writing:
             self._read_together(moves)
             return
         names, lives = self._names.committed, action in SIGNS_OF_LIFE
-        steps, changes = [], []
+        steps, changes, moved = [], [], []
         for change, move in enumerate(moves, self._take_numbers(len(moves))):
             before, after = move.before, move.after
             mailbox, known = names.get(before.mailbox) or self.mailbox(before.mailbox, "mailbox", known=lives)
@@ -248,11 +265,14 @@ class Writing:
                 after = replace(after, arrived=change)
             steps.append((*values(after), before.number, mailbox, before.revision))
             changes.append((change, before.number, mailbox, STATE_NUMBER[after.state]))
+            if before.waits is not after.waits:
+                moved.append((before.number, place_of(before.mailbox, mailbox), 1 if after.waits else -1))
         changed = self._database.total_changes()
         self._execute_many(update, steps)
         if self._database.total_changes() != changed + len(steps):
             self._complain(steps)
         self._execute_many(INSERT_MOVED, changes)
+        self._counts.add_moved(moved)
 
     def _read_together(self, moves: Sequence[Move]) -> None:
         mailbox, _ = self.mailbox(moves[0].before.mailbox, "mailbox", known=True)
@@ -261,6 +281,8 @@ class Writing:
         if self._database.total_changes() != changed + len(moves):
             self._complain([(number, mailbox, 0) for number in numbers])
         sqlite.together.note_changes(self._execute, moves, numbers, mailbox, first)
+        place = place_of(moves[0].before.mailbox, mailbox)
+        self._counts.add_moved([(move.before.number, place, -1) for move in moves if move.before.waits])
 
     def _complain(self, steps: Sequence[Row]) -> NoReturn:
         """One of these deliveries is not what it was, or not there at all."""
@@ -286,22 +308,26 @@ class Writing:
 
     def insert_delivery(self, delivery: Delivery, number: int, mailbox: int) -> None:
         self._execute(INSERT_DELIVERY, delivery_row(delivery, number, mailbox))
+        add_deliveries(self._execute, number, mailbox, 1)
 
     def set_delivery(self, delivery: Delivery, number: int, mailbox: int) -> None:
         """Whatever it was before."""
         change = self.take_number()
+        add_deliveries(self._execute, number, mailbox, -1)
         self._execute("DELETE FROM deliveries WHERE number = ? AND mailbox = ?", (number, mailbox))
-        self._execute(INSERT_DELIVERY, delivery_row(delivery, number, mailbox))
+        self.insert_delivery(delivery, number, mailbox)
         self._execute(INSERT_MOVED, (change, number, mailbox, STATE_NUMBER[delivery.state]))
 
     def delete_delivery(self, number: int, mailbox: int) -> None:
         """And its letter, if nobody else has it."""
+        add_deliveries(self._execute, number, mailbox, -1)
         self._execute("DELETE FROM deliveries WHERE number = ? AND mailbox = ?", (number, mailbox))
         if not self._execute("SELECT 1 FROM deliveries WHERE number = ? LIMIT 1", (number,)).get:
             self.delete_letter(number)
 
     def delete_letter(self, number: int) -> None:
         id = self._execute("SELECT id FROM letters WHERE number = ?", (number,)).get
+        add_deliveries(self._execute, number, 0, -1)
         self._execute("DELETE FROM deliveries WHERE number = ?", (number,))
         self._execute("DELETE FROM letters WHERE number = ?", (number,))
         self._note("forgot", key=id)
