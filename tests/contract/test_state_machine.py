@@ -25,6 +25,8 @@ from postroom.model.delivery import MOVES, OPEN, UNSENT, Delivery, State, open_d
 from postroom.model.message import Message, Priority
 from postroom.model.query import Order, Query
 from postroom.store.base import Forget, Move, Posted, Put, Store, Write
+from postroom.store.sqlite import writing
+from postroom.store.sqlite.waiting import EVERY
 from tests.contract.stores import STORES, Kind
 from tests.letters import BOOT, NOW, after, attempt, forget, lease, letter, note, post
 
@@ -126,14 +128,16 @@ class Room(RuleBasedStateMachine):
     kind: ClassVar[Kind]
     store: Store
 
-    @initialize()
-    def enter(self) -> None:
+    @initialize(every=some.sampled_from([1, 3, EVERY]))
+    def enter(self, every: int) -> None:
+        vars(writing)["EVERY"] = every  # how often the newest letters are taken into the kept counts
         self.folder = TemporaryDirectory()
         self.store = self.kind.open(Path(self.folder.name), BOOT)
         self.model = Model()
         self.cursors: list[tuple[Cursor, list[Change]]] = [(self.store.cursor(), [])]
 
     def teardown(self) -> None:
+        vars(writing)["EVERY"] = EVERY
         if hasattr(self, "folder"):
             self.store.close()
             self.folder.cleanup()
@@ -306,6 +310,11 @@ class Room(RuleBasedStateMachine):
         assert {f.message.id: f.message for f in found} == self.model.letters
         records = {r.key: (r.revision, r.value) for r in self.store.records("note")}
         assert records == self.model.records
+        for place in PLACES:
+            waits = [at for at, d in self.model.deliveries.items() if at[1] == place and d.waits]
+            for name in NAMES:
+                own = sum(self.model.letters[id].sender == name for id, _ in waits)
+                assert self.store.waiting(place, name) == (len(waits), own)
 
 
 def _grouped(found: list[Delivery]) -> list[Delivery]:

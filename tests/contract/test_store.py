@@ -19,7 +19,7 @@ from postroom.model.message import Message
 from postroom.model.parts import text
 from postroom.model.query import LetterQuery, Query
 from postroom.model.record import CARD, Record
-from postroom.store.base import Forget, Post, Posted, Put, Store, Write
+from postroom.store.base import Forget, Post, Posted, Put, Rename, Store, Write
 from tests.letters import (
     ack,
     after,
@@ -209,9 +209,9 @@ def test_a_name_that_reads_like_another_is_refused(store: Store, write: Write, f
 
 
 def test_an_inbox_is_full_exactly_at_its_quota(store: Store) -> None:
-    store.commit([post(letter(f"m{i}"), quota=3) for i in range(3)])
+    store.commit([post(letter(f"m{i}", sender=f"s{i}"), quota=3) for i in range(3)])
 
-    with pytest.raises(QuotaFull, match="bob"):
+    with pytest.raises(QuotaFull, match="the inbox of 'bob' is full"):
         store.commit([post(letter("m3"), quota=3)])
     with pytest.raises(QuotaFull):
         store.commit([replace(post(letter("m3", ["cleo"]), quota=3), copies=("bob",))])
@@ -222,8 +222,8 @@ def test_an_inbox_is_full_exactly_at_its_quota(store: Store) -> None:
 
 
 def test_only_mail_that_waits_unread_fills_an_inbox(store: Store) -> None:
-    waiting = [send(store, f"m{i}") for i in range(3)]
-    store.commit([post(letter("later"), due_at=after(9))])
+    waiting = [send(store, f"m{i}", sender=f"s{i}") for i in range(3)]
+    store.commit([post(letter("later", sender="s3"), due_at=after(9))])
     claim(store, waiting[0])
 
     with pytest.raises(QuotaFull):
@@ -232,9 +232,54 @@ def test_only_mail_that_waits_unread_fills_an_inbox(store: Store) -> None:
     read(store, held(store, "m0"))
     store.commit([post(letter("n0"), quota=4)])
     ack(store, waiting[1])
-    store.commit([post(letter("n1"), quota=4)])
+    store.commit([post(letter("n1", sender="s4"), quota=4)])
     with pytest.raises(QuotaFull):
-        store.commit([post(letter("n2"), quota=4)])
+        store.commit([post(letter("n2", sender="s5"), quota=4)])
+
+
+@pytest.mark.parametrize(("to", "limit"), [("bob", "quota"), ("bob@far", "outbox")])
+@pytest.mark.parametrize(
+    ("quota", "shares"),
+    [(1, {"ann": 1}), (2, {"ann": 1, "eve": 1}), (3, {"ann": 1, "eve": 1, "max": 1}), (8, {"ann": 4, "eve": 2})],
+)
+def test_one_sender_gets_half_of_what_is_free_and_at_least_one_letter(
+    store: Store, to: str, limit: str, quota: int, shares: dict[str, int]
+) -> None:
+    for name, share in shares.items():
+        for n in range(share):
+            store.commit([post(letter(f"{name}{n}", [to], sender=name), **{limit: quota})])
+        with pytest.raises(QuotaFull) as refused:
+            store.commit([post(letter("more", [to], sender=name), **{limit: quota})])
+        assert (refused.value.temporary, refused.value.field) == (True, "to")
+    assert store.waiting(to, "ann") == (sum(shares.values()), shares["ann"])
+
+
+def test_letters_that_are_committed_together_count_each_other_and_go_all_or_none(store: Store) -> None:
+    with pytest.raises(QuotaFull, match="3 letters of 'ann' are unread in the inbox of 'bob'"):
+        store.commit([post(letter(f"m{n}"), quota=6) for n in range(4)])
+    with pytest.raises(QuotaFull, match="half of what is free"):
+        store.commit([post(letter("m0", ["a@far", "b@far", "c@far/team", "d@FAR"]), outbox=6)])
+    assert (store.waiting("bob", "ann"), store.waiting("x@far", "ann")) == ((0, 0), (0, 0))
+    store.commit([post(letter(f"m{n}"), quota=6) for n in range(3)])
+    store.commit([post(letter("n0", ["a@far", "b@far", "c@far/team"]), outbox=6)])
+    assert (store.waiting("bob", "ann"), store.waiting("x@FAR", "ann")) == ((3, 3), (3, 3))
+
+
+def test_a_broadcast_counts_in_every_inbox(store: Store) -> None:
+    store.commit([replace(post(letter("m1")), copies=("cleo", "dora"))])
+    assert [store.waiting(name, "ann") for name in ("bob", "cleo", "dora", "eve")] == [(1, 1)] * 3 + [(0, 0)]
+    with pytest.raises(QuotaFull, match="dora"):
+        store.commit([replace(post(letter("m2", ["eve"]), quota=3), copies=("dora",))])
+
+
+def test_who_is_renamed_keeps_its_mail_and_its_share(store: Store) -> None:
+    send(store, "m1")
+    store.commit([Rename("ann", "anna"), Rename("bob", "bert")])
+    assert {store.waiting(to, by) for to in ("bob", "bert") for by in ("ann", "anna")} == {(1, 1)}
+    with pytest.raises(QuotaFull, match="half of what is free"):
+        store.commit([post(letter("m2", ["bert"], sender="anna"), quota=3)])
+    ack(store, held(store, "m1", "bert"))
+    assert store.waiting("bert", "anna") == (0, 0)
 
 
 # -- moves, records, forgetting

@@ -511,11 +511,32 @@ def test_letters_that_come_together_do_not_pass_the_pace_of_a_thread_that_they_d
 
 
 def test_letters_that_come_together_count_each_other_on_the_way_further(house: House) -> None:
-    room = house.room(system="here", outbox_max_letters=2)
+    room = house.room(system="here", outbox_max_letters=4)
     peer = know_peer(room, replace(FAR, relays_to=True))
     know_peer(room, Peer(system="sun"))
     said = [arrival(letter(id=f"h{n}"), "zoe@sun") for n in range(3)]
 
     assert not accept_together(room._office, peer, said)
-    assert outbox.queue_length(room._office, "sun") == 0
+    assert room._office.store.outgoing(None) == {}
     assert accept_together(room._office, peer, said[:2])
+
+
+def test_of_a_letter_to_several_at_a_system_those_go_further_that_fit(house: House) -> None:
+    room = house.room(system="here", outbox_max_letters=4)
+    peer = know_peer(room, replace(FAR, relays_to=True))
+    know_peer(room, Peer(system="sun"))
+    room.mailbox("bob").register()
+
+    told = bring(room, letter(), "a@sun", "b@sun", "c@SUN", "bob@here", "a@sun", peer=peer)
+    assert [type(one) for one in told] == [type(None), type(None), QuotaFull, type(None), type(None)]
+    assert room._office.store.waiting("x@sun", "ann@far") == (2, 2)
+
+
+def test_one_sender_elsewhere_gets_half_of_what_is_free(house: House) -> None:
+    room = house.room(system="here", inbox_quota=4)
+    know_peer(room, FAR)
+    room.mailbox("bob").register()
+    assert [bring(room, letter(id=f"f{n}")) for n in range(2)] == [[None], [None]]
+    (refused,) = bring(room, letter(id="f3"))
+    assert isinstance(refused, QuotaFull) and "half of what is free" in str(refused)
+    assert bring(room, letter(id="f4", sender="eve@far")) == [None]

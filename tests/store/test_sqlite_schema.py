@@ -14,7 +14,8 @@ from postroom.model.query import Query
 from postroom.store.base import Rename
 from postroom.store.sqlite import schema
 from postroom.store.sqlite.schema import APPLICATION, STEPS, bring_up
-from tests.letters import claim, held, ids, lease, letter, moment, send
+from postroom.store.sqlite.waiting import WRONG
+from tests.letters import ack, after, bury, claim, held, ids, lease, letter, moment, post, read, send
 from tests.store.helpers import database, mode, opened
 
 
@@ -163,7 +164,7 @@ def test_a_new_boot_begins_a_new_epoch_and_ends_all_leases(path: Path) -> None:
 def make_older(path: Path) -> None:
     """As the first version left it."""
     with database(path) as room:
-        room.execute("DROP TABLE aliases")
+        room.execute("DROP TABLE aliases; DROP TABLE waiting")
         room.pragma("user_version", 1)
 
 
@@ -200,3 +201,28 @@ def test_a_room_without_a_human_gets_none(path: Path) -> None:
     make_older(path)
     with opened(path) as store:
         assert store.mailboxes() == ["ann", "bob"]
+
+
+def test_a_room_of_the_second_version_is_copied_and_its_waiting_letters_are_counted(path: Path) -> None:
+    with opened(path) as store:
+        read(store, send(store, "m2"))
+        ack(store, send(store, "m3"))
+        bury(store, send(store, "m4"))
+        claim(store, send(store, "m5", sender="eve"))
+        store.commit([post(letter("m6", sender="eve"), due_at=after(9))])
+        send(store, "m7", ["bob", "cleo", "x@far", "y@FAR/team", "@far", "z@near", "w@*"])
+        store.commit([Rename("bob", "bert")])
+    with database(path) as room:
+        room.execute("DROP TABLE waiting")
+        room.pragma("user_version", 2)
+
+    with opened(path) as store:
+        assert (store.waiting("bert", "ann"), store.waiting("bob", "eve")) == ((4, 2), (4, 2))
+        elsewhere = [store.waiting(name, "ann") for name in ("x@far", "q@near", "w@*", "cleo", "dora")]
+        assert elsewhere == [(3, 3), (1, 1), (1, 1), (1, 1), (0, 0)]
+    with database(path) as room:
+        assert room.execute(WRONG).get == 0
+        fresh = "SELECT count(*) FROM letters WHERE number >= (SELECT letters FROM waiting WHERE place = 0)"
+        assert room.execute(fresh).get == 0
+    with database(path.with_name("room.db.before-schema-3")) as copy:
+        assert copy.pragma("user_version") == 2

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
 OLDEST_SQLITE = (3, 51, 3)  # before it, a write racing a checkpoint could lose committed data
+_STATEMENTS = 512  # apsw forgets a statement after so many others: one for every 32nd letter is still ready then
 SMALLEST_PAGE = 512  # bytes, in SQLite
 
 _WRITABLE = "is the folder there and writable? Try again once it is"
@@ -87,7 +88,7 @@ class Connection:
             with translated(path), self.lock:
                 _check_not_emptied(path)
                 ground.create(path)
-                self.database = apsw.Connection(path, flags=_FLAGS)
+                self.database = apsw.Connection(path, flags=_FLAGS, statementcachesize=_STATEMENTS)
                 self.asking = self.database.cursor()  # for questions: each is answered before the next
                 self.names = Names(self.database)  # the numbers of this room's mailboxes, and of no other's
                 self._inode = os.stat(path).st_ino

@@ -23,12 +23,13 @@ from ...errors import PostroomError
 from ...model.health import Finding, error, note, ok, warning
 from . import holders
 from .connection import OLDEST_SQLITE, Connection, translate
+from .names import NEXT_NUMBER
 from .pages import commits_behind
 from .patience import interruptible
 from .place import examine_place
 from .quarantine import quarantine
 from .schema import STEPS
-from .waiting import WRONG, rebuild
+from .waiting import WRONG, recount
 from .wal import CHECKPOINT_PAGES, FRAME
 
 if TYPE_CHECKING:
@@ -240,7 +241,7 @@ def _counts(visit: Visit) -> Iterator[Finding]:
         yield ok("counts", "the kept counts of waiting letters are right")
     elif visit.repair and visit.sound:
         with _mending(visit):
-            rebuild(visit.database)
+            recount(visit.database.execute, visit.database.execute(NEXT_NUMBER).get)
         yield error("counts", f"{wrong} kept counts of waiting letters were wrong; counted anew", repaired=True)
     else:
         told = f"{wrong} kept counts of waiting letters are wrong: an inbox may be full too early or too late"

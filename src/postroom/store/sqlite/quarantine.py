@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .names import NEXT_NUMBER
-from .waiting import add_deliveries
+from .waiting import count_deliveries
 from .writing import INSERT_CHANGE
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def quarantine(database: apsw.Connection, number: int) -> None:
         return  # another process was quicker
     change = database.execute(NEXT_NUMBER).get
     database.execute("INSERT INTO quarantine SELECT number, id, body FROM letters WHERE number = ?", (number,))
-    add_deliveries(database.execute, number, 0, -1)
+    count_deliveries(database.execute, number, 0, -1)
     database.execute("DELETE FROM letters WHERE number = ?", (number,))
     database.execute("DELETE FROM deliveries WHERE number = ?", (number,))
     database.execute(INSERT_CHANGE, (change, "forgot", None, id))

@@ -23,7 +23,7 @@ from .. import sqlite
 from ..base import Forget, Introduce, Move, Post, Posted, Put, check_space
 from .names import IN_THE_WAY, IS_LED, LOOK, NEXT_NUMBER
 from .rows import CHANGED, COLUMNS, NOTHING_MORE, STATE_NUMBER, delivery_row, letter_row
-from .waiting import Counts, add_deliveries, place_of
+from .waiting import EVERY, WIDE, count_deliveries, count_moved, place_of, take_in, waiting_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -82,7 +82,6 @@ class Writing:
         self._execute_many = names.cursor.executemany
         self._database = database
         self._names = names
-        self._counts = Counts(self._execute, self._execute_many)
         self._fresh: dict[str, tuple[int, bool]] = {}
         self._number = 0  # the next one; asked for when first needed
         self._is_bare = False  # known with it
@@ -114,7 +113,6 @@ class Writing:
                 self._names.committed.pop(write.old, None)
         if moves:
             self._move(moves)
-        self._counts.flush()
         return tuple(posted)
 
     def remember(self, *, alone: bool = False) -> None:
@@ -145,7 +143,6 @@ class Writing:
         given, message = post, post.message
         leads = self._is_led and not all(self._names.is_placed(one.mailbox) for one in post.deliveries)
         if post.admit is not None and (post.routes or self._guarded or leads):
-            self._counts.flush()  # whom it goes to may depend on them
             post = post.admit(post)
         deliveries = post.deliveries
         names = [deliveries[0].mailbox] if len(deliveries) == 1 else [delivery.mailbox for delivery in deliveries]
@@ -169,23 +166,14 @@ class Writing:
                 self._execute(_FRESH_DELIVERY, row[:9])
             else:
                 self._execute(INSERT_DELIVERY, row)
-            if delivery.waits:
-                self._counts.add(place_of(delivery.mailbox, place), sender)
         if post.copies:
-            self._copy(deliveries[0], post.copies, number, places[len(deliveries) :], sender)
+            _, _, *like_first = delivery_row(deliveries[0], number, 0)
+            further = sorted(places[len(deliveries) :])  # in the order of the tables: fewer pages are split
+            self._execute(COPY_DELIVERY, (number, encode(further), *like_first))
+        if self._number % EVERY == 0 or len(places) > WIDE:
+            take_in(self._execute, self._number)
         written = None if post is given else post
         return Posted(message_id=message.id, number=number, unknown=unknown, written=written)
-
-    def _copy(
-        self, first: Delivery, names: Sequence[str], number: int, places: Sequence[int], sender: int
-    ) -> None:
-        """The same delivery as the first in further mailboxes."""
-        _, _, *like_first = delivery_row(first, number, 0)
-        in_order = sorted(places)  # in the order of the tables: fewer pages are split
-        self._execute(COPY_DELIVERY, (number, encode(in_order), *like_first))
-        if first.waits:
-            for name, place in zip(names, places, strict=True):
-                self._counts.add(place_of(name, place), sender)
 
     def _places(self, names: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
         """The numbers of these mailboxes, and which of them nobody has heard from."""
@@ -233,7 +221,7 @@ class Writing:
                 continue
             place = place_of(name, mailbox)
             more[place] = more.get(place, 0) + 1
-            check_space(post.message.sender, name, self._counts.waiting(place, sender), limit, more[place])
+            check_space(post.message.sender, name, waiting_at(self._execute, place, sender), limit, more[place])
 
     def _forget(self, write: Forget) -> None:
         found = self._execute("SELECT number FROM letters WHERE id = ?", (write.message_id,)).get
@@ -255,7 +243,8 @@ class Writing:
             self._read_together(moves)
             return
         names, lives = self._names.committed, action in SIGNS_OF_LIFE
-        steps, changes, moved = [], [], []
+        steps, changes = [], []
+        moved: dict[tuple[Place, int], list[int]] = {}
         for change, move in enumerate(moves, self._take_numbers(len(moves))):
             before, after = move.before, move.after
             mailbox, known = names.get(before.mailbox) or self.mailbox(before.mailbox, "mailbox", known=lives)
@@ -266,23 +255,25 @@ class Writing:
             steps.append((*values(after), before.number, mailbox, before.revision))
             changes.append((change, before.number, mailbox, STATE_NUMBER[after.state]))
             if before.waits is not after.waits:
-                moved.append((before.number, place_of(before.mailbox, mailbox), 1 if after.waits else -1))
+                at = (place_of(before.mailbox, mailbox), 1 if after.waits else -1)
+                moved.setdefault(at, []).append(before.number)
         changed = self._database.total_changes()
         self._execute_many(update, steps)
         if self._database.total_changes() != changed + len(steps):
             self._complain(steps)
         self._execute_many(INSERT_MOVED, changes)
-        self._counts.add_moved(moved)
+        count_moved(self._execute, moved)
 
     def _read_together(self, moves: Sequence[Move]) -> None:
         mailbox, _ = self.mailbox(moves[0].before.mailbox, "mailbox", known=True)
-        changed, first = self._database.total_changes(), self._take_numbers(len(moves))
+        first = self._take_numbers(len(moves))
+        changed = self._database.total_changes()
         numbers = sqlite.together.mark_as_read(self._execute, moves, mailbox)
         if self._database.total_changes() != changed + len(moves):
             self._complain([(number, mailbox, 0) for number in numbers])
         sqlite.together.note_changes(self._execute, moves, numbers, mailbox, first)
-        place = place_of(moves[0].before.mailbox, mailbox)
-        self._counts.add_moved([(move.before.number, place, -1) for move in moves if move.before.waits])
+        unread = [move.before.number for move in moves if move.before.waits]
+        count_moved(self._execute, {(place_of(moves[0].before.mailbox, mailbox), -1): unread} if unread else {})
 
     def _complain(self, steps: Sequence[Row]) -> NoReturn:
         """One of these deliveries is not what it was, or not there at all."""
@@ -308,26 +299,26 @@ class Writing:
 
     def insert_delivery(self, delivery: Delivery, number: int, mailbox: int) -> None:
         self._execute(INSERT_DELIVERY, delivery_row(delivery, number, mailbox))
-        add_deliveries(self._execute, number, mailbox, 1)
+        count_deliveries(self._execute, number, mailbox, 1)
 
     def set_delivery(self, delivery: Delivery, number: int, mailbox: int) -> None:
         """Whatever it was before."""
         change = self.take_number()
-        add_deliveries(self._execute, number, mailbox, -1)
+        count_deliveries(self._execute, number, mailbox, -1)
         self._execute("DELETE FROM deliveries WHERE number = ? AND mailbox = ?", (number, mailbox))
         self.insert_delivery(delivery, number, mailbox)
         self._execute(INSERT_MOVED, (change, number, mailbox, STATE_NUMBER[delivery.state]))
 
     def delete_delivery(self, number: int, mailbox: int) -> None:
         """And its letter, if nobody else has it."""
-        add_deliveries(self._execute, number, mailbox, -1)
+        count_deliveries(self._execute, number, mailbox, -1)
         self._execute("DELETE FROM deliveries WHERE number = ? AND mailbox = ?", (number, mailbox))
         if not self._execute("SELECT 1 FROM deliveries WHERE number = ? LIMIT 1", (number,)).get:
             self.delete_letter(number)
 
     def delete_letter(self, number: int) -> None:
         id = self._execute("SELECT id FROM letters WHERE number = ?", (number,)).get
-        add_deliveries(self._execute, number, 0, -1)
+        count_deliveries(self._execute, number, 0, -1)
         self._execute("DELETE FROM deliveries WHERE number = ?", (number,))
         self._execute("DELETE FROM letters WHERE number = ?", (number,))
         self._note("forgot", key=id)
@@ -388,6 +379,8 @@ class Writing:
         """The first of so many."""
         first = self._number or self._look()
         self._number = first + count
+        if first // EVERY != self._number // EVERY:
+            take_in(self._execute, first)
         return first
 
     def _look(self) -> int:

@@ -1,0 +1,227 @@
+"""The kept counts of waiting letters (L8, G10): right whatever is done, mended by the doctor, cheap to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import postroom
+from postroom import Level
+from postroom.errors import QuotaFull
+from postroom.model import delivery as moves
+from postroom.model.query import Query
+from postroom.store.base import Move, Post, Posted, Store, Write
+from postroom.store.files.layouts import layout_named
+from postroom.store.files.store import FileStore
+from postroom.store.sqlite import waiting, writing
+from postroom.store.sqlite.store import SqliteStore
+from postroom.store.sqlite.waiting import WRONG
+from tests.letters import BOOT, NOW, ack, bury, forget, held, ids, letter, post, read, send
+from tests.store.helpers import database, opened
+
+PLACES = pytest.mark.parametrize(("to", "limit"), [("bob", "quota"), ("bob@far", "outbox")])
+
+
+@pytest.fixture(params=["sqlite", "chipset"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "sqlite":
+        made: Store = SqliteStore(tmp_path / "room.db", boot=BOOT, durable=False)
+    else:
+        made = FileStore(tmp_path / "mail", layout_named(request.param), boot=BOOT, durable=False)
+    yield made
+    made.close()
+
+
+def look(store: Store, **how: Any) -> Level:
+    """What the doctor says of the kept counts."""
+    how = {"repair": False, "full": False, "progress": lambda _done, _of: None} | how
+    return max(found.level for found in store.examine(**how) if found.check == "counts")
+
+
+# -- one floods, the others still get in (G10)
+
+
+def flood(store: Store, to: str, limit: str) -> None:
+    """One sender sends until it is refused, others follow; nothing is dropped, and room that gets free is used."""
+
+    def sent(sender: str, most: int) -> list[str]:
+        done: list[str] = []
+        with suppress(QuotaFull):
+            while len(done) < most:
+                id = f"{sender}-{len(ids(store, Query()))}"
+                store.commit([post(letter(id, [to], sender=sender), **{limit: 80})])
+                done.append(id)
+        return done
+
+    first = sent("flooder", 100)
+    assert len(first) == 40
+    others = [id for name in ("ann", "cleo", "dora") for id in sent(name, 1)]
+    assert len(others) == 3
+    assert ids(store, Query(mailbox=to, order="age", states=moves.OPEN)) == first + others
+    for id in first[:10]:
+        before = held(store, id, to)
+        store.commit([Move(before, moves.bury(before, moves.Attempt(at=NOW, holder="b", reason="x")), "bury")])
+    assert len(sent("flooder", 100)) == 8  # 30 of its letters are left, and half of what the others leave is 38
+    assert look(store) is Level.OK
+
+
+@PLACES
+def test_one_that_floods_leaves_room_for_everybody_else(store: Store, to: str, limit: str) -> None:
+    flood(store, to, limit)
+
+
+def _only_the_total(_sender: str, mailbox: str, waiting: tuple[int, int], limit: int, more: int = 1) -> None:
+    if waiting[0] + more > limit:
+        raise QuotaFull(f"{mailbox} is full")
+
+
+BUGS: dict[str, Callable[..., None]] = {
+    "count_moved": lambda *_: None,  # what was read is never counted out
+    "take_in": lambda execute, number: execute(waiting._TAKEN_IN, (number,)),  # the newest letters are forgotten
+    "check_space": _only_the_total,  # the first to come may take everything
+}
+
+
+@PLACES
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_in_the_counts_is_found(
+    store: Store, to: str, limit: str, bug: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, bug, BUGS[bug])
+    with pytest.raises(AssertionError):
+        flood(store, to, limit)
+
+
+class Dropping(SqliteStore):
+    """Gives up the oldest letter to make room for a new one."""
+
+    def commit(self, writes: Any) -> tuple[Posted, ...]:
+        try:
+            return super().commit(writes)
+        except QuotaFull:
+            oldest = self.find(Query(mailbox=writes[0].deliveries[0].mailbox, order="age", states=moves.OPEN))[0]
+            gone = moves.bury(oldest.delivery, moves.Attempt(at=NOW, holder="b", reason="full"))
+            super().commit([Move(oldest.delivery, gone, "bury")])
+            return super().commit(writes)
+
+
+@PLACES
+def test_a_store_that_drops_mail_to_make_room_is_found(tmp_path: Path, to: str, limit: str) -> None:
+    store = Dropping(tmp_path / "room.db", boot=BOOT, durable=False)
+    with pytest.raises(AssertionError):
+        flood(store, to, limit)
+    store.close()
+
+
+# -- right after whatever is done
+
+
+@pytest.mark.parametrize("every", [1, 2, 7, 32])
+def test_the_counts_stay_right_whatever_is_done(store: Store, every: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "EVERY", every)
+    several: list[Write] = [post(letter(f"s{n}", ["bob", "cleo", "x@far"])) for n in range(9)]
+    store.commit(several)
+    store.commit([replace(post(letter("wide", ["n"])), copies=tuple(f"n{n}" for n in range(150)))])
+    read(store, held(store, "s0"))
+    found = [held(store, f"s{n}") for n in range(1, 6)]
+    store.commit([Move(one, moves.read(one, NOW), "read") for one in found])  # together
+    dead = bury(store, held(store, "s6", "cleo"))
+    store.commit([Move(dead, moves.revive(dead), "revive")])
+    dead = bury(store, held(store, "s6", "x@far"))
+    store.commit([Move(dead, moves.requeue(dead, NOW), "requeue")])
+    for to in ("bob", "cleo"):
+        ack(store, held(store, "s7", to))
+    bury(store, held(store, "s7", "x@far"))
+    store.commit(forget(store.get(["s7"])["s7"].message))
+    with pytest.raises(Exception, match="r"):  # a commit that fails changes nothing
+        store.commit([post(letter("never")), *forget(letter("nobody"))])
+    assert look(store) is Level.OK
+    found_all = store.find(Query(states=moves.OPEN))
+    for place in ("bob", "cleo", "x@far", "n", "n149"):
+        waits = [one for one in found_all if one.delivery.mailbox == place and one.delivery.waits]
+        assert store.waiting(place, "ann") == (len(waits), len(waits))
+
+
+def test_a_damaged_letter_that_is_set_aside_counts_no_more(tmp_path: Path) -> None:
+    with opened(tmp_path / "room.db", durable=False) as store:
+        for n in range(70):
+            send(store, f"m{n}")
+        with database(tmp_path / "room.db") as room:
+            room.execute("UPDATE letters SET body = x'00' WHERE number IN (3, 69)")
+        assert len(store.find(Query(mailbox="bob"))) == 68
+        assert (store.waiting("bob", "ann"), look(store)) == ((68, 68), Level.OK)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE waiting SET letters = letters + 5 WHERE sender <> 0",
+        "UPDATE waiting SET letters = 3 WHERE place <> 0 AND sender = 0",
+        "DELETE FROM waiting WHERE place <> 0",
+        "DELETE FROM waiting WHERE place = 0",
+        "INSERT INTO waiting VALUES ('nowhere', 1, 7)",
+    ],
+)
+def test_the_doctor_finds_wrong_counts_and_counts_anew(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "room.db"
+    with opened(path, durable=False) as store:
+        for n in range(70):
+            send(store, f"m{n}", ["bob", "x@far"])
+    with database(path) as room:
+        room.execute(damage)
+    with opened(path, durable=False) as store:
+        assert (look(store), look(store, repair=True), look(store)) == (Level.ERROR, Level.ERROR, Level.OK)
+        assert (store.waiting("bob", "ann"), store.waiting("y@far", "ann")) == ((70, 70), (70, 70))
+
+
+def test_counts_go_with_a_backup_an_import_and_a_rename(tmp_path: Path) -> None:
+    with postroom.open(tmp_path / "room.db", durability="process") as room:
+        room.mailbox("ann").send_many([postroom.draft(["bob", "cleo"], "x") for _ in range(70)])
+        room.mailbox("bob").check(5)
+        room.rename("bob", "bert")
+        room.backup(tmp_path / "copy.db")
+        lines = [*room.export()]
+    with postroom.open(tmp_path / "other.db", durability="process") as other:
+        other.load(lines)
+    for name in ("room.db", "copy.db", "other.db"):
+        with postroom.open(tmp_path / name) as copy:
+            assert copy._office.store.waiting("bert", "ann") == (65, 65)
+        with database(tmp_path / name) as room:
+            assert room.execute(WRONG).get == 0
+
+
+# -- what it costs
+
+
+@PLACES
+def test_a_send_looks_at_no_more_rows_in_a_full_inbox_than_in_an_empty_one(
+    tmp_path: Path, to: str, limit: str
+) -> None:
+    with opened(tmp_path / "room.db", durable=False) as store:
+        send(store, "first", [to])
+        few = _steps(store, "few", to, limit)
+        many: Sequence[Post] = [post(letter(f"m{n}", [to], sender=f"s{n % 9}")) for n in range(4000)]
+        store.commit(many)
+        assert _steps(store, "many", to, limit) < few + 2000
+
+
+def _steps(store: SqliteStore, id: str, to: str, limit: str) -> int:
+    """How many steps SQLite takes for a few sends, each with a look at the counts."""
+    taken = 0
+
+    def step() -> bool:
+        nonlocal taken
+        taken += 10
+        return False
+
+    here = store._here().database
+    here.set_progress_handler(step, 10)
+    for n in range(4):
+        store.commit([post(letter(f"{id}{n}", [to], sender=f"{id}{n}"), **{limit: 4100})])
+    here.set_progress_handler(None)
+    return taken
