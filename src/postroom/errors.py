@@ -137,7 +137,7 @@ class Busy(PostroomError):
 
 
 class QuotaFull(Busy):
-    """The inbox is full, or an agent is busy with as many tasks as it takes."""
+    """The inbox is full, its sender has its share of it, or an agent is busy with as many tasks as it takes."""
 
     code = 3001
 

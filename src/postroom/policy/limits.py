@@ -32,7 +32,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_recipients: Count = 10_000  # of one letter
     max_depth: Depth = 64  # of nested JSON
     max_card_bytes: Count = 64 * 1024  # of an agent's card, or what is said of a scope, as JSON
-    inbox_quota: Count = 1_000_000  # letters without read_at in one inbox
+    inbox_quota: Count = 1_000_000  # letters without read_at in one inbox; one sender gets half of what is free
     hops: Count = 3  # what a first send writes; A→B→C→D is the longest chain
     thread_rate: CountOrNone = 240  # letters by one sender in one thread in one minute; 0 = no limit
     unknown: Literal["accept", "refuse"] = "accept"  # a recipient nobody has heard of
