@@ -247,9 +247,9 @@ def test_one_sender_gets_half_of_what_is_free_and_at_least_one_letter(
 ) -> None:
     for name, share in shares.items():
         for n in range(share):
-            store.commit([post(letter(f"{name}{n}", [to], sender=name), **{limit: quota})])
+            store.commit([replace(post(letter(f"{name}{n}", [to], sender=name)), **{limit: quota})])
         with pytest.raises(QuotaFull) as refused:
-            store.commit([post(letter("more", [to], sender=name), **{limit: quota})])
+            store.commit([replace(post(letter("more", [to], sender=name)), **{limit: quota})])
         assert (refused.value.temporary, refused.value.field) == (True, "to")
     assert store.waiting(to, "ann") == (sum(shares.values()), shares["ann"])
 

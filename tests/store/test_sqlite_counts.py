@@ -15,7 +15,7 @@ from postroom import Level
 from postroom.errors import QuotaFull
 from postroom.model import delivery as moves
 from postroom.model.query import Query
-from postroom.store.base import Move, Posted, Store, Write
+from postroom.store.base import Move, Post, Posted, Store, Write
 from postroom.store.files.layouts import layout_named
 from postroom.store.files.store import FileStore
 from postroom.store.sqlite import waiting, writing
@@ -37,13 +37,17 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     made.close()
 
 
-def look(store: Store, **how: Any) -> Level:
+def look(store: Store, *, repair: bool = False) -> Level:
     """What the doctor says of the kept counts."""
-    how = {"repair": False, "full": False, "progress": lambda _done, _of: None} | how
-    return max(found.level for found in store.examine(**how) if found.check == "counts")
+    found = store.examine(repair=repair, full=False, progress=lambda _done, _of: None)
+    return max(one.level for one in found if one.check == "counts")
 
 
 # -- one floods, the others still get in (G10)
+
+
+def limited(id: str, to: str, sender: str, limit: str, most: int) -> Post:
+    return replace(post(letter(id, [to], sender=sender)), **{limit: most})
 
 
 def flood(store: Store, to: str, limit: str) -> None:
@@ -54,7 +58,7 @@ def flood(store: Store, to: str, limit: str) -> None:
         with suppress(QuotaFull):
             while len(done) < most:
                 id = f"{sender}-{len(ids(store, Query()))}"
-                store.commit([post(letter(id, [to], sender=sender), **{limit: 80})])
+                store.commit([limited(id, to, sender, limit, 80)])
                 done.append(id)
         return done
 
@@ -230,6 +234,6 @@ def _steps(store: SqliteStore, id: str, to: str, limit: str) -> int:
     here = store._here().database
     here.set_progress_handler(step, 10)
     for n in range(4):
-        store.commit([post(letter(f"{id}{n}", [to], sender=f"{id}{n}"), **{limit: 2100})])
+        store.commit([limited(f"{id}{n}", to, f"{id}{n}", limit, 2100)])
     here.set_progress_handler(None)
     return taken
