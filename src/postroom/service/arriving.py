@@ -7,6 +7,7 @@ comes from outside makes a mailbox.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -151,6 +152,7 @@ class _Intake:
         self._says = _said(arrival.message)
         self._counts = False  # must each inbox be asked whether it is full?
         self._fitting: set[str] = set()  # those that were asked, and are not
+        self._going: Counter[str] = Counter()  # how many of them are at another system, by its folded name
         self._verdicts: dict[int, PostroomError | None] = {}
 
     def taken(self) -> list[Verdict]:
@@ -177,6 +179,7 @@ class _Intake:
     def _writes(self) -> Sequence[Write]:
         self._verdicts.clear()
         self._fitting.clear()
+        self._going.clear()
         wanted: dict[str, None] = {}
         for i, target in enumerate(self._arrival.targets):
             try:
@@ -218,11 +221,12 @@ class _Intake:
             self._fitting.add(mailbox)
 
     def _check_space(self, mailbox: str) -> None:
-        limits, sender, system = self._office.limits, self._message.sender, system_of(mailbox)
+        limits, sender, system = self._office.limits, self._message.sender, fold(system_of(mailbox))
         limit = limits.outbox_max_letters if system else limits.inbox_quota
-        others = self._fitting if system else ()  # all that goes to one system counts together
-        more = 1 + sum(same_name(system_of(other), system) for other in others)
-        check_space(sender, mailbox, self._office.store.waiting(mailbox, sender), limit, more)
+        waiting = self._office.store.waiting(mailbox, sender)
+        check_space(sender, mailbox, waiting, limit, 1 + self._going[system])
+        if system:
+            self._going[system] += 1
 
     # -- what is here already
 
