@@ -2,7 +2,8 @@
 
 What is quick is done in the order it came, callers in turn, and what is done together is made safe by one sync.
 When nobody else waits, that happens at once, on the thread of the event loop; else on a thread beside it, and the
-loop goes on accepting. Nothing waits for a lock on the loop's own thread. What may take long has other threads.
+loop goes on accepting. Nothing waits for a lock on the loop's own thread. What may take long has other threads;
+what names very many letters or recipients has one of its own, so that small calls get their turn in between.
 Whoever waits for mail holds no thread: it sleeps at the bells.
 
 It refuses to know sockets and dialects. Above it stand the rims, below it `wire`.
@@ -78,6 +79,8 @@ class Desk:
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="postroom-desk")
         self._reading = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="postroom-reading")
         self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="postroom-slow")
+        # One thread: between two large commits the room's lock is free, and the small ones get their turn.
+        self._large = ThreadPoolExecutor(1, thread_name_prefix="postroom-large")
 
     async def call(self, principal: Principal, name: str, said: Mapping[str, Any]) -> Any:
         """Carry out a verb of ours for a caller."""
@@ -104,7 +107,9 @@ class Desk:
             return Outcome.of(asyncio.ensure_future(self._wait(room, method, said, look, seconds)))
         if method.is_slow(said):
             return Outcome.of(self._slowly(self._slow if method.slow else self._reading, call))
-        return self.submit(call, caller, looks=not method.writes, is_heavy=is_heavy(said))
+        if is_heavy(said):
+            return Outcome.of(self._slowly(self._large, call))
+        return self.submit(call, caller, looks=not method.writes)
 
     def hear_out(self, caller: object, say: Callable[[], object]) -> None:
         """`say` submits what a caller has to say for now. Who was alone here the last time too is served at once:
@@ -196,7 +201,7 @@ class Desk:
         self._is_closed = True
         for ticket in self._queue.take(sys.maxsize):
             _refuse(ticket)
-        for threads in (self._beside, self._reading, self._slow):
+        for threads in (self._beside, self._reading, self._slow, self._large):
             threads.shutdown(wait=False, cancel_futures=True)
         if work := list(self._under_way):
             await asyncio.wait([asyncio.wrap_future(one) for one in work], timeout=GRACE)

@@ -118,7 +118,8 @@ class Method(Struct, frozen=True, kw_only=True, dict=True):
 
     def is_long(self, said: Mapping[str, Any]) -> bool:
         """May this call take long, or change who is calling?"""
-        return self.of_session or self.is_slow(said) or (self.empty is not None and self.patience(said) > 0)
+        is_wait = self.empty is not None and self.patience(said) > 0
+        return self.of_session or is_wait or self.is_slow(said) or is_heavy(said)
 
 
 def is_heavy(said: Mapping[str, Any]) -> bool:
