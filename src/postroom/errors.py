@@ -17,7 +17,7 @@ This room knows nothing else. Every other room may raise from it.
     │  ├─ QuotaFull                3001                    the inbox is full, or an agent has tasks enough
     │  ├─ StoreBusy                3002                    another process holds the store
     │  ├─ StoreFailing             3003                    the disk is full or failing
-    │  └─ TooFast                  3004                    too many letters in one thread in a minute
+    │  └─ TooFast                  3004                    too many letters in too short a time
     ├─ Missing                     4000   caller   no      there is no such thing (or it is not yours)
     │  ├─ UnknownAgent             4001                    nobody of that name is registered
     │  └─ UnknownMessage           4002                    no such letter in this mailbox
@@ -53,6 +53,7 @@ class PostroomError(Exception):
         self.field = field  # the argument or field that is wrong
         self.hint = hint  # what to do about it
         self.keys: tuple[str, ...] = ()  # of a failed send: one per letter; with them it is safe to send again
+        self.retry_after: float | None = None  # seconds after which trying again helps, where that is known
         super().__init__(self.message)
 
     def __str__(self) -> str:
@@ -155,7 +156,7 @@ class StoreFailing(Busy):
 
 
 class TooFast(Busy):
-    """Too many letters in one thread in a minute."""
+    """Too many letters in too short a time."""
 
     code = 3004
 

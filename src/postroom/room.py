@@ -10,6 +10,7 @@ Below it stands the service; above it only the async face. No server is needed a
 from __future__ import annotations
 
 import os
+from copy import copy
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from .settings import default_room, load_settings, misspelt
 from .store.opening import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
     from types import TracebackType
     from typing import Unpack
@@ -73,10 +74,12 @@ def open_with(chosen: Settings, clock: Clock, *, makes: bool = True) -> Room:
     return Room(store, chosen, clock=clock)
 
 
-def chosen_settings(store: str | os.PathLike[str] | None, settings: dict[str, Any]) -> Settings:
-    """The settings in force for a room that is opened like this."""
+def chosen_settings(
+    store: str | os.PathLike[str] | None, settings: dict[str, Any], defaults: Mapping[str, Any] | None = None
+) -> Settings:
+    """The settings in force for a room that is opened like this. `defaults`: where they are not the library's."""
     address = f"sqlite:{os.fspath(store)}" if isinstance(store, os.PathLike) else store
-    chosen = load_settings({"store": address, **settings})
+    chosen = load_settings({"store": address, **settings}, defaults=defaults)
     return chosen if chosen.store else replace(chosen, store=f"sqlite:{default_room()}")
 
 
@@ -110,8 +113,9 @@ class Room:
 
     def acting_as(self, principal: Principal) -> Room:
         """The same room, for another caller. Surfaces that know their callers use it."""
-        office = self._office
-        return Room(office.store, self.settings, clock=office.clock, ids=office.ids, principal=principal)
+        room = copy(self)
+        room._principal = principal  # noqa: SLF001 - a Room too
+        return room
 
     def mailbox(self, name: str) -> Mailbox:
         """An agent's mailbox. It need not exist: mail can be waited for before it is ever sent."""

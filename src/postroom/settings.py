@@ -41,6 +41,9 @@ _WORDS = {
     "outbox_retry": "exponential or fixed",
 }
 
+# Defaults that differ in the service, where one agent's flood would fill the inboxes of everybody.
+SERVICE_DEFAULTS: dict[str, Any] = {"sender_rate": 100}
+
 NO_SUCH_SETTING = "there is no such setting"
 
 # Settings of the inbox design that have one meaning here. Whoever wants that may say so; anything else would be a
@@ -85,11 +88,16 @@ _ONE_MEANING: dict[str, tuple[frozenset[str], str, str]] = {
 
 
 def load_settings(
-    arguments: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
+    arguments: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    *,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """The settings in force: arguments beat the environment, which beats the config file."""
+    """The settings in force: arguments beat the environment, which beats the config file. `defaults`: where they
+    are not those of the library.
+    """
     environment = own_environment() if environment is None else environment
-    given: dict[str, Any] = _from_file(config_path(environment))
+    given: dict[str, Any] = dict(defaults or {}) | _from_file(config_path(environment))
     said = _from_environment(environment)
     said |= {name: value for name, value in (arguments or {}).items() if value is not None}
     if not said.get("store") and (room := project_room()):

@@ -11,7 +11,7 @@ from msgspec import Struct
 from ..errors import BadStore, Invalid
 from ..map_link.wants import Wants, checked
 from ..room import chosen_settings
-from ..settings import Settings
+from ..settings import SERVICE_DEFAULTS, Settings
 from ..store.opening import file_of, place_of
 from ..whereabouts import config_path, environment, first_variable, own_room, variable
 from .peers_file import NAME as PEERS_FILE
@@ -62,7 +62,7 @@ def options(
     log_level: str = "info",
 ) -> Options:
     """Checked options."""
-    settings = chosen_settings(store or inbox_store(), said | _inbox_system())
+    settings = chosen_settings(store or inbox_store(), said | _inbox_system(), SERVICE_DEFAULTS)
     asked = http or variable("POSTROOM_HTTP") or _inbox_http()
     host, port = _address(asked or DEFAULT_HTTP)
     if bool(certificate) != bool(key):

@@ -123,6 +123,7 @@ def _refused(told: str, data: Mapping[str, Any]) -> PostroomError:
     plain = told.removeprefix(f"{field}: ") if field else told
     error = kind(plain.removesuffix(f" ({hint})") if hint else plain, field=field, hint=hint)
     error.keys = tuple(data.get("keys", ()))
+    error.retry_after = data.get("retry_after")
     return error
 
 

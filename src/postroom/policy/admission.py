@@ -5,11 +5,12 @@ Size and form of a letter are checked when it is composed.
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from .. import model
-from ..errors import DeadlinePassed, NotAllowed, QuotaFull, TooFast
+from ..errors import DeadlinePassed, NotAllowed, QuotaFull, TooFast, TooLarge
 from ..model.message import same_name
 from ..model.names import fold
 
@@ -27,6 +28,7 @@ Judge: TypeAlias = "Callable[[Card, Message], str | None]"  # why an agent is no
 REQUIRED = "required_capabilities"  # where a task's metadata names what it takes
 
 _MINUTE = timedelta(minutes=1)
+_TICK = 1e-6  # seconds that rounding may add up to
 
 
 def check_guard(names: Sequence[str], recipient: str, guard: Guard) -> None:
@@ -62,6 +64,36 @@ def check_pace(rate: int, earlier: datetime | None, now: datetime) -> None:
             field="thread",
             hint="slow down, or raise thread_rate",
         )
+
+
+def check_rate(rate: int, burst: int, letters: int, full_at: float, now: float) -> float:
+    """Decide by a token bucket whether one sender may send `letters` more letters now, or raise an error.
+
+    The bucket holds at most `burst` tokens and gets `rate` new ones a second. One number describes it, the time at
+    which it is full again: `full_at` before these letters, the result after them.
+
+    A letter costs one token, however many recipients it has. An inbox gets at most one delivery of each letter, so
+    the rate bounds what one sender can put into any one inbox; to count deliveries would refuse broadcasts to more
+    agents than `burst`, which max_recipients allows.
+    """
+    if letters > burst:
+        raise TooLarge(
+            f"{letters} letters at once, sender_burst is {burst}",
+            field="drafts",
+            hint="send them in smaller pieces, or raise sender_burst",
+        )
+    full_again = max(full_at, now) + letters / rate
+    wait = full_again - now - burst / rate
+    if wait > _TICK:
+        seconds = math.ceil(wait * 1000) / 1000
+        refused = TooFast(
+            f"no more than {burst} letters at once and {rate} a second by one sender",
+            field="sender",
+            hint=f"try again in {seconds:g} seconds, or raise sender_rate",
+        )
+        refused.retry_after = seconds
+        raise refused
+    return full_again
 
 
 def check_admission(

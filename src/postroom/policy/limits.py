@@ -35,6 +35,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     inbox_quota: Count = 1_000_000  # letters without read_at in one inbox; one sender gets half of what is free
     hops: Count = 3  # what a first send writes; A→B→C→D is the longest chain
     thread_rate: CountOrNone = 240  # letters by one sender in one thread in one minute; 0 = no limit
+    sender_rate: CountOrNone = 0  # letters by one sender in one second, in this process; 0 = no limit
+    sender_burst: Count = 2000  # letters that one sender may send at once before sender_rate slows it down
     unknown: Literal["accept", "refuse"] = "accept"  # a recipient nobody has heard of
     lease: LeaseTime = 60.0  # seconds a claim lasts unless it says otherwise
     max_attempts: Count = 5  # failed tries before a letter is dead

@@ -61,7 +61,12 @@ class Verdict(Struct, frozen=True):
 
 
 def accept(office: Office, peer: Peer, arrival: Arrival) -> list[Verdict]:
-    """Take a letter in, for all of its targets that may have it. Durable when this returns."""
+    """Take a letter in, for all of its targets that may have it. Durable when this returns.
+
+    `sender_rate` does not hold here: the letter was accepted elsewhere, by a service that has a rate for its own
+    agents, and the peer is one that the operator allowed. To refuse it for now would only move the queue into the
+    peer's outbox and slow down a link behind one busy sender. What a peer can fill is bounded by the quotas.
+    """
     now = office.now().wall
     arrival = service.admitting.recognized(office, peer, arrival)
     try:

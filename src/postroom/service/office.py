@@ -2,16 +2,59 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ..clock import Clock, Ids
+from ..model.names import fold
+from ..policy.admission import check_rate
 from ..policy.limits import Limits
 from ..store.base import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
     from ..model.query import Moment
+
+MANY_SENDERS = 1000  # after which those are looked for that need not be remembered
+
+
+class SenderRates:
+    """How fast each sender sends, counted in this process and for all callers of one room.
+
+    A sender whose bucket is full is not remembered, so that what is kept is bounded by the letters of the last
+    `sender_burst / sender_rate` seconds.
+    """
+
+    def __init__(self) -> None:
+        self._full_at: dict[str, float] = {}  # by folded name: when its bucket is full again
+        self._many = MANY_SENDERS
+        self._lock = threading.Lock()
+
+    def take(self, limits: Limits, letters: Mapping[str, int], now: float) -> None:
+        """Count letters by the folded names of their senders: all of them, or none and an error (`check_rate`)."""
+        with self._lock:
+            taken = {
+                sender: check_rate(
+                    limits.sender_rate, limits.sender_burst, count, self._full_at.get(sender, now), now
+                )
+                for sender, count in letters.items()
+            }
+            self._full_at.update(taken)
+            if len(self._full_at) > self._many:
+                self._full_at = {name: at for name, at in self._full_at.items() if at > now}
+                self._many = max(MANY_SENDERS, 2 * len(self._full_at))
+
+    def give_back(self, limits: Limits, letters: Mapping[str, int]) -> None:
+        """These letters were not accepted."""
+        with self._lock:
+            for sender, count in letters.items():
+                if sender in self._full_at:
+                    self._full_at[sender] -= count / limits.sender_rate
 
 
 class Office(Struct, frozen=True):
@@ -21,6 +64,23 @@ class Office(Struct, frozen=True):
     ids: Ids
     file_root: str = "."  # files that postroom.file and --file enclose must lie below this folder
     system: str = ""  # what the room is called among others, where a setting says it
+    rates: SenderRates = field(default_factory=SenderRates)
+
+    @contextmanager
+    def within_rate(self, senders: Iterable[str]) -> Iterator[None]:
+        """Commit letters inside it, if the rate of their senders allows that (threat 7). Letters that fail to be
+        committed do not count. `senders`: one for each letter.
+        """
+        if not self.limits.sender_rate:
+            yield
+            return
+        letters = Counter(map(fold, senders))
+        self.rates.take(self.limits, letters, self.now().steady)
+        try:
+            yield
+        except BaseException:
+            self.rates.give_back(self.limits, letters)
+            raise
 
     def now(self) -> Moment:
         return self.clock.now()

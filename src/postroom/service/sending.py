@@ -82,8 +82,11 @@ def commit_posts(
         if post.message.task is not None:
             writes = partial(_entered, office, writes, step)
             break
+    # A letter that was sent before, with the same key, has no deliveries: it was counted then.
+    senders = (post.message.sender for post in posts if post.deliveries)
     try:
-        posted = office.store.commit(writes)
+        with office.within_rate(senders):
+            posted = office.store.commit(writes)
     except PostroomError as error:
         if error.temporary:
             error.keys = tuple(post.message.key or post.message.id for post in posts)

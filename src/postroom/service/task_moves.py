@@ -91,7 +91,8 @@ def move(
         return entered(office, [*settled, post])
 
     try:
-        (posted,) = office.store.commit(plan)
+        with office.within_rate([mailbox] if post.deliveries else []):
+            (posted,) = office.store.commit(plan)
     except PostroomError as error:
         if error.temporary:
             error.keys = (post.message.key or post.message.id,)
@@ -119,7 +120,8 @@ def fail_unanswered(office: Office, caller: Principal, mailbox: str, letter: str
         settled[:] = _settle(office, current, mailbox, TaskState.FAILED, None, moment, ack=True)
         return entered(office, [*settled, *posts])
 
-    *_, posted = office.store.commit(plan)
+    with office.within_rate([mailbox] * len(posts)):
+        *_, posted = office.store.commit(plan)
     return _moved(office, mailbox, letter, posts[-1], posted, settled)
 
 
@@ -157,7 +159,8 @@ def admit(
         settled[:] = _settle(office, current, mailbox, after, lease, moment, ack=ack)
         return entered(office, [*settled, *posts])
 
-    (posted,) = office.store.commit(plan)
+    with office.within_rate([mailbox]):
+        (posted,) = office.store.commit(plan)
     return _moved(office, mailbox, letter, posts[0], posted, settled)
 
 

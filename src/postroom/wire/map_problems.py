@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from ..errors import (
@@ -58,7 +59,7 @@ NUMBERS: tuple[tuple[type[PostroomError], str | None, int], ...] = (
     (Conflict, None, BAD_STATE),
 )
 _PROTOCOL = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, NOT_FOUND})
-_RETRY_SOON = 1000  # milliseconds after which trying again may help
+_RETRY_SOON = 1000  # milliseconds after which trying again may help, where nothing more is known
 
 
 def number_of(error: PostroomError) -> int:
@@ -66,6 +67,10 @@ def number_of(error: PostroomError) -> int:
         if isinstance(error, kind) and (field is None or field == error.field):
             return number
     return INTERNAL_ERROR
+
+
+def retry_after_ms(error: PostroomError) -> int:
+    return _RETRY_SOON if error.retry_after is None else math.ceil(error.retry_after * 1000)
 
 
 def category_of(number: int) -> str:
@@ -80,7 +85,7 @@ def map_error(error: PostroomError, *, of_mail: bool = False) -> dict[str, Any]:
     number = number_of(error) if special is None else special.data["code"]
     data: dict[str, Any] = {"category": category_of(number), "retryable": error.temporary}
     if error.temporary:
-        data["retryAfterMs"] = _RETRY_SOON
+        data["retryAfterMs"] = retry_after_ms(error)
     return {"code": number, "message": str(error), "data": data | {"details": all_details(error)}}
 
 

@@ -78,3 +78,5 @@ def _details(error: PostroomError) -> Iterator[tuple[str, Any]]:
         yield "hint", error.hint
     if error.keys:
         yield "keys", list(error.keys)  # with which to send again
+    if error.retry_after is not None:
+        yield "retry_after", error.retry_after  # seconds
