@@ -61,7 +61,7 @@ def serving(words: list[str], path: Path, **environment: str) -> Iterator[subpro
 def ours(folder: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
     path = folder / "ours.sock"
     words = [sys.executable, "-m", "postroom", "serve", "--room", str(folder / "room.db"), "--socket", str(path)]
-    with serving([*words, "--http", "off"], path) as process:
+    with serving([*words, "--set", "sender_rate=0", "--http", "off"], path) as process:
         yield path, process
 
 

@@ -42,7 +42,7 @@ class Side:
     def served(self) -> Iterator[None]:
         path = self.folder / "s"
         words = [sys.executable, "-m", "postroom", "serve", "--room", str(self.folder / "room.db")]
-        more = ["--set", f"system={self.name}", "--http", f"127.0.0.1:{self.port}"]
+        more = ["--set", f"system={self.name}", "--set", "sender_rate=0", "--http", f"127.0.0.1:{self.port}"]
         with serving([*words, "--socket", str(path), *more], path):
             yield
 

@@ -35,7 +35,7 @@ def ours(folder: Path) -> Iterator[tuple[Path, int, int, str]]:
         token, _ = service.tokens.create(room._office, OWNER, None)
     path, port = folder / "ours.sock", free_port()
     words = [sys.executable, "-m", "postroom", "serve", "--room", str(folder / "room.db"), "--socket", str(path)]
-    with serving([*words, "--http", f"127.0.0.1:{port}"], path) as process:
+    with serving([*words, "--set", "sender_rate=0", "--http", f"127.0.0.1:{port}"], path) as process:
         end = time.monotonic() + 20
         while time.monotonic() < end:
             try:

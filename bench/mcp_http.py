@@ -70,7 +70,7 @@ def ours(folder: Path) -> Iterator[tuple[str, str]]:
     with postroom.open(room) as opened:
         token, _ = tokens.create(opened._office, opened.principal, "writer")
     words = [sys.executable, "-m", "postroom", "serve", "--room", str(room), "--socket", str(path)]
-    with serving([*words, "--http", f"127.0.0.1:{port}"], path):
+    with serving([*words, "--set", "sender_rate=0", "--http", f"127.0.0.1:{port}"], path):
         wait_for(port)
         yield f"http://127.0.0.1:{port}/mcp", token
 

@@ -86,7 +86,7 @@ the socket or HTTP, with a token.
 - `wait_for_mail` ends after 50 seconds at most, below the limits of hosts. With the cursor of the last call nothing is
   missed.
 - What goes wrong is a tool error: JSON with `error`, `field`, `hint`, `name`, `code`, `retryable` (does the same again later
-  help?) and `keys` (with which to send again).
+  help?), `keys` (with which to send again) and `retry_after` (seconds to wait, where that is known).
 - What other agents wrote stays in fields of its own, and in prompts inside a fence with a random mark.
 - On standard output there is nothing but JSON-RPC. What anything else prints goes to standard error.
 - All schemas of the tools together stay below 3,000 tokens, counted as one for every 3.2 characters.

@@ -236,7 +236,7 @@ def answered_before_the_last_flood(daemon: daemons.Daemon) -> int:
 
 def test_small_letters_are_sent_between_the_large_calls_of_others(tmp_path: Path) -> None:
     with daemons.Daemon(tmp_path, "--http", "off", "--set", "sender_rate=0") as daemon:
-        assert answered_before_the_last_flood(daemon) > 1
+        assert answered_before_the_last_flood(daemon) > FLOODERS
 
 
 NO_TURNS = """
@@ -250,4 +250,4 @@ def test_a_desk_without_turns_is_found(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(NO_TURNS, encoding="utf-8")
     words = ("--http", "off", "--set", "sender_rate=0")
     with daemons.Daemon(tmp_path, *words, PYTHONPATH=str(tmp_path)) as daemon:
-        assert answered_before_the_last_flood(daemon) <= 1
+        assert answered_before_the_last_flood(daemon) <= FLOODERS  # in turn with them, at best

@@ -26,7 +26,10 @@ def test_the_script_of_the_page_does_what_the_page_says(tmp_path: Path) -> None:
     folder = require_sdk()
     (script,) = [block.code for block in blocks(PAGE) if block.language == "js"]
     (told,) = [block.code for block in blocks(PAGE) if "node agents.mjs" in block.code]
-    with saved("agents", script) as program, daemon(tmp_path, "--http", "127.0.0.1:0") as running:
+    with (
+        saved("agents", script) as program,
+        daemon(tmp_path, "--set", "sender_rate=0", "--http", "127.0.0.1:0") as running,
+    ):
         tokens = {"ASKER_TOKEN": running.token("asker"), "SORTER_TOKEN": running.token("sorter")}
         done = subprocess.run(
             ["node", program.name],

@@ -22,7 +22,7 @@ META = {"priority": "urgent", "correlationId": "c-1", "ttlMs": 60_000, "_meta": 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with daemon(tmp_path_factory.mktemp("house"), "--http", "127.0.0.1:0") as one:
+    with daemon(tmp_path_factory.mktemp("house"), "--set", "sender_rate=0", "--http", "127.0.0.1:0") as one:
         yield one
 
 
@@ -179,7 +179,7 @@ def test_mail_for_an_agent_of_the_sdk_waits_while_its_program_is_dead(running: D
 
 
 def test_nobody_without_a_token_gets_in_unless_the_post_room_is_open(tmp_path: Path, program: Program) -> None:
-    with daemon(tmp_path, "--http", "127.0.0.1:0", "--map", "open") as one:
+    with daemon(tmp_path, "--set", "sender_rate=0", "--http", "127.0.0.1:0", "--map", "open") as one:
         program.do("plainAgent", name="ida", url=one.where["map"])
         program.do("plainAgent", name="jo", url=one.where["map"], auth={"method": "none"})
         program.do("send", "ida", {"agent": "jo"}, "open")
