@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from ..errors import (
@@ -70,7 +69,7 @@ def number_of(error: PostroomError) -> int:
 
 
 def retry_after_ms(error: PostroomError) -> int:
-    return _RETRY_SOON if error.retry_after is None else math.ceil(error.retry_after * 1000)
+    return _RETRY_SOON if error.retry_after is None else round(error.retry_after * 1000)
 
 
 def category_of(number: int) -> str:
