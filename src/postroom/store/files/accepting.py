@@ -15,7 +15,6 @@ from . import letters
 if TYPE_CHECKING:
     from ...model.message import Message
     from .layouts.base import Layout
-    from .ledger import Seen
     from .letters import Sheet
 
 
@@ -24,18 +23,21 @@ def is_same(first: Message, second: Message) -> bool:
     return replace(first, recipients=(), extra={}) == replace(second, recipients=(), extra={})
 
 
-def is_as_accepted(layout: Layout, known: Message, sheet: Sheet, name: str) -> bool:
+def is_as_accepted(layout: Layout, known: Message, sheet: Sheet, folder: str, name: str) -> bool:
     """Is this the letter that the index knows?"""
-    if not is_same(known, sheet.message):
+    message = sheet.message
+    if known.id != message.id:  # it may be a second letter with the same id
+        message = replace(message, id=another_id(message.id, folder, name))
+    if not is_same(known, message):
         return False
     strange = [r for r in sheet.message.recipients if r not in known.recipients and r.address != sheet.mailbox]
     return not strange and not _is_misspelt(layout, known, sheet, name)
 
 
-def another_id(id: str, seen: Seen) -> str:
+def another_id(id: str, folder: str, name: str) -> str:
     """Of a second letter with the same id: from where it lies, so that it is always the same."""
-    home = seen.folder.partition("/")[0]
-    return f"{id[:180]}.{blake2b(f'{home}/{seen.name}'.encode(), digest_size=5).hexdigest()}"
+    home = folder.partition("/")[0]
+    return f"{id[:180]}.{blake2b(f'{home}/{name}'.encode(), digest_size=5).hexdigest()}"
 
 
 def _is_misspelt(layout: Layout, known: Message, sheet: Sheet, name: str) -> bool:

@@ -5,7 +5,6 @@ Inside a transaction of `registry`. A name that nobody can have here stays in th
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -22,6 +21,8 @@ from . import entries
 from .layouts.base import time_or_none
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ...model.query import Moment
     from .connection import FileConnection
     from .layouts.base import Plain
@@ -33,11 +34,11 @@ SELECT name FROM mailboxes WHERE folded = ?1 UNION ALL SELECT '' FROM aliases WH
 class Adopting:
     """One look at the registry."""
 
-    def __init__(self, here: FileConnection, moment: Moment, written: int) -> None:
+    def __init__(self, here: FileConnection, moment: Moment, written: datetime) -> None:
         self._here = here
         self._writing = Writing(here.database, here.names)
         self._moment = moment
-        self._written = datetime.fromtimestamp(written // 1000 / 1_000_000, UTC)
+        self._written = written
         self._lasting: list[Put] = []
 
     def adopt(self, agent: str, entry: Any, base: Any) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SLOW_STRANGER = 10.0  # seconds: somebody may still be writing a file that was changed so lately
 ASIDE = ".quarantine"
+_LONGEST_NAME = 255 - 7  # bytes of a file's name, with a dot and six digits after it
 _FOR_GOOD = ("link", "UTF-8")  # what no writing will change
 # Files are counted for themselves, below the numbers of letters. With many of them nothing else is written, so
 # the next number of a letter stays what it was; it would be given to two.
@@ -55,36 +56,52 @@ class Aside:
             return False
         is_text = tree.is_text(seen.name)
         home, _ = self._here.places.of(seen.folder)
-        name = f"{seen.name if is_text else '-'}.{os.urandom(3).hex()}"
+        stem = seen.name.encode()[:_LONGEST_NAME].decode(errors="ignore") if is_text else "-"
+        name = f"{stem}.{os.urandom(3).hex()}"
         path = f"{self._here.places.path(seen.folder)}/{seen.name}"
-        folder = f"{self._here.places.path(home)}/{ASIDE}"
-        paper.make_folder(folder)
+        shown = path if is_text else ascii(path)[1:-1]
+        held = self._here.ledger.held(seen.folder, seen.name) if is_text else None
         try:
-            paper.rename_new(path, f"{folder}/{name}")
+            self._move(seen, held, f"{self._here.places.path(home)}/{ASIDE}", name)
         except FileNotFoundError:
             return True
+        except OSError as refused:  # nobody else's mail waits for that; the doctor finds the file where it lies
+            if path not in self._here.places.complained:
+                self._here.places.complained.add(path)
+                _log.warning("%s is no letter (%s), and cannot be set aside: %s", shown, line_in(why), refused)
+            return True
         why = line_in(why)  # it may name what a stranger wrote
-        _log.warning("%s was set aside: %s", path if is_text else ascii(path)[1:-1], why)
-        shown = self._here.places.below_root(f"{home}/{ASIDE}/{name}")
-        note_aside(self._here, shown, why)
-        held = self._here.ledger.held(seen.folder, seen.name) if is_text else None
-        if held is not None:
-            self._write_again(seen, held)
+        _log.warning("%s was set aside: %s", shown, why)
+        note_aside(self._here, self._here.places.below_root(f"{home}/{ASIDE}/{name}"), why)
         return True
+
+    def _move(self, seen: Seen, held: Held | None, aside: str, name: str) -> None:
+        """Out of the way. A letter that the index knows has its file again in the same step."""
+        folder = self._here.places.path(seen.folder)
+        paper.make_folder(aside)
+        content = None if held is None else self._accepted(seen, held)
+        if held is None or content is None:
+            paper.rename_new(f"{folder}/{seen.name}", f"{aside}/{name}")
+            return
+        temporary, stamp = paper.write_aside(folder, content, durable=True)
+        try:
+            if paper.exchange(temporary, f"{folder}/{seen.name}"):
+                paper.rename_new(temporary, f"{aside}/{name}")
+        finally:
+            paper.remove(temporary)
+        sync_path(folder)
+        self._here.ledger.relocate(held.number, held.mailbox, seen.folder, seen.name, stamp)
 
     def _may_be_unfinished(self, seen: Seen, why: str) -> bool:
         """Also one that was begun after this look; but what is dated far ahead would stay for ever."""
         age = abs(self._now.wall.timestamp() - seen.stamp.written / 1e9)
         return age < SLOW_STRANGER and not any(word in why for word in _FOR_GOOD)
 
-    def _write_again(self, seen: Seen, held: Held) -> None:
-        """A file that is not what was accepted is made anew from the index, which knows."""
-        layout, ledger = self._here.places.layout, self._here.ledger
+    def _accepted(self, seen: Seen, held: Held) -> bytes | None:
+        """The file of a letter as the index has it; None if there is no such delivery any more."""
         message, created = self._here.letter(held.number)
         for mailbox, owner, delivery in self._here.deliveries(message, held.number):
             if mailbox == held.mailbox:
-                content = letters.file_of(layout, message, owner, delivery, name=seen.name, order=created)
-                folder = self._here.places.path(seen.folder)
-                stamp = paper.write_new(folder, seen.name, content, durable=True)
-                sync_path(folder)
-                ledger.relocate(held.number, held.mailbox, seen.folder, seen.name, stamp)
+                layout = self._here.places.layout
+                return letters.file_of(layout, message, owner, delivery, name=seen.name, order=created)
+        return None

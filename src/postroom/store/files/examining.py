@@ -79,4 +79,4 @@ def _is_sound(here: FileConnection, number: int, owner: str, folder: str, name: 
         sheet = letters.read_sheet(here.places.layout, raw, where, reconciling.LARGEST)
     except (FileNotFoundError, Unreadable):
         return False
-    return accepting.is_as_accepted(here.places.layout, message, sheet, name)
+    return accepting.is_as_accepted(here.places.layout, message, sheet, folder, name)

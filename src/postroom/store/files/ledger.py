@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import Damaged, NameTaken
 from ..sqlite.rows import SALVAGE
 from .paper import Stamp
+from .tree import is_text
 
 if TYPE_CHECKING:
     import apsw
@@ -138,7 +139,7 @@ class Ledger:
 
     def doubt(self, folder: str, names: set[str]) -> None:
         """Look at these again, whatever their stamps say."""
-        for name in names:
+        for name in filter(is_text, names):
             self._execute("UPDATE files SET written = 0 WHERE folder = ? AND name = ?", (folder, name))
 
     def seats(self, number: int) -> list[Seat]:

@@ -28,6 +28,7 @@ DEEPEST = 64 + 8  # of JSON in a file: a letter's, and what our key adds
 _FIELDS = frozenset(Message.__struct_fields__) - {"proven"}  # which anybody could write there
 _IDS = ("in_reply_to", "thread_id", "conversation_id")
 _LONGEST_ADDRESS = 400
+LATEST = micros(datetime(9000, 1, 1, tzinfo=UTC))  # microseconds: no letter stands later in time
 _NO = object()  # equal to nothing
 
 
@@ -86,35 +87,51 @@ def _closely(layout: Layout, message: Message, mailbox: str, *, name: str, order
 
 
 def read_sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> Sheet:
-    """The letter in a file; Unreadable says what is wrong with it."""
+    """The letter in a file; Unreadable says what is wrong with it. Nothing but the file is looked at here, so
+    whatever goes wrong, the file is to blame.
+    """
     try:
-        fields = read_json(raw, "file", depth=DEEPEST, largest=largest)
-        if not isinstance(fields, dict):
-            raise Unreadable("it holds no object")
-        own = layout.own(fields)
-        where = _spelt(layout, fields, where)
-        plain = layout.read(fields, where)
-        message = _message(plain | {name: own[name] for name in own if name in _FIELDS} if own else plain)
-        if own:
-            _check(message)
-        if message.sender == POSTMASTER and not message.is_automatic:
-            raise Unreadable("only the house writes in the name of postmaster")
+        return _sheet(layout, raw, where, largest)
+    except MemoryError:
+        raise
     except KeyError as missing:
         raise Unreadable(f"it has no {missing}") from None
-    except (TypeError, AttributeError, ValueError, msgspec.ValidationError) as broken:
-        raise Unreadable(f"it is no letter: {broken}") from None
     except PostroomError as wrong:
         raise Unreadable(f"it is no letter: {str(wrong).removeprefix('file.')}") from None
-    order = own.get("order")
-    order = order if isinstance(order, int) and order > 0 else micros(message.created_at)
+    except Exception as broken:  # noqa: BLE001 - as said above
+        raise Unreadable(f"it is no letter: {broken}") from None
+
+
+def _sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> Sheet:
+    fields = read_json(raw, "file", depth=DEEPEST, largest=largest)
+    if not isinstance(fields, dict):
+        raise Unreadable("it holds no object")
+    own = layout.own(fields)
+    where = _spelt(layout, fields, where)
+    plain = layout.read(fields, where)
+    message = _message(plain | {name: own[name] for name in own if name in _FIELDS} if own else plain)
+    if own:
+        _check(message)
+    if message.sender == POSTMASTER and not message.is_automatic:
+        raise Unreadable("only the house writes in the name of postmaster")
     return Sheet(
         message=message,
         mailbox=where.mailbox,
         told=told_at(layout, fields, where.place, where.mailbox),
-        order=order,
+        order=_order(own.get("order"), message),
         fields=fields,
         seats=_seats(own.get("seats")),
     )
+
+
+def _order(value: Any, message: Message) -> int:
+    """Where a letter stands in time. All that come later stand behind it, so there must be room for them."""
+    if isinstance(value, int) and 0 < value < LATEST:
+        return value
+    created = micros(message.created_at)
+    if created >= LATEST:
+        raise Invalid(f"{message.created_at.year} is too far in the future", field="created_at")
+    return created
 
 
 def told_at(layout: Layout, fields: Plain, place: str, mailbox: str) -> Told:

@@ -54,7 +54,7 @@ class Stamp(NamedTuple):
         """When it was written; 1970 where that is no time."""
         try:
             return datetime.fromtimestamp(self.written // 1000 / 1_000_000, UTC)
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError, OSError):
             return datetime.fromtimestamp(0, UTC)
 
 
@@ -113,7 +113,7 @@ def _write(path: str, flags: int, content: bytes, *, durable: bool, mode: int | 
         if durable:
             sync_file(descriptor)
         found = os.fstat(descriptor)
-        return Stamp(found.st_ino, found.st_size, found.st_mtime_ns)
+        return Stamp.of(found)
     finally:
         os.close(descriptor)
 
@@ -220,6 +220,8 @@ def read(path: str, largest: int) -> tuple[bytes, Stamp]:
             raise Unreadable("it is no regular file")
         if found.st_nlink > 1:
             raise Unreadable("it has a second name (hard link)")
+        if not -(2**63) <= found.st_mtime_ns < 2**63:  # SQLite could not keep it
+            raise Unreadable("its modification time is out of range: touch it and put it back")
         if found.st_size > largest:
             raise Unreadable(f"it is {found.st_size} bytes, the limit is {largest}")
         return os.read(descriptor, found.st_size + 1), Stamp.of(found)

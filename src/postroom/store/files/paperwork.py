@@ -8,15 +8,15 @@ journal first, so that all of them happen or none.
 from __future__ import annotations
 
 import errno
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from ...errors import NameTaken, StaleRevision, StoreFailing, Unreadable
+from ...errors import Invalid, NameTaken, StaleRevision, StoreFailing, Unreadable
 from ...model.codec import to_plain
 from ...model.delivery import State
+from ...model.values import read_json
 from .. import files
 from ..base import Forget, Introduce, Move, Post, Put, Rename, must_last
 from ..sqlite.reserve import is_full
@@ -343,8 +343,8 @@ class Paperwork:
         """What stands in a file, with all that strangers wrote into it."""
         try:
             raw, _ = paper.read(f"{self._until_now(folder)}/{name}", LARGEST)
-            fields = json.loads(raw)
-        except (FileNotFoundError, Unreadable, ValueError):
+            fields = read_json(raw, name, depth=letters.DEEPEST, largest=LARGEST)
+        except (FileNotFoundError, Unreadable, Invalid):
             raise self._astray(folder, name) from None
         if not isinstance(fields, dict):
             raise self._astray(folder, name)

@@ -1,7 +1,8 @@
 """Index and files are brought together: what strangers put into the folders, moved, rewrote or took away.
 
 Under the room's lock, in one transaction. The files are the truth; what they cannot say (leases, attempts) stays
-as the index has it. A file that is no letter is set aside where it blocks nobody.
+as the index has it. A file that is no letter is set aside where it blocks nobody: whatever is wrong with one file,
+`_sheets` (reading) and `_admit` (keeping) set that file aside, and everybody else's mail goes on (G2).
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import apsw
 from msgspec.structs import replace
 
 from ...clock import SystemClock
-from ...errors import LookAlike, NameTaken, PostroomError, Unreadable
+from ...errors import Busy, Damaged, LookAlike, NameTaken, PostroomError, Unreadable
 from ...model.delivery import OPEN, Lease, State, open_delivery
 from ..sqlite import rows
 from ..sqlite.writing import Writing
@@ -41,6 +43,10 @@ if TYPE_CHECKING:
 STRANGERS_LEASE = 3600.0  # seconds that a letter which a stranger works on is left to it
 LARGEST = 16 * 1024 * 1024  # bytes
 DELETED = "its file was deleted"
+# Errors that say something about the room or the machine, and nothing about the file that was just taken in; of
+# SQLite's own errors, a few say that a value cannot be kept.
+_OF_THE_ROOM = (OSError, MemoryError, UnicodeDecodeError, Damaged, Busy, apsw.Error)
+_OF_THE_FILE = (apsw.ConstraintError, apsw.TooBigError, apsw.MismatchError, apsw.RangeError)
 _log = logging.getLogger("postroom")
 
 
@@ -71,7 +77,7 @@ class Reconciling:
         if gone:
             fresh = [seen for seen in fresh if not self._was_moved(seen, gone)]
         for seen, where, sheet in sorted(self._sheets(fresh), key=lambda each: (each[2].order, each[0].name)):
-            self._take_in(seen, where, sheet, gone)
+            self._admit(seen, where, sheet, gone)
         for (folder, name), held in gone.items():
             self._vanished(folder, name, held)
         for folder in (folder for folder, names in news.items() if names is None):
@@ -190,23 +196,42 @@ class Reconciling:
 
     # -- letters that came
 
+    def _admit(self, seen: Seen, where: Where, sheet: Sheet, gone: dict[tuple[str, str], Held]) -> None:
+        """Take one file in, or set it aside if anything about it cannot be kept."""
+        try:
+            with self._here.database:  # a savepoint: a file that is not taken leaves nothing in the index
+                self._take_in(seen, where, sheet, gone)
+        except (NameTaken, LookAlike) as taken:
+            self._forget_names()
+            self._set_aside(seen, why_taken(taken, self._places.of(seen.folder)[0]))
+        except Exception as wrong:
+            if isinstance(wrong, _OF_THE_ROOM) and not isinstance(wrong, _OF_THE_FILE):
+                raise
+            self._forget_names()
+            self._set_aside(_old(seen), _why_not_kept(wrong, sheet))
+
+    def _forget_names(self) -> None:
+        """Mailboxes that were entered together with a file that was not taken are not there."""
+        self._writing = Writing(self._here.database, self._here.names)
+        self._owners.clear()
+        self._numbers.clear()
+
     def _take_in(self, seen: Seen, where: Where, sheet: Sheet, gone: dict[tuple[str, str], Held]) -> None:
         message = sheet.message
         held = seen.held
         if held is not None and not accepting.is_as_accepted(
-            self._layout, self._here.letter(held.number)[0], sheet, seen.name
+            self._layout, self._here.letter(held.number)[0], sheet, seen.folder, seen.name
         ):
             self._set_aside(_old(seen), "it does not say what was accepted")
             return
         first = self._letter(message.id)
         if first is not None and not accepting.is_same(first[1], message):
-            message = replace(message, id=accepting.another_id(message.id, seen))
+            message = replace(message, id=accepting.another_id(message.id, seen.folder, seen.name))
             first = self._letter(message.id)
-        try:
-            mailbox = self._mailbox_of(seen, sheet)
-        except (NameTaken, LookAlike) as taken:
-            self._set_aside(seen, why_taken(taken, self._places.of(seen.folder)[0]))
-            return
+            if first is not None and not accepting.is_same(first[1], message):
+                self._set_aside(_old(seen), "its id is that of another letter")
+                return
+        mailbox = self._mailbox_of(seen, sheet)
         if first is None:
             number = self._writing.insert_letter(message)
             self._seats[number] = _seated(sheet)
@@ -242,13 +267,13 @@ class Reconciling:
             self._deliver_first(seen, where, sheet._replace(message=message), number, mailbox)
             return
         kept = self._ledger.kept(number, mailbox)
-        if kept is not None and kept != (seen.folder, seen.name):
-            if kept not in gone:
-                self._second_copy(seen, *kept, number, mailbox, sheet)
-                return
-            del gone[kept]
+        if kept is not None and kept != (seen.folder, seen.name) and kept not in gone:
+            self._second_copy(seen, *kept, number, mailbox, sheet)
+            return
         self._retell(number, mailbox, sheet)
         self._ledger.keep(number, mailbox, seen.folder, seen.name, seen.stamp, sheet.order)
+        if kept is not None:
+            gone.pop(kept, None)
 
     def _second_copy(self, seen: Seen, folder: str, name: str, number: int, mailbox: int, sheet: Sheet) -> None:
         """One letter twice in a mailbox. After a crash the later state is meant; else a stranger made a copy."""
@@ -392,6 +417,12 @@ def _without_collecting() -> Iterator[None]:
 
 def _seated(sheet: Sheet) -> dict[Recipient, int]:
     return dict(zip(sheet.message.recipients, sheet.seats, strict=False))
+
+
+def _why_not_kept(wrong: Exception, sheet: Sheet) -> str:
+    if isinstance(wrong, apsw.ConstraintError):
+        return f"its key {sheet.message.key!r} is that of another letter of {sheet.message.sender}"
+    return f"it cannot be kept: {wrong or type(wrong).__name__}"
 
 
 def _old(seen: Seen) -> Seen:

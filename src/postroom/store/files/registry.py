@@ -160,7 +160,7 @@ class Registry:
         except PostroomError as wrong:
             self._set_aside(path, str(wrong))
             return Found({}, None, [])
-        adopting, adopted = Adopting(self._here, self._moment(), stamp.written), []
+        adopting, adopted = Adopting(self._here, self._moment(), stamp.time), []
         for agent, entry in found.items():
             line = self._roll.line(agent)
             if entry == line.entry or agent in skip or sum_of(entry) in line.older:

@@ -48,12 +48,13 @@ def examine_index(
 
 
 def examine(store: FileStore, *, repair: bool, full: bool) -> Iterator[Finding]:
-    for name, check in CHECKS.items():
+    checks = {name: check(store.connection(), repair=repair) for name, check in CHECKS.items()}
+    checks["index"] = _compared(store, repair=repair, full=full)
+    for name, findings in checks.items():
         try:
-            yield from check(store.connection(), repair=repair)
+            yield from findings
         except (PostroomError, OSError) as failed:
             yield error(name, f"could not be looked at: {failed}")
-    yield from _compared(store, repair=repair, full=full)
 
 
 def _of_an_index(finding: Finding) -> Finding:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 OWN_FOLDER = ".postroom"
 INDEX = "index.db"
 APPLICATION = 0x506F7369  # "Posi": marks a SQLite file as the index of a room, which is no room by itself
+_MOST = 2**63 - 1  # the largest number in SQLite
 LAYOUT = "layout"  # the file that names it
 
 
@@ -57,13 +58,15 @@ def is_text(name: str) -> bool:
 
 
 def changed_at(path: str) -> int | None:
-    """When something was last put in or taken out; None where there is no such folder."""
+    """When something was last put in or taken out; None where there is no such folder. The index keeps 64 bits of
+    nanoseconds, which end in the year 2262.
+    """
     try:
-        return os.lstat(path).st_mtime_ns
+        return max(-_MOST, min(os.lstat(path).st_mtime_ns, _MOST))
     except OSError:
         return None
 
 
 def marks_of(found: os.stat_result) -> tuple[int, int, int]:
     """By what a file is known to be the one that was seen: inode, size, and when it was written."""
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_ino & _MOST, found.st_size, found.st_mtime_ns

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....errors import Invalid
@@ -185,8 +186,12 @@ class Swarm(shapes.Swarm, Layout):
 
 
 def local(time: datetime | None) -> str | None:
-    """As in the design: local, without a zone."""
-    return None if time is None else base.plain_text_of(time.astimezone().replace(tzinfo=None))
+    """As in the design: local, without a zone. At either end of the calendar there may be no local time."""
+    if time is None:
+        return None
+    with suppress(OverflowError, ValueError, OSError):
+        time = time.astimezone()
+    return base.plain_text_of(time.replace(tzinfo=None))
 
 
 def _status(delivery: Delivery) -> str:
