@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from postroom.store.files.journal import Journal
 from tests.conftest import LONG
-from tests.faults.checker import check
+from tests.faults.checker import AFTER, check
 from tests.faults.crash import (
     EVERYTHING,
     FOLDER_SYNC,
@@ -25,7 +26,8 @@ from tests.faults.crash import (
     record,
     sample,
 )
-from tests.faults.kinds import EVERY_KIND, KINDS, Kind, param
+from tests.faults.kinds import EVERY_KIND, KINDS, Kind, named, param
+from tests.faults.planting import BOOT
 from tests.faults.quick import quick_folder
 
 LETTERS = 40 if LONG else 6
@@ -37,7 +39,7 @@ pytestmark = [
 ]
 
 
-def audit(kind: Kind, folder: Path, *arguments: str, most: int = MOST) -> tuple[int, list[str]]:
+def audit(kind: Kind, folder: Path, *arguments: str, most: int = MOST, boot: str = AFTER) -> tuple[int, list[str]]:
     """Watch a writer, crash it wherever it can be crashed: how often, and what was wrong afterwards."""
     room = folder / "room"
     room.mkdir()
@@ -47,7 +49,7 @@ def audit(kind: Kind, folder: Path, *arguments: str, most: int = MOST) -> tuple[
     with quick_folder() as quick:
         for crash, files, promises in after_each(steps, chosen):
             lay_out(files, room, quick / "left")
-            wrong += [f"{crash}: {complaint}" for complaint in check(kind, quick / "left", promises)]
+            wrong += [f"{crash}: {complaint}" for complaint in check(kind, quick / "left", promises, boot)]
     return len(chosen), wrong
 
 
@@ -68,6 +70,22 @@ def test_no_crash_loses_what_was_promised(kind: Kind, tmp_path: Path, log: tuple
 
     assert wrong == []
     assert tried > MOST // 2 or LONG
+
+
+def test_no_letter_is_lost_or_halved_where_a_disk_forgot_without_a_boot(kind: Kind, tmp_path: Path) -> None:
+    """A disk that is taken away and comes back loses what was not synced, as in a crash; the boot is the same."""
+    _, wrong = audit(kind, tmp_path, boot=BOOT, most=MOST // 2)
+
+    assert wrong == []
+
+
+def test_a_store_that_looks_at_its_journal_only_after_a_boot_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Journal, "is_settled", lambda _journal, _lines: True)
+    _, wrong = audit(named("nanobot"), tmp_path, boot=BOOT, most=MOST // 2)
+
+    assert any(": half " in complaint for complaint in wrong)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,31 @@ class Journal:
             if entry is not None:
                 yield entry
 
+    def is_settled(self, known: int) -> bool:
+        """Is every commit in it finished, and has an index that knows this many lines all that it says? Its last two
+        lines tell: a commit of several steps is followed by a line that says it is done.
+        """
+        last = [_entry(line) for line in self._last_lines(2)]
+        if None in last:
+            return False
+        is_done = not last or not (last[-1] or {}).get("steps")
+        return is_done and all(number_of(entry or {}) <= known for entry in last)
+
+    def _last_lines(self, count: int) -> list[bytes]:
+        try:
+            with open(self._path, "rb") as file:
+                size, step = file.seek(0, os.SEEK_END), 1 << 14
+                while True:
+                    start = file.seek(max(0, size - step))
+                    lines = file.read().split(b"\n")
+                    if start == 0 or len(lines) > count + 1:
+                        break
+                    step *= 4
+        except FileNotFoundError:
+            return []
+        end = [] if lines[-1] == b"" else lines[-1:]  # half a line
+        return [*lines[:-1][-count:], *end]
+
     def damaged(self) -> list[int]:
         """The lines that cannot be read, counted from 1; but for the end, which may be half of one."""
         lines = self._lines()
@@ -131,6 +156,12 @@ class Journal:
             if inode < 0:
                 sync_path(self._folder)
         return self._descriptor
+
+
+def number_of(entry: dict[str, Any]) -> int:
+    """The number of a line, which the index counts; 0 if it has none."""
+    number = entry.get("n", 0)
+    return number if isinstance(number, int) else 0
 
 
 def _line(entry: dict[str, Any]) -> bytes:

@@ -1,4 +1,6 @@
-"""After a boot, or after somebody died in the middle: the journal is carried out, every folder is looked at."""
+"""After a boot, or after somebody died or a disk forgot in the middle: the journal is carried out, and every folder
+is looked at.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from ..sqlite.renaming import rename
 from ..sqlite.writing import Writing
 from . import paper, steps
 from .handles import sync_path
+from .journal import number_of
 from .reconciling import reconcile
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ def recover(here: FileConnection) -> None:
     _finish(here, entries)
     with here.database:
         known = here.ledger.lines()
-        _remember(here, [entry for entry in entries if _line(entry) > known])
+        _remember(here, [entry for entry in entries if number_of(entry) > known])
         here.ledger.forget_notes()
         if here.registry is not None:
             here.registry.forget()
@@ -91,7 +94,7 @@ def _remember(here: FileConnection, entries: list[dict[str, Any]]) -> None:
                 _write(here, writing, write)
             except PostroomError as refused:  # of a journal with damaged lines; all else must be told
                 _log.warning("%s in the journal is passed over: %s", write, refused)
-        here.ledger.reach_line(_line(entry))
+        here.ledger.reach_line(number_of(entry))
     here.names.committed.clear()
 
 
@@ -106,11 +109,6 @@ def _write(here: FileConnection, writing: Writing, write: dict[str, Any]) -> Non
     elif "forget" in write and (number := here.number_of(write["forget"])) is not None:
         here.ledger.drop_all(number)
         writing.delete_letter(number)
-
-
-def _line(entry: dict[str, Any]) -> int:
-    number = entry.get("n", 0)
-    return number if isinstance(number, int) else 0
 
 
 def _put(here: FileConnection, record: Record) -> None:

@@ -21,6 +21,7 @@ from . import letters, paper
 from .aside import ASIDE
 from .layouts.base import Where
 from .reconciling import LARGEST
+from .tree import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -259,7 +260,7 @@ def _listed(folder: str) -> list[str]:
 
 def _few(names: list[str]) -> str:
     more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-    return ", ".join(names[:MOST]) + more
+    return ", ".join(name if is_text(name) else ascii(name)[1:-1] for name in names[:MOST]) + more
 
 
 CHECKS: dict[str, Callable[..., Iterator[Finding]]] = {
