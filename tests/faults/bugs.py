@@ -216,6 +216,22 @@ def _unwrapped() -> Iterator[None]:
         raise (failed.__cause__ or failed.__context__ or failed) from None
 
 
+class Unkeyed(Wrapped):
+    """Looks for the letter before it is written, and fails there, where nobody knows its key."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        try:
+            return self.inner.commit(writes)
+        except StoreFailing as failed:
+            raise _Unkeyed(failed.message) from None
+
+
+class _Unkeyed(StoreFailing):
+    @property
+    def key(self) -> None:
+        return None
+
+
 class Sulking(Wrapped):
     """Once something failed, it refuses for ever."""
 
@@ -245,6 +261,7 @@ BUGS: dict[str, type[Wrapped]] = {
     "pretending": Pretending,
     "misnaming": Misnaming,
     "raw": Raw,
+    "unkeyed": Unkeyed,
     "sulking": Sulking,
     **clock_bugs.BUGS,
     **load_bugs.BUGS,

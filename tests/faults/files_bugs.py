@@ -145,6 +145,14 @@ class _Copying(steps.Shift, tag="Shift"):
         former.unlink()
 
 
+class Forgetful(FileStore):
+    """Forgets whose ack it was that moved a file, where the index did not get to know of it."""
+
+    def __init__(self, *place: Any, **settings: Any) -> None:
+        reconciling.Reconciling._lease_of = lambda *_: None  # type: ignore[method-assign]
+        super().__init__(*place, **settings)
+
+
 # -- damage
 
 
@@ -182,6 +190,7 @@ BUGS: dict[str, type[FileStore]] = {
     "retrying": Retrying,
     "loose": Loose,
     "careless": Careless,
+    "forgetful": Forgetful,
     "trusting": Trusting,
     "unindexed": Unindexed,
 }

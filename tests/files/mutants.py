@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -166,7 +167,7 @@ class Mutants:
             if not (isinstance(at[step], (dict, list)) and at[step] and chance_of(self._chance, 0.7)):
                 break
             at = at[step]
-        value = self._chance.choice(NASTY)
+        value = copy.deepcopy(self._chance.choice(NASTY))
         if chance_of(self._chance, 0.2):
             del at[step]
             return f"{steps} is gone"

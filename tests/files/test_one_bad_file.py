@@ -151,6 +151,7 @@ BAD: dict[str, Callable[[Path, Layout], None]] = {
     "of the year 1600": of_time(-11_676_096_000),
     "of no year": of_time(2**62),
     "created in 9999": with_field("created_at", "9999-12-31T23:59:59.999999Z"),
+    "expires in 10000": with_field("expires_at", "9999-12-31T23:59:59-23:59"),
     "a huge number": with_field("hops", 2**64),
     "no such priority": with_field("priority", 7),
     "a long name": with_long_name,

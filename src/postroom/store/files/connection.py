@@ -77,8 +77,8 @@ class FileConnection(Connection):
         if is_first:
             self.lock.warn()  # until it is done, whoever comes next has to do it
         super()._enter(boot)
-        # The warning in the lock file is not synced: a disk that was away without a boot may have forgotten it, and a
-        # part of the index too, while the journal, which is synced, has it all (G2).
+        # The warning in the lock file is not synced: a disk that was away without a boot may have forgotten it and
+        # a part of the index too, while the journal, which is synced, has it all (G2).
         if is_first or self.lock.warned or not self.journal.is_settled(self.ledger.lines()):
             files.recovering.recover(self)
             self.lock.clear_warning()

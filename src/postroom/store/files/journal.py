@@ -69,14 +69,15 @@ class Journal:
                 yield entry
 
     def is_settled(self, known: int) -> bool:
-        """Is every commit in it finished, and has an index that knows this many lines all that it says? Its last two
+        """Is every commit in it finished, and has an index that knows so many lines all that it says? Its last two
         lines tell: a commit of several steps is followed by a line that says it is done.
         """
         last = [_entry(line) for line in self._last_lines(2)]
-        if None in last:
+        if not last:
+            return True
+        if last[-1] is None or last[-1].get("steps"):
             return False
-        is_done = not last or not (last[-1] or {}).get("steps")
-        return is_done and all(number_of(entry or {}) <= known for entry in last)
+        return all(number_of(entry) <= known for entry in last if entry is not None)
 
     def _last_lines(self, count: int) -> list[bytes]:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -153,7 +154,8 @@ class Paperwork:
         try:
             self._sync_folders()
         except StoreFailing:  # the next one in syncs every folder, before anybody is told of this letter
-            self._here.lock.warn()
+            with suppress(OSError):  # a disk that takes no warning either
+                self._here.lock.warn()
             raise
 
     def _do(self) -> None:

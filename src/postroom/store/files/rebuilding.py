@@ -46,7 +46,10 @@ def sync_all(root: str) -> None:
     descriptor = os.open(root, os.O_RDONLY | os.O_CLOEXEC)
     try:
         syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-        if syncfs is None or syncfs(descriptor) != 0:
+        if syncfs is None:
             os.sync()
+        elif syncfs(descriptor) != 0:
+            failed = ctypes.get_errno()
+            raise OSError(failed, os.strerror(failed), root)
     finally:
         os.close(descriptor)

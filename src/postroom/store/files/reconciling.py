@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ...clock import SystemClock
 from ...errors import Busy, Damaged, LookAlike, NameTaken, PostroomError, Unreadable
-from ...model.delivery import OPEN, Lease, State, open_delivery
+from ...model.delivery import OPEN, Attempt, Lease, State, open_delivery
 from ..sqlite import rows
 from ..sqlite.writing import Writing
 from . import accepting, letters, paper
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ...model.message import Message, Recipient
     from .connection import FileConnection
     from .eyes import News
+    from .layouts.base import Told
     from .ledger import Held
     from .letters import Sheet
 
@@ -349,7 +350,7 @@ class Reconciling:
         changed = replace(
             delivery,
             state=told.state,
-            lease=self._strangers_lease() if told.state is State.CLAIMED else None,
+            lease=self._lease_of(delivery, told.state),
             read_at=told.read_at or delivery.read_at,
             due_at=told.due_at,
             archived_at=told.archived_at or (now if told.is_put_away else None),
@@ -360,11 +361,24 @@ class Reconciling:
             at = told.acked_at or now
             return replace(changed, acked_at=at, read_at=changed.read_at or at)
         if told.state is State.DEAD:
-            return replace(changed, dead_at=told.dead_at or now)
+            return replace(changed, dead_at=told.dead_at or now, history=self._history_of(delivery, told))
         return replace(changed, acked_at=None, dead_at=None)
 
-    def _strangers_lease(self) -> Lease:
-        """Nobody can show its token. After a crash of ours, whoever held it is dead."""
+    def _history_of(self, delivery: Delivery, told: Told) -> tuple[Attempt, ...]:
+        """With the last word of a holder that was cut off after it was written: it may be repeated, too."""
+        if not self._after_crash or delivery.state is not State.CLAIMED or delivery.lease is None:
+            return delivery.history
+        last = Attempt(at=told.dead_at or self._now.wall, holder=delivery.lease.holder, reason=told.reason or "")
+        return (*delivery.history, last)
+
+    def _lease_of(self, delivery: Delivery, state: State) -> Lease | None:
+        """A claim in a file is a stranger's: nobody can show its token, and after a crash of ours its holder is
+        dead. An ack that was cut off after its file was moved keeps its lease: its holder may repeat it (G5).
+        """
+        if state is State.DONE and self._after_crash:
+            return delivery.lease
+        if state is not State.CLAIMED:
+            return None
         until = 0.0 if self._after_crash else self._now.steady + STRANGERS_LEASE
         return Lease(token=os.urandom(16).hex(), holder="stranger", until=until, boot=self._here.boot)
 

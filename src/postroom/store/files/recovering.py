@@ -1,5 +1,5 @@
-"""After a boot, or after somebody died or a disk forgot in the middle: the journal is carried out, and every folder
-is looked at.
+"""After a boot, or after somebody died or a disk forgot in the middle: the journal is carried out, and all folders
+are looked at.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Shift(Struct, tag=True, kw_only=True):
             paper.rename_new(source, target)
 
     def undo(self) -> None:
-        with suppress(OSError):
+        with suppress(FileNotFoundError):  # a stranger has taken it since
             paper.rename_new(f"{self.folder}/{self.name}", f"{self.former}/{self.name}")
 
 

@@ -99,7 +99,8 @@ class FileStore(SqliteStore):
         return super().commit(writes)  # the index was deleted or damaged: it is made anew from the files
 
     def sync(self) -> None:
-        files.rebuilding.sync_all(self.root)
+        with translated(self.root):
+            files.rebuilding.sync_all(self.root)
 
     # -- asking
 
@@ -155,8 +156,8 @@ class FileStore(SqliteStore):
             here = self._here()
         try:
             self._look_around(here)
-        except (apsw.Error, UnicodeDecodeError) as error:
-            broken = translate(error, self.path) if isinstance(error, apsw.Error) else self._damaged(error)
+        except (apsw.Error, OSError, UnicodeDecodeError) as error:
+            broken = self._damaged(error) if isinstance(error, UnicodeDecodeError) else translate(error, self.path)
             if not isinstance(broken, Damaged):
                 raise broken from error
             self._make_anew(broken)
@@ -223,6 +224,8 @@ class FileStore(SqliteStore):
             paper.make_folder(self._places.path(folder))
         except FileNotFoundError:
             raise self._gone() from None
+        except OSError as refused:
+            raise translate(refused, self._places.path(folder)) from refused
 
     def connection(self) -> FileConnection:
         """This thread's."""
@@ -242,7 +245,8 @@ class FileStore(SqliteStore):
         return nullcontext()  # each letter is a file of its own, synced by itself
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:
-        return files.listening.watch(self._bells, self._places, mailboxes, self._is_news)
+        with translated(self.path):
+            return files.listening.watch(self._bells, self._places, mailboxes, self._is_news)
 
     def _is_news(self, folder: str, name: str) -> bool:
         return bool(files.noticing.unknown(self._here(), {folder: {name}}))
