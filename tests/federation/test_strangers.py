@@ -258,10 +258,10 @@ def test_a_letter_that_comes_again_is_confirmed_and_another_of_its_id_is_not(hou
 def test_one_that_waits_keeps_those_behind_it(house: House, near: Person) -> None:
     room = house.system.room
     for n in range(30):
-        room.mailbox("amy").send("full", str(n))
+        room.mailbox(f"sender{n}").send("full", str(n))
     said = {"systemId": "here", "envelope": envelope("one", "full")}
     assert 4002 == refused(near, "map/federation/route", **said)
-    for work in room.mailbox("full").claim(5):
+    for work in room.mailbox("full").claim(10):
         work.ack()
     later = {"systemId": "here", "envelope": envelope("two", "full"), "after": {"full": "one"}}
     with pytest.raises(Refused) as told:

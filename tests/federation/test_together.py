@@ -102,8 +102,8 @@ def test_what_is_together_too_large_for_the_peer_goes_apart(here: System) -> Non
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    agents = ("ann", "amy", "bea", "cleo", "dora", "eli", "full")
-    with systems(System(tmp_path_factory.mktemp("house"), "here", *agents, inbox_quota="2")) as (found,):
+    agents = ("ann", "amy", "bea", "cleo", "dora", "eli", "full")  # each takes two letters of one sender
+    with systems(System(tmp_path_factory.mktemp("house"), "here", *agents, inbox_quota="4")) as (found,):
         found.token = found.trusts("far")  # type: ignore[attr-defined]
         yield found.serve()
 

@@ -126,7 +126,7 @@ def _sent_elsewhere(system: System, name: str) -> bool:
 
 
 def test_an_inbox_that_is_full_keeps_the_order_of_those_who_wait(tmp_path: Path) -> None:
-    a = System(tmp_path, "a", "ann", "amy", inbox_quota="5")
+    a = System(tmp_path, "a", "ann", "amy", inbox_quota="10")  # five for one sender
     with systems(a, System(tmp_path, "b", "bob", outbox_retry_base="0.05", outbox_retry_cap="0.1")) as (_, b):
         join(b, a)
         for n in range(40):
