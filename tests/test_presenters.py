@@ -223,7 +223,11 @@ def prompt(name: str, **said_by_user: str) -> Callable[[Hostile], str]:
 
         # The names of agents were checked when the letter was accepted.
         plain["sender"] = "ann"
-        return asyncio.run(PROMPTS[name].make(Caller(call, usual="bob"), said_by_user))
+
+        async def made() -> str:
+            return await PROMPTS[name].make(Caller(call, usual="bob"), said_by_user)
+
+        return asyncio.run(made())
 
     return shown
 
