@@ -14,11 +14,12 @@ from collections import Counter
 from collections.abc import Callable
 from errno import EDQUOT, EIO, ENOSPC, EROFS
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from postroom import Room
-from postroom.errors import PostroomError, StoreFailing
+from postroom.errors import StoreFailing
 from postroom.letter import Work
 from postroom.model.delivery import State
 from postroom.model.query import Query
@@ -63,9 +64,10 @@ class Trial:
 
     def call(self) -> object:
         ann, bob = self.room.mailbox("ann"), self.room.mailbox("bob")
+        again: Any = {} if self.key is None else {"key": self.key}
         verbs: dict[str, Callable[[], object]] = {
-            "send": lambda: ann.send("bob", NEW, key=self.key),
-            "send to two": lambda: ann.send(["bob", "cleo"], NEW, key=self.key),
+            "send": lambda: ann.send("bob", NEW, **again),
+            "send to two": lambda: ann.send(["bob", "cleo"], NEW, **again),
             "ack": self.work.ack,
             "ack and reply": lambda: self.work.ack_and_reply(NEW),
             "bury": lambda: self.work.fail("never", retry=False),

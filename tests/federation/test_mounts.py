@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -64,6 +65,20 @@ def test_our_letter_lies_in_the_folder_and_the_answer_comes_back(mounted: Mounte
     (back,) = until(lambda: home.room.mailbox("ann").check())
     assert ("researcher@folder", "hello yourself", answer.id) == (back.sender, back.text, back.id)
     assert (sent.id, sent.id) == (back.message.in_reply_to, back.message.thread)
+
+
+def test_a_mount_stays_up_whatever_lies_in_its_folder(mounted: Mounted, layout: Layout) -> None:
+    home = mounted.home
+    for number, written in enumerate([10_413_792_000, 1_000_000_000, 1_000_000_000], 1):
+        path = drop(mounted.root, layout, number, sender="eve", to="ann@home")
+        fields = json.loads(path.read_text())
+        layout.set_own(fields, {"key": "the same"})
+        path.write_text(json.dumps(fields))
+        os.utime(path, (written, written))
+    assert ["no. 2"] == until(lambda: home.texts("ann"))  # of one time or one key, one is taken
+    sent = home.room.mailbox("ann").send("researcher@folder", "hello")
+    until(lambda: home.left(sent.id, "researcher@folder"))
+    assert ["hello"] == mounted.texts()
 
 
 @every_layout

@@ -196,7 +196,8 @@ def _check(message: Message) -> None:
     for recipient in message.recipients:
         if len(recipient.address) > _LONGEST_ADDRESS:
             raise Invalid("is too long", field="to")
-    for time in (message.created_at, message.expires_at, message.task and message.task.deadline):
+    deadline = None if message.task is None else message.task.deadline
+    for time in (message.created_at, message.expires_at, deadline):
         if time is not None:
             time.astimezone(UTC)  # OverflowError: with its zone it lies outside of the calendar
 

@@ -436,7 +436,7 @@ def _seated(sheet: Sheet) -> dict[Recipient, int]:
 def _why_not_kept(wrong: Exception, sheet: Sheet) -> str:
     if isinstance(wrong, apsw.ConstraintError):
         return f"its key {sheet.message.key!r} is that of another letter of {sheet.message.sender}"
-    return f"it cannot be kept: {wrong or type(wrong).__name__}"
+    return f"it cannot be kept: {wrong!r}"
 
 
 def _old(seen: Seen) -> Seen:
