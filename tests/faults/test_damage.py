@@ -200,7 +200,9 @@ def odd(found: Delivery, sample: Sample) -> Iterator[str]:
 
 
 def never_written(complaint: str, damage: Damage, sample: Sample) -> bool:
-    """Does it look as if the last commit had never been made? That may be true of a log's end."""
+    """Does it look as if the last commit had never been made? It is a claim, of which no note is made: that may be
+    true of a log's end.
+    """
     return (
         damage.name.endswith(sample.kind.open_ended) and complaint == f"{ODD}state of {sample.before.message_id}"
     )
@@ -241,8 +243,7 @@ def _wrong(open_store: Opener, sample: Sample, damage: Damage, folder: Path, doc
     if seen is not None and seen >= sample.letters.keys() and not strange:
         return wrong
     sample.lay_out(folder, damage.name, damage.content)  # as if the doctor were the first to see it
-    was_never_longer = damage.is_cut and damage.name.endswith(sample.kind.open_ended)  # as far as one can see
-    if not told(sample.kind.address(folder), repair=True, doctor=doctor) and not was_never_longer:
+    if not told(sample.kind.address(folder), repair=True, doctor=doctor):
         missing = sample.letters.keys() - (seen or set())
         wrong += [*strange, *(["letters are missing"] if missing else []), "the doctor says all is well"]
     return wrong + [each for each in unsaved(sample, damage, folder) if not each.startswith(ODD)]

@@ -354,6 +354,7 @@ def test_an_index_of_letters_that_a_restored_room_does_not_have_is_made_anew(pat
         assert len(found(store, "lost")) == 20
     empty_log(path)
     shutil.copy(path.with_name("backup"), path)
+    path.with_name(f"{path.name}.lock").unlink()  # whose note says that the room reached further
     for more in (0, 15, 40):  # the room is behind its index, still behind, and past it
         with opened(path) as store:
             first = len(found(store, "word"))

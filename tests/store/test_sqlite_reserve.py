@@ -195,13 +195,14 @@ def test_a_room_on_a_full_disk_opens_after_a_boot(tmp_path: Path, monkeypatch: p
 def test_without_a_handle_for_the_log_a_send_fails_for_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log is opened at the first commit of a process, and by then there may be none left."""
+    """In a room without a note the log is opened at the first commit, and by then there may be none left."""
 
     def fail(_log: wal.Log) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
     with opened(tmp_path / "room.db") as store:
         send(store, "m1")
+    (tmp_path / "room.db.lock").unlink()
     with opened(tmp_path / "room.db") as store:
         with monkeypatch.context() as poor:
             poor.setattr(wal.Log, "_open", fail)

@@ -97,9 +97,9 @@ def test_letters_behind_a_break_in_the_log_are_told_and_saved(path: Path) -> Non
             room.mailbox("ann").send("bob", f"in the log {number}")
     log = Path(f"{path}-wal")
     damage(log, log.read_bytes().index(b"in the log 0"), b"IN")
-    assert postroom.doctor(path).worst is Level.WARNING
+    assert postroom.doctor(path).worst is Level.ERROR
     diagnosis = postroom.doctor(path, repair=True)
-    assert {"end of the log", "salvage"} <= {f.check for f in diagnosis.findings if f.level > Level.OK}
+    assert {"room", "salvage"} <= {f.check for f in diagnosis.findings if f.level > Level.OK}
     with postroom.open(f"{path}.salvaged") as copy:
         texts = {found.message.text for found in everything(copy)}
         assert {f"in the log {number}" for number in range(1, 5)} <= texts

@@ -4,6 +4,7 @@
     identity    which file stands at a path
     folder      whether any file beside the room came, went or was replaced
     lock        the queue in which writers stand: flock, fair and bounded
+    note        how far the room reached when a letter was last confirmed
     futex       words on which processes sleep until another wakes them
     turns       a tap on the shoulder for whoever is next in that line
     tray        letters of those who wait, for whoever is in to take along
@@ -38,7 +39,7 @@
     store       the protocol, put together
 
 The commit path: stand in line → BEGIN IMMEDIATE … COMMIT (WAL, synchronous=NORMAL) → leave the line →
-fdatasync the log → ring the bells → report success. Who must wait lays its letter into the tray, and is told
+fdatasync the log → note how far it reaches → ring the bells → report success. Who must wait lays its letter into the tray, and is told
 when another has written it and made it safe.
 
 A part that is not on that path is loaded when it is first asked for, as `sqlite.asking`.

@@ -69,6 +69,8 @@ class Access:
         try:
             return here.asking.execute(sql, values).fetchall()
         except apsw.Error as error:
+            if isinstance(error, (apsw.IOError, apsw.CorruptError, apsw.NotADBError)):
+                here.log.check_whole()
             raise translate(error, self.path) from error
         except UnicodeDecodeError as error:
             here.asking = here.database.cursor()  # the other has not come to its end

@@ -40,7 +40,8 @@ def copy_room(
             copy_pages(source, growing, progress, more_tables)
         finally:
             source.execute("ROLLBACK")
-        Path(f"{path}-wal").unlink(missing_ok=True)  # a log must never meet another file than its own
+        for end in ("-wal", ".lock"):  # a log must never meet another file than its own, nor must a note
+            Path(f"{path}{end}").unlink(missing_ok=True)
     return letters
 
 

@@ -18,10 +18,10 @@ from .. import sqlite
 from . import ground
 from .folder import Folder
 from .lock import WriterLock
-from .names import Names
+from .names import NEXT_NUMBER, Names
 from .rows import SALVAGE
 from .schema import APPLICATION, SHAPE, bring_up, check_shape, version_of
-from .wal import REPLACED, Log
+from .wal import FAILING, REPLACED, Log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +35,7 @@ OLDEST_SQLITE = (3, 51, 3)  # before it, a write racing a checkpoint could lose 
 _STATEMENTS = 512  # apsw forgets a statement after so many others: one for every 32nd letter is still ready then
 SMALLEST_PAGE = 512  # bytes, in SQLite
 
+_ON_PURPOSE = "If you put an older file there on purpose, stop all agents and delete {0}.lock"
 _WRITABLE = "is the folder there and writable? Try again once it is"
 
 
@@ -87,20 +88,26 @@ class Connection:
         try:
             with translated(path), self.lock:
                 _check_not_emptied(path)
+                if not os.path.lexists(path):
+                    self.lock.forget_note()  # somebody removed the room: what comes now is a new one
                 ground.create(path)
                 self.database = apsw.Connection(path, flags=_FLAGS, statementcachesize=_STATEMENTS)
+                _configure(self.database, self._patience)
                 self.asking = self.database.cursor()  # for questions: each is answered before the next
                 self.names = Names(self.database)  # the numbers of this room's mailboxes, and of no other's
+                self.log = Log(self.database, path, self.names)
                 self._inode = os.stat(path).st_ino
-                _prepare(self.database, path, self._patience, self.application)
-                bring_up(self.database, path, application=self.application)
+                self._check_reach()
+                _prepare(self.database, path, self.application)
+                is_new = bring_up(self.database, path, application=self.application)
                 self.database.execute(self.more_tables)
                 check_shape(self.database, path, self.shape, self.more_tables)
-                self.log = Log(self.database, path)
                 self._enter(boot)
                 wrote = self.database.total_changes() > 0
                 if wrote:
                     self.log.tend(self.lock)
+                if is_new:
+                    self.log.checkpoint(self.lock)  # the tables lie in the room's file before the first letter
             if wrote:
                 self.log.sync(self.lock)
         except BaseException as refused:
@@ -109,6 +116,26 @@ class Connection:
                 with suppress(OSError):  # beside a file of somebody else nothing is left
                     os.unlink(f"{path}.lock")
             raise
+
+    def _check_reach(self) -> None:
+        """Under the lock, before anything is written: is all there that was confirmed? Of a damaged log SQLite reads
+        what lies before the damage, which may be nothing, and would write over the rest.
+        """
+        noted = self.lock.noted
+        if not noted.number:
+            return
+        try:
+            number = self.database.execute(NEXT_NUMBER).get - 1
+        except apsw.SQLError:  # there are no tables
+            number = 0
+        except apsw.Error:
+            self.log.check_whole()
+            raise
+        if not self.log.reaches(noted):
+            self.log.check_whole()
+        if number < noted.number:
+            what = f"{self._path} is damaged: it ends at change {number}, and {noted.number} was confirmed"
+            raise Damaged(what, hint=f"{SALVAGE}. {_ON_PURPOSE.format(self._path)}")
 
     @cached_property
     def index(self) -> Index:
@@ -137,6 +164,8 @@ class Connection:
             self._check_same()
         if self.database.in_transaction:
             self.database.execute("ROLLBACK")
+        if not self.log.reaches(self.lock.noted):
+            self.log.check_whole()
         if self.lock.warned:
             self.log.make_whole(self.lock)
 
@@ -192,12 +221,15 @@ def _check_not_emptied(path: str) -> None:
     """A room has its first page before it has a log. Of a file without one SQLite would make a new room, and write
     over the letters in the log.
     """
+    if _size(path) < SMALLEST_PAGE and _size(f"{path}-wal") > 0:
+        raise Damaged(f"{path} is missing or empty, and its log is not", hint=SALVAGE)
+
+
+def _size(path: str) -> int:
     try:
-        is_empty = os.stat(path).st_size < SMALLEST_PAGE and os.stat(f"{path}-wal").st_size > 0
+        return os.stat(path).st_size
     except FileNotFoundError:
-        return
-    if is_empty:
-        raise Damaged(f"{path} is empty, and its log is not", hint=SALVAGE)
+        return 0
 
 
 def check_library(version: str) -> None:
@@ -232,16 +264,20 @@ def translate(error: apsw.Error | OSError, path: ground.Place) -> PostroomError:
         place = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else path
         return StoreFailing(f"{place} cannot be written: {why}", hint=_WRITABLE)
     if isinstance(error, apsw.IOError):
-        return StoreFailing(f"{path}: {error}", hint="is the disk failing? If it goes on, postroom doctor tells")
+        return StoreFailing(f"{path}: {error}", hint=FAILING)
     return Damaged(f"{path}: {error}", hint=SALVAGE)
 
 
-def _prepare(database: apsw.Connection, path: str, patience: int, application: int) -> None:
+def _configure(database: apsw.Connection, patience: int) -> None:
+    """What holds for a damaged room, too."""
     database.set_busy_timeout(patience)
     database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # else the last to close deletes the log
     database.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     database.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else every new value plans its query anew: 50 µs each
+
+
+def _prepare(database: apsw.Connection, path: str, application: int) -> None:
     version_of(database, path, application)  # a stranger's database is refused before anything in it is changed
     if database.pragma("journal_mode") != "wal":
         database.pragma("journal_mode", "wal")

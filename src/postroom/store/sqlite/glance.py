@@ -12,6 +12,7 @@ import stat
 import time
 
 from ...whereabouts import boot_id
+from .note import number_in
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
@@ -27,9 +28,11 @@ _SCHEMA = os.path.join(os.path.dirname(__file__), "schema")
 ONE_MAILBOX = frozenset({"user", "ceo", "human"})  # as in model/names.py: three names, and the store knows whose
 
 # True: the same boot; nobody else has or had a name like this; nothing unread; and time did nothing to it.
+# And all that was confirmed is there.
 _QUESTION = """
 WITH box AS (SELECT id, name FROM mailboxes WHERE folded = ?1)
 SELECT (SELECT boot FROM room) = ?3
+   AND max(coalesce((SELECT max(number) FROM letters), 0), coalesce((SELECT max(number) FROM changes), 0)) >= ?6
    AND NOT EXISTS (SELECT 1 FROM box WHERE name <> ?2)
    AND NOT EXISTS (SELECT 1 FROM aliases WHERE folded = ?1)
    AND NOT EXISTS (SELECT 1 FROM deliveries WHERE state = 1 AND seen = 0 AND mailbox IN (SELECT id FROM box))
@@ -66,7 +69,7 @@ def has_nothing(
         if mailbox.lower() in ONE_MAILBOX or not _is_a_room_in_use(path):
             return False
         version = (application, sum(name.endswith(".sql") for name in os.listdir(_SCHEMA)))
-        moment = (boot_id(), time.clock_gettime(_STEADY), time.time_ns() // 1000)
+        moment = (boot_id(), time.clock_gettime(_STEADY), time.time_ns() // 1000, number_in(f"{path}.lock"))
     except OSError:
         return False
     return _ask(path, version, is_current, (mailbox.lower(), mailbox, *moment), others)
@@ -84,7 +87,7 @@ def _ask(
     path: str,
     version: tuple[int, int],
     is_current: Callable[[apsw.Connection], bool],
-    values: tuple[str, str, str, float, int],
+    values: tuple[str, str, str, float, int, int],
     others: list[str] | None,
 ) -> bool:
     import apsw  # noqa: PLC0415 - the weight of the whole look; not before it is needed

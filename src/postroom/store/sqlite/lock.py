@@ -3,7 +3,8 @@
 SQLite's own waiting starves (a second and more at eight writers); here the one who leaves taps the next on the
 shoulder (`turns`), after it has written what those who wait laid out for it (`tray`). Both lie in the lock file.
 It also carries two warnings from writer to writer: that a sync failed, and the log must be made whole before
-anyone writes again; and that space is short, so letters must wait.
+anyone writes again; and that space is short, so letters must wait. And it carries the note of how far the room
+reached (`note`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import StoreBusy
 from .. import sqlite
+from . import note
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -32,7 +34,7 @@ _SHORT_AT = 21  # "!" while the reserve is not what it should be
 LAID_AT = 22  # 1 if anybody laid something out since somebody last looked
 WAITING_AT = 23  # 1 if anybody waits for its turn
 TURN_AT = 24  # then a word: whose turn it is
-TRAY_AT = 64  # then the tray
+TRAY_AT = 64  # then the tray; between both lies the note (`note.AT`)
 _NOBODY = bytes(2)  # has laid anything out, nor waits
 
 
@@ -55,6 +57,9 @@ class WriterLock:
         self.is_short = False  # is the reserve spent, or too small? Known at the same time
         self.is_laid = False  # does something lie in the tray? Known at the same time
         self.is_alone = False  # was nobody else in since we were, and does nobody wait? Known at the same time
+        self.noted = note.NOTHING  # how far did the room reach when a letter was last confirmed? Likewise
+        self._note = b""  # the same, as it is written
+        self._owes_warning = False  # did a sync fail, and could that not be written?
         self._name = str(os.getpid()).ljust(_PID_WIDTH).encode()
         self._usual = self._name + bytes(TURN_AT - _PID_WIDTH)  # what is read by one who was in last, and alone
 
@@ -88,12 +93,18 @@ class WriterLock:
             fcntl.flock(self._descriptor, _AT_ONCE)
         except BlockingIOError:
             return False
-        written = os.pread(self._descriptor, TURN_AT, 0)
+        read = os.pread(self._descriptor, note.END, 0)
+        written = read[:TURN_AT]
         self.is_alone = written == self._usual
         if self.is_alone:
             self.warned = self.is_short = self.is_laid = False
         else:
             self._sign_in(written)
+        if read[note.AT :] != self._note:
+            self._note = read[note.AT :]
+            self.noted = note.unpack(self._note)
+        if self._owes_warning:
+            self.warned = True
         return True
 
     def _sign_in(self, written: bytes) -> None:
@@ -152,11 +163,30 @@ class WriterLock:
         if is_laid:
             self.tray.call()
 
+    def note(self, number: int, place: int, salts: bytes) -> None:
+        """After a sync: the room reaches this far. Of two writers who cross here the earlier one may write last. Then
+        the note promises a little less until the next commit, and never more than is there.
+        """
+        held = note.unpack(os.pread(self._descriptor, note.END - note.AT, note.AT))
+        if held.number <= number:
+            with suppress(OSError):  # the letter is safe: a note that cannot be written is not its sender's trouble
+                os.pwrite(self._descriptor, note.Note(number, place, salts).pack(), note.AT)
+
+    def forget_note(self) -> None:
+        """Under the lock, before another room comes to this place. Synced: an older note must not come back."""
+        if self.noted.number:
+            os.pwrite(self._descriptor, bytes(note.END - note.AT), note.AT)
+            os.fsync(self._descriptor)
+            self.noted = note.NOTHING
+
     def warn(self) -> None:
+        self._owes_warning = True  # until it is written
         os.pwrite(self._descriptor, b"!", _WARNING_AT)
+        self._owes_warning = False
 
     def clear_warning(self) -> None:
         os.pwrite(self._descriptor, b"\0", _WARNING_AT)
+        self._owes_warning = False
 
     def mark_short(self, is_short: bool) -> None:
         """Under the lock: letters must wait, or need not any more."""

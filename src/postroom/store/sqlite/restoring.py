@@ -20,6 +20,7 @@ from . import ground, holders
 from .backup import copy_pages, made_whole
 from .connection import translated
 from .lock import WriterLock
+from .names import NEXT_NUMBER
 from .patience import interruptible
 from .schema import APPLICATION, STEPS, version_of
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...model.health import Progress
+    from .note import Note
 
 CHUNK = 16 * 1024 * 1024
 KEPT = ".before-restore"
@@ -51,10 +53,11 @@ def put_back(
     try:
         with translated(path), lock:
             check_nobody_inside(path)
-            kept = _set_aside(path, overwrite=overwrite)
+            kept = _set_aside(path, lock.noted, overwrite=overwrite)
             with made_whole(path, overwrite=True) as growing:
                 _copy(backup, growing, progress)
                 _begin_new_life(growing)
+                lock.forget_note()
     finally:
         lock.close()
     return letters, kept
@@ -148,13 +151,13 @@ def check_nobody_inside(path: Path) -> None:
         raise StoreBusy(f"{path} is open in process {', '.join(inside)}", hint="end it first, then restore")
 
 
-def _set_aside(path: Path, *, overwrite: bool) -> Path | None:
+def _set_aside(path: Path, noted: Note, *, overwrite: bool) -> Path | None:
     """Keep the old room beside the new one, and leave it without a log: a log must never meet another room."""
     log = Path(f"{path}-wal")
     if not path.exists():
         _drop_log(log)
         return None
-    sound = _empty_log(path)
+    sound = _reaches(path, noted) and _empty_log(path)
     if sound and _is_empty(path):
         return None
     if not overwrite:
@@ -165,6 +168,20 @@ def _set_aside(path: Path, *, overwrite: bool) -> Path | None:
         _keep(log, Path(f"{kept}-wal"))
     _drop_log(log)
     return kept
+
+
+def _reaches(path: Path, noted: Note) -> bool:
+    """Is all there that was confirmed? Else the log is damaged, and to empty it would destroy what lies behind."""
+    if not noted.number:
+        return True
+    database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
+    try:
+        database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        return bool(database.execute(NEXT_NUMBER).get > noted.number)
+    except apsw.Error:
+        return False
+    finally:
+        database.close()
 
 
 def _empty_log(path: Path) -> bool:

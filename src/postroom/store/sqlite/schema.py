@@ -31,8 +31,8 @@ STEPS = tuple(f"{_FOLDER}/{name}" for name in sorted(os.listdir(_FOLDER)))  # 00
 
 def bring_up(
     database: apsw.Connection, path: Place, steps: Sequence[Place] = STEPS, *, application: int = APPLICATION
-) -> None:
-    """Make or migrate the room's tables. Call under the lock."""
+) -> bool:
+    """Make or migrate the room's tables; False if they are as they should be. Call under the lock."""
     version = version_of(database, path, application)
     if version > len(steps):
         raise SchemaTooNew(
@@ -41,7 +41,7 @@ def bring_up(
             hint="upgrade: pip install -U postroom",
         )
     if version == len(steps):
-        return
+        return False
     if version > 0:
         back_up(database, path, version)
     with database:
@@ -50,6 +50,7 @@ def bring_up(
                 database.execute(file.read())
         database.pragma("application_id", application)
         database.pragma("user_version", len(steps))
+    return True
 
 
 def check_shape(database: apsw.Connection, path: Place, shape: int = SHAPE, more_tables: str = "") -> None:

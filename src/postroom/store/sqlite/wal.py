@@ -12,34 +12,43 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from ...errors import StoreFailing
+from ...errors import Damaged, StoreFailing
 from .. import sqlite
 from .ground import sync_file, sync_path
 from .reserve import Reserve, is_full
+from .rows import SALVAGE
 
 if TYPE_CHECKING:
     from .identity import FileAt
     from .lock import WriterLock
+    from .names import Names
+    from .note import Note
 
 PAGE = 4096
 FRAME = PAGE + 24
 CHECKPOINT_PAGES = 2000  # about 8 MB of log
 STEP = 512 * 1024  # how much the log is filled ahead, until it is as large as it gets
+FAILING = "is the disk failing? If it goes on, postroom doctor tells"
 REPLACED = "the room was deleted or moved while it was open; try again"
 LARGEST = 32 + FRAME * (CHECKPOINT_PAGES + 64)
 SOME = 8  # syncs, after which one more is likely
+_HEAD, _FRAME_HEAD, _SALTS = 32, 24, 8  # bytes in SQLite's format: of the log, of each frame, and of its salts
+_SALTS_AT, _FRAME_SALTS_AT = 16, 8  # where they stand in the one and in the other
 
 
 class Log:
     """One connection's hold on the room's log. `pages` is how full it was after the last commit."""
 
-    def __init__(self, database: apsw.Connection, path: str) -> None:
+    def __init__(self, database: apsw.Connection, path: str, names: Names) -> None:
         self._database = database
+        self._names = names
         self._path = f"{path}-wal"
         self._at: FileAt | None = None  # made for the second commit
         self._reserve = Reserve(path)
         self._covered = -1  # the size of log up to which we have looked after the reserve
         self._descriptor = -1
+        self._has_name = False  # is it certain that the file's name outlasts a power cut?
+        self._frame = 0  # bytes of one frame; asked for when first needed
         self._inode = -1
         self._next_checkpoint = CHECKPOINT_PAGES
         self._calm = range(0)  # while it holds this many pages, there is nothing to do
@@ -70,6 +79,9 @@ class Log:
             return
         if self._descriptor < 0:
             self._open()
+        if not self._has_name:
+            sync_path(os.path.dirname(self._path))
+            self._has_name = True
         size = os.lseek(self._descriptor, 0, os.SEEK_END)
         used = 32 + FRAME * self.pages
         is_near_its_end = used + STEP // 2 > size
@@ -80,7 +92,7 @@ class Log:
         if self.pages < CHECKPOINT_PAGES:
             self._next_checkpoint = CHECKPOINT_PAGES  # the log started over: whoever held it back is gone
         if self.pages >= self._next_checkpoint or (is_near_its_end and lock.is_short):
-            self._checkpoint(lock)  # when short of space too: it must not grow into what was set aside
+            self.checkpoint(lock)  # when short of space too: it must not grow into what was set aside
         size = os.lseek(self._descriptor, 0, os.SEEK_END)
         self._calm = range(self.pages, min((size - STEP // 2 - 32) // FRAME, self._next_checkpoint))
 
@@ -100,7 +112,7 @@ class Log:
         """Under the lock, on a full disk: give up the reserve, and let the log start over in the space it has."""
         lock.mark_short(True)
         self._reserve.spend()
-        self._checkpoint(lock)
+        self.checkpoint(lock)
 
     def sync(self, lock: WriterLock) -> None:
         """After the lock was left: make what was committed survive a power cut.
@@ -111,8 +123,43 @@ class Log:
         try:
             sync_file(self._descriptor)
         except OSError as failed:
-            lock.warn()
-            raise StoreFailing(f"the disk did not take the letter: {failed.strerror}") from None
+            with suppress(OSError):  # a disk that is read-only by now takes no warning: we remember it
+                lock.warn()
+            raise StoreFailing(f"the disk did not take the letter: {failed.strerror}", hint=FAILING) from None
+        if self.pages:
+            place = self._salts_of(self.pages)
+            number = self._names.as_of - 1 if self._names.as_of else lock.noted.number
+            lock.note(number, place, os.pread(self._descriptor, _SALTS, place))
+
+    def reaches(self, noted: Note) -> bool:
+        """Does the log still hold the last frame that was confirmed? If not, `check_whole` tells what that means:
+        the log may also have started over.
+        """
+        if not noted.place:
+            return True
+        if self._descriptor < 0:
+            self._open()
+        return os.pread(self._descriptor, _SALTS, noted.place) == noted.salts
+
+    def check_whole(self) -> None:
+        """Damaged, if the file lacks frames that SQLite believes to be in it: somebody emptied it, cut it short, or
+        put another one in its place while the room was open.
+        """
+        frames, _ = self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+        if frames <= 0:
+            return
+        with suppress(FileNotFoundError):
+            self._open()
+            salts = os.pread(self._descriptor, _SALTS, _SALTS_AT)
+            if any(salts) and os.pread(self._descriptor, _SALTS, self._salts_of(frames)) == salts:
+                return
+        raise Damaged(f"{self._path} was emptied, cut short or replaced while the room was open", hint=SALVAGE)
+
+    def _salts_of(self, frame: int) -> int:
+        """Where a frame names the salts of the log's present round."""
+        if not self._frame:
+            self._frame = _FRAME_HEAD + self._database.pragma("page_size")
+        return _HEAD + (frame - 1) * self._frame + _FRAME_SALTS_AT
 
     def make_whole(self, lock: WriterLock) -> None:
         """After a failed sync, under the lock: bring everything into the main file and start a new log.
@@ -123,6 +170,7 @@ class Log:
             self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             self._open()
             os.fsync(self._descriptor)
+            sync_path(os.path.dirname(self._path))
         except (apsw.Error, OSError) as failed:
             raise StoreFailing(f"an earlier sync failed and the log cannot be mended yet: {failed}") from None
         lock.clear_warning()
@@ -137,7 +185,7 @@ class Log:
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         self._calm = range(0)
         self._inode = -1  # asked for when there is something to compare it with
-        sync_path(os.path.dirname(self._path))
+        self._has_name = False
 
     def _look(self) -> FileAt:
         self._at = sqlite.identity.FileAt(self._path)
@@ -162,7 +210,8 @@ class Log:
             lock.mark_short(False)
         return True
 
-    def _checkpoint(self, lock: WriterLock) -> None:
+    def checkpoint(self, lock: WriterLock) -> None:
+        """Under the lock: bring what lies in the log into the room's file."""
         try:
             frames, done = self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except (apsw.BusyError, apsw.FullError):  # nothing of the log is lost by that
