@@ -21,7 +21,7 @@ from .service.copying import check_path
 from .service.doctor import LOG_END
 from .service.given import told
 from .settings import default_room
-from .store.opening import file_of, folder_of, place_of
+from .store.opening import file_of, folder_of, is_blank, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def doctor(
 def _is_there(path: Path) -> bool:
     """A name that no file can have is the caller's mistake, and not what ails a room."""
     try:
-        return path.exists()
+        return path.exists() and not is_blank(str(path))
     except OSError as broken:
         raise BadStore(f"{path} cannot be reached: {broken.strerror}", field="store") from None
 

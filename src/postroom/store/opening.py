@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -154,11 +155,22 @@ def is_there(address: str) -> bool | None:
     if place is None:
         return None
     try:
-        os.stat(place)
+        return not is_blank(place)
     except FileNotFoundError:
         return False
     except OSError:
         return None
+
+
+def is_blank(place: str) -> bool:
+    """Is this an empty file, without a log or a note of one? Then nobody has made a room of it yet."""
+    from .sqlite.note import number_in  # noqa: PLC0415 - see above
+
+    found = os.stat(place)
+    if found.st_size or not stat.S_ISREG(found.st_mode) or number_in(f"{place}.lock"):
+        return False
+    with suppress(FileNotFoundError):
+        return os.stat(f"{place}-wal").st_size == 0
     return True
 
 

@@ -66,6 +66,7 @@ class Access:
     def _ask(self, sql: str, values: list[Any]) -> list[rows.Row]:
         """All rows at once: nothing holds a view of the room open while anyone thinks or waits."""
         here = self._here()
+        here.log.check_index()
         try:
             return here.asking.execute(sql, values).fetchall()
         except apsw.Error as error:

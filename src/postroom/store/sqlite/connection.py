@@ -21,7 +21,7 @@ from .lock import WriterLock
 from .names import NEXT_NUMBER, Names
 from .rows import SALVAGE
 from .schema import APPLICATION, SHAPE, bring_up, check_shape, version_of
-from .wal import FAILING, REPLACED, Log
+from .wal import CUT_SHORT, FAILING, REPLACED, Log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +34,7 @@ _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
 OLDEST_SQLITE = (3, 51, 3)  # before it, a write racing a checkpoint could lose committed data
 _STATEMENTS = 512  # apsw forgets a statement after so many others: one for every 32nd letter is still ready then
 SMALLEST_PAGE = 512  # bytes, in SQLite
+INDEX_PART = 32 * 1024  # bytes by which SQLite maps the index of a log
 
 _ON_PURPOSE = "If you put an older file there on purpose, stop all agents and delete {0}.lock"
 _WRITABLE = "is the folder there and writable? Try again once it is"
@@ -91,6 +92,7 @@ class Connection:
                 if not os.path.lexists(path):
                     self.lock.forget_note()  # somebody removed the room: what comes now is a new one
                 ground.create(path)
+                _check_index(path)
                 self.database = apsw.Connection(path, flags=_FLAGS, statementcachesize=_STATEMENTS)
                 _configure(self.database, self._patience)
                 self.asking = self.database.cursor()  # for questions: each is answered before the next
@@ -102,6 +104,7 @@ class Connection:
                 is_new = bring_up(self.database, path, application=self.application)
                 self.database.execute(self.more_tables)
                 check_shape(self.database, path, self.shape, self.more_tables)
+                self.log.watch_index()
                 self._enter(boot)
                 wrote = self.database.total_changes() > 0
                 if wrote:
@@ -160,6 +163,7 @@ class Connection:
         """Under the lock, before anything is written: it is the same room still, nothing is left of an
         interrupted commit, and after a failed sync the log is made whole.
         """
+        self.log.check_index()
         if not self._folder.is_untouched():
             self._check_same()
         if self.database.in_transaction:
@@ -225,6 +229,14 @@ def _check_not_emptied(path: str) -> None:
         raise Damaged(f"{path} is missing or empty, and its log is not", hint=SALVAGE)
 
 
+def _check_index(path: str) -> None:
+    """Before this process opens the room once more: see `Log.check_index`. The first to open it makes a new index."""
+    index = f"{path}-shm"
+    if _size(index) < INDEX_PART and any(other.filename == path for other in apsw.connections()):
+        os.truncate(index, INDEX_PART)
+        raise StoreFailing(f"{index} was cut short while the room was open", hint=CUT_SHORT)
+
+
 def _size(path: str) -> int:
     try:
         return os.stat(path).st_size
@@ -251,7 +263,7 @@ def translated(path: ground.Place) -> Iterator[None]:
 
 
 def translate(error: apsw.Error | OSError, path: ground.Place) -> PostroomError:  # noqa: PLR0911 - read from the top
-    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+    if isinstance(error, (apsw.BusyError, apsw.LockedError, apsw.ProtocolError)):
         return StoreBusy(f"another program holds {path}", hint="try again")
     if isinstance(error, apsw.FullError):
         return StoreFailing(f"no space left for {path}", hint="free some space and try again")
@@ -263,7 +275,7 @@ def translate(error: apsw.Error | OSError, path: ground.Place) -> PostroomError:
         why = error.strerror if isinstance(error, OSError) else error
         place = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else path
         return StoreFailing(f"{place} cannot be written: {why}", hint=_WRITABLE)
-    if isinstance(error, apsw.IOError):
+    if isinstance(error, (apsw.IOError, apsw.NoMemError)):
         return StoreFailing(f"{path}: {error}", hint=FAILING)
     return Damaged(f"{path}: {error}", hint=SALVAGE)
 

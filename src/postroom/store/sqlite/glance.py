@@ -78,9 +78,11 @@ def has_nothing(
 def _is_a_room_in_use(path: str) -> bool:
     """A file of ours with one name, and its log beside it: else the store has checks to make, or things to do."""
     found = os.stat(path)
-    os.stat(f"{path}-wal")
+    log = os.stat(f"{path}-wal")
     os.stat(f"{path}-shm")
-    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
+    if not found.st_size:  # of an emptied file SQLite deletes the log
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == log.st_nlink == 1
 
 
 def _ask(

@@ -24,6 +24,7 @@ OF_THE_KERNEL = frozenset({"proc", "sysfs", "cgroup", "cgroup2", "devpts", "debu
 _PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EROFS}
 )
+LOCKED = ("-wal", ".lock")  # ends of the names of a room's other files that must have no second name
 _full_sync: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
@@ -37,6 +38,9 @@ def prepare(place: Place) -> str:
     make_folder(folder)
     _check_file_system(folder)
     _check_file(path)
+    for end in LOCKED:
+        with suppress(FileNotFoundError):
+            _check_name(f"{path}{end}", os.stat(f"{path}{end}"))
     return path
 
 
@@ -115,10 +119,21 @@ def _check_file(path: str) -> None:
         raise BadStore(f"{path} is a folder", field="store", hint=f"name a file in it: sqlite:{path}/room.db")
     if not stat.S_ISREG(found.st_mode):
         raise BadStore(f"{path} is not a regular file", field="store")
-    if found.st_nlink > 1:
-        raise BadStore(f"{path} has a second name (hard link)", field="store", hint="locks would not hold")
+    _check_name(path, found)
     if found.st_uid != os.geteuid():
         raise BadStore(f"{path} belongs to another user (uid {found.st_uid})", field="store")
+
+
+def _check_name(path: str, found: os.stat_result) -> None:
+    """A room that is opened by two names has two logs and two locks: each would write over the other's letters."""
+    if found.st_nlink > 1:
+        from shlex import quote  # noqa: PLC0415 - rare
+
+        hint = (
+            f"remove the other name (find / -xdev -samefile {quote(path)} shows it), or stop all agents and make this"
+            f" a file of its own: cp -p {quote(path)} {quote(path)}.own && mv {quote(path)}.own {quote(path)}"
+        )
+        raise BadStore(f"{path} has a second name (a hard link), so locks would not hold", field="store", hint=hint)
 
 
 def _check_file_system(folder: str) -> None:

@@ -167,15 +167,20 @@ class WriterLock:
         """After a sync: the room reaches this far. Of two writers who cross here the earlier one may write last. Then
         the note promises a little less until the next commit, and never more than is there.
         """
-        held = note.unpack(os.pread(self._descriptor, note.END - note.AT, note.AT))
-        if held.number <= number:
-            with suppress(OSError):  # the letter is safe: a note that cannot be written is not its sender's trouble
-                os.pwrite(self._descriptor, note.Note(number, place, salts).pack(), note.AT)
+        held = os.pread(self._descriptor, note.LENGTH, note.AT)
+        if held != self._note and note.unpack(held).number > number:
+            return
+        self.noted = note.Note(number, place, salts)
+        self._note = self.noted.pack()
+        try:  # noqa: SIM105 - every send passes here: `suppress` takes longer than what it guards
+            os.pwrite(self._descriptor, self._note, note.AT)
+        except OSError:
+            pass  # the letter is safe: a note that cannot be written is not its sender's trouble
 
     def forget_note(self) -> None:
         """Under the lock, before another room comes to this place. Synced: an older note must not come back."""
         if self.noted.number:
-            os.pwrite(self._descriptor, bytes(note.END - note.AT), note.AT)
+            os.pwrite(self._descriptor, bytes(note.LENGTH), note.AT)
             os.fsync(self._descriptor)
             self.noted = note.NOTHING
 

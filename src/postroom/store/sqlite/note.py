@@ -18,7 +18,8 @@ from binascii import crc32
 AT = 32  # its place in the lock file, between the turns and the tray
 _BODY = struct.Struct("<QQ8s")
 _SUM = struct.Struct("<I")
-END = AT + _BODY.size + _SUM.size
+LENGTH = _BODY.size + _SUM.size
+END = AT + LENGTH
 
 
 class Note:
@@ -54,6 +55,6 @@ def number_in(lock_file: str) -> int:
     except FileNotFoundError:
         return 0
     try:
-        return unpack(os.pread(descriptor, END - AT, AT)).number
+        return unpack(os.pread(descriptor, LENGTH, AT)).number
     finally:
         os.close(descriptor)

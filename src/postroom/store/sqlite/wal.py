@@ -29,10 +29,12 @@ FRAME = PAGE + 24
 CHECKPOINT_PAGES = 2000  # about 8 MB of log
 STEP = 512 * 1024  # how much the log is filled ahead, until it is as large as it gets
 FAILING = "is the disk failing? If it goes on, postroom doctor tells"
+CUT_SHORT = "leave the files of an open room alone; it is made anew: try again"
 REPLACED = "the room was deleted or moved while it was open; try again"
 LARGEST = 32 + FRAME * (CHECKPOINT_PAGES + 64)
 SOME = 8  # syncs, after which one more is likely
 _HEAD, _FRAME_HEAD, _SALTS = 32, 24, 8  # bytes in SQLite's format: of the log, of each frame, and of its salts
+_ONLY_A_HANDLE: int = getattr(os, "O_PATH", 0)  # Linux
 _SALTS_AT, _FRAME_SALTS_AT = 16, 8  # where they stand in the one and in the other
 
 
@@ -47,6 +49,9 @@ class Log:
         self._reserve = Reserve(path)
         self._covered = -1  # the size of log up to which we have looked after the reserve
         self._descriptor = -1
+        self._index = -1  # of the log, for its size alone
+        self._index_path = f"{path}-shm"
+        self._index_size = 0
         self._has_name = False  # is it certain that the file's name outlasts a power cut?
         self._frame = 0  # bytes of one frame; asked for when first needed
         self._inode = -1
@@ -131,6 +136,28 @@ class Log:
             number = self._names.as_of - 1 if self._names.as_of else lock.noted.number
             lock.note(number, place, os.pread(self._descriptor, _SALTS, place))
 
+    def watch_index(self) -> None:
+        """Once SQLite has opened the index of the log. By a handle that can neither read nor write: to close one that
+        can would drop the locks that SQLite holds on this file for the whole process.
+        """
+        if not _ONLY_A_HANDLE:  # macOS
+            return
+        with suppress(OSError):
+            self._index = os.open(self._index_path, _ONLY_A_HANDLE | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def check_index(self) -> None:
+        """Before SQLite looks into the index of the log: StoreFailing, if somebody has cut that file short. SQLite maps
+        it into memory, and to touch a page that is no longer there would end the process (SIGBUS). The file gets
+        its size back, and SQLite makes the index anew from the log. A cut after this check is not noticed.
+        """
+        if self._index < 0:
+            return
+        size = os.fstat(self._index).st_size
+        if size < self._index_size:
+            os.truncate(self._index_path, self._index_size)
+            raise StoreFailing(f"{self._index_path} was cut short while the room was open", hint=CUT_SHORT)
+        self._index_size = size
+
     def reaches(self, noted: Note) -> bool:
         """Does the log still hold the last frame that was confirmed? If not, `check_whole` tells what that means:
         the log may also have started over.
@@ -176,12 +203,18 @@ class Log:
         lock.clear_warning()
 
     def close(self) -> None:
+        self._close_log()
+        if self._index >= 0:
+            os.close(self._index)
+            self._index = -1
+
+    def _close_log(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def _open(self) -> None:
-        self.close()
+        self._close_log()
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         self._calm = range(0)
         self._inode = -1  # asked for when there is something to compare it with
