@@ -1,6 +1,8 @@
 """`postroom serve` with a planted bug: nothing is noted of how far the room's log reached.
 
-    python -m tests.faults.forgetful_daemon serve …
+python -m tests.faults.forgetful_daemon serve …
+
+Then a log that was emptied looks like a new one.
 """
 
 from __future__ import annotations
@@ -14,5 +16,5 @@ def forget(_lock: WriterLock, _number: int, _place: int, _salts: bytes) -> None:
 
 
 if __name__ == "__main__":
-    WriterLock.note = forget  # type: ignore[method-assign]
+    WriterLock.note = forget  # type: ignore[method-assign,assignment]
     entry()

@@ -80,10 +80,10 @@ def run(folder: Path, kind: Kind, fault: str = "", call: str = "", nth: int = 0,
     ended = subprocess.run(
         [*watch, *inject, *errand], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False, timeout=60
     )
-    return Run(ended.returncode, ended.stderr, _calls(trace))
+    return Run(ended.returncode, ended.stderr, calls_in(trace))
 
 
-def _calls(trace: Path) -> tuple[Call, ...]:
+def calls_in(trace: Path) -> tuple[Call, ...]:
     found = []
     for line in trace.read_text(errors="replace").splitlines():
         match = _LINE.match(line)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from postroom.errors import StoreFailing
 from postroom.model.codec import decode_message
 from postroom.model.message import Message
 from postroom.store.base import Plan, Posted, Write
@@ -123,6 +124,24 @@ class _RetryingLog(wal.Log):
             sync_file(self._descriptor)
 
 
+class Unwarned(SqliteStore):
+    """Where a warning cannot be written either, what the system says is passed on as it is."""
+
+    def _here(self) -> Connection:
+        here = super()._here()
+        here.log.__class__ = _UnwarnedLog
+        return here
+
+
+class _UnwarnedLog(wal.Log):
+    def sync(self, lock: WriterLock) -> None:
+        try:
+            sync_file(self._descriptor)
+        except OSError as failed:
+            lock.warn()
+            raise StoreFailing(f"the disk did not take the letter: {failed.strerror}") from None
+
+
 # -- transactions, carriers and full disks
 
 
@@ -217,6 +236,7 @@ BUGS: dict[str, type[SqliteStore]] = {
     "shrugging": Shrugging,
     "swallowing": Swallowing,
     "retrying": Retrying,
+    "unwarned": Unwarned,
     "loose": Loose,
     "hasty": Hasty,
     "careless": Careless,

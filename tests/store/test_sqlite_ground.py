@@ -324,3 +324,16 @@ def test_without_a_file_handle_a_room_may_be_opened_later(tmp_path: Path, monkey
 
     monkeypatch.setattr(ground, "file_system", fail)
     assert isinstance(refused(tmp_path / "room.db"), StoreFailing)
+
+
+@pytest.mark.parametrize("end", ["", "-wal", ".lock"])
+def test_a_file_of_the_room_with_a_second_name_is_refused_with_what_to_do(tmp_path: Path, end: str) -> None:
+    with opened(tmp_path / "room.db"):
+        pass
+    (tmp_path / "second").hardlink_to(tmp_path / f"room.db{end}")
+    told = refused(tmp_path / "room.db")
+    assert f"room.db{end} has a second name (a hard link)" in str(told)
+    assert "-samefile" in (told.hint or "")
+    (tmp_path / "second").unlink()
+    with opened(tmp_path / "room.db"):
+        pass

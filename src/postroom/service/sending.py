@@ -12,7 +12,7 @@ from msgspec import Struct, ValidationError
 from msgspec.structs import asdict, replace
 
 from .. import model, policy, service
-from ..errors import Invalid, PostroomError, TooLarge, UnknownAgent
+from ..errors import Invalid, PostroomError, StoreBusy, StoreFailing, TooLarge, UnknownAgent
 from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
 from ..model.message import Message, is_any, is_broadcast
@@ -67,10 +67,14 @@ def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now:
     if len(drafts) == 1:
         return [prepare(office, caller, drafts[0], now, ahead)]
     posts = []
-    for draft in drafts:
-        post = prepare(office, caller, draft, now, ahead, alone=False)
-        posts.append(post)
-        ahead[post.message.thread] = ahead.get(post.message.thread, 0) + 1
+    try:
+        for draft in drafts:
+            post = prepare(office, caller, draft, now, ahead, alone=False)
+            posts.append(post)
+            ahead[post.message.thread] = ahead.get(post.message.thread, 0) + 1
+    except (StoreBusy, StoreFailing) as failed:
+        failed.keys = tuple(_key_to_retry(office, draft) for draft in drafts)
+        raise
     return posts
 
 
@@ -111,8 +115,24 @@ def prepare(
     alone: bool = True,
 ) -> Post:
     """A letter ready to be committed, or the reason why not. `ahead`: how many go before it, by thread. `alone`:
-    no other letter is sent with it.
+    no other letter is sent with it. Where the store fails, the error carries the key with which to try again.
     """
+    try:
+        return _prepare(office, caller, draft, now, ahead, alone=alone)
+    except (StoreBusy, StoreFailing) as failed:
+        failed.keys = (_key_to_retry(office, draft),)
+        raise
+
+
+def _key_to_retry(office: Office, draft: Draft) -> str:
+    """Nothing was written yet: a letter without a key of its own may be sent with any new one."""
+    said = draft.fields.get("key") or draft.fields.get("id")
+    return said if isinstance(said, str) else office.ids.message()
+
+
+def _prepare(
+    office: Office, caller: Principal, draft: Draft, now: datetime, ahead: Mapping[str, int], *, alone: bool
+) -> Post:
     authorize(caller, "send", check_agent(draft.sender, "sender"))
     message = compose(office, draft, now)
     if caller.token is not None and caller.agent is not None:

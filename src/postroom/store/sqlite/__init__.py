@@ -39,8 +39,8 @@
     store       the protocol, put together
 
 The commit path: stand in line → BEGIN IMMEDIATE … COMMIT (WAL, synchronous=NORMAL) → leave the line →
-fdatasync the log → note how far it reaches → ring the bells → report success. Who must wait lays its letter into the tray, and is told
-when another has written it and made it safe.
+fdatasync the log → note how far it reaches → ring the bells → report success. Who must wait lays its letter into
+the tray, and is told when another has written it and made it safe.
 
 A part that is not on that path is loaded when it is first asked for, as `sqlite.asking`.
 """

@@ -121,8 +121,8 @@ class Connection:
             raise
 
     def _check_reach(self) -> None:
-        """Under the lock, before anything is written: is all there that was confirmed? Of a damaged log SQLite reads
-        what lies before the damage, which may be nothing, and would write over the rest.
+        """Under the lock, before anything is written: is all there that was confirmed? Of a damaged log SQLite
+        reads what lies before the damage, which may be nothing, and would write over the rest.
         """
         noted = self.lock.noted
         if not noted.number:
@@ -230,7 +230,7 @@ def _check_not_emptied(path: str) -> None:
 
 
 def _check_index(path: str) -> None:
-    """Before this process opens the room once more: see `Log.check_index`. The first to open it makes a new index."""
+    """Before this process opens the room once more: see `Log.check_index`. The first opener makes a new one."""
     index = f"{path}-shm"
     if _size(index) < INDEX_PART and any(other.filename == path for other in apsw.connections()):
         os.truncate(index, INDEX_PART)

@@ -129,11 +129,13 @@ def _check_name(path: str, found: os.stat_result) -> None:
     if found.st_nlink > 1:
         from shlex import quote  # noqa: PLC0415 - rare
 
+        where = quote(path)
         hint = (
-            f"remove the other name (find / -xdev -samefile {quote(path)} shows it), or stop all agents and make this"
-            f" a file of its own: cp -p {quote(path)} {quote(path)}.own && mv {quote(path)}.own {quote(path)}"
+            f"remove the other name (find / -xdev -samefile {where} shows it), or stop all agents and make this a file"
+            f" of its own: cp -p {where} {where}.own && mv {where}.own {where}"
         )
-        raise BadStore(f"{path} has a second name (a hard link), so locks would not hold", field="store", hint=hint)
+        what = f"{path} has a second name (a hard link), so locks would not hold"
+        raise BadStore(what, field="store", hint=hint)
 
 
 def _check_file_system(folder: str) -> None:

@@ -164,8 +164,8 @@ class WriterLock:
             self.tray.call()
 
     def note(self, number: int, place: int, salts: bytes) -> None:
-        """After a sync: the room reaches this far. Of two writers who cross here the earlier one may write last. Then
-        the note promises a little less until the next commit, and never more than is there.
+        """After a sync: the room reaches this far. Of two writers who cross here the earlier one may write last.
+        Then the note promises a little less until the next commit, and never more than is there.
         """
         held = os.pread(self._descriptor, note.LENGTH, note.AT)
         if held != self._note and note.unpack(held).number > number:

@@ -1,12 +1,12 @@
 """How far a room reached when a letter was last confirmed: a note of 28 bytes in the room's lock file.
 
-SQLite ends a log at the first frame that is damaged, and takes an emptied log for a new one. Without the note a room
-whose letters still lie in the log would then look like a room without letters. The note is written after the log was
-synced and before the sender is answered, and is not synced itself. After a power cut it may be older than the room,
-but it never promises more than the disk holds.
+SQLite ends a log at the first frame that is damaged, and takes an emptied log for a new one. Without the note a
+room whose letters still lie in the log would then look like a room without letters. The note is written after the
+log was synced and before the sender is answered, and is not synced itself. After a power cut it may be older than
+the room, but it never promises more than the disk holds.
 
-A room without a note (of an earlier version, or copied without its lock file) promises nothing. This module is light:
-the quick look (`glance`) loads it too.
+A room without a note (of an earlier version, or copied without its lock file) promises nothing. This module is
+light: the quick look (`glance`) loads it too.
 """
 
 from __future__ import annotations

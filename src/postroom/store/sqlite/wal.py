@@ -137,8 +137,8 @@ class Log:
             lock.note(number, place, os.pread(self._descriptor, _SALTS, place))
 
     def watch_index(self) -> None:
-        """Once SQLite has opened the index of the log. By a handle that can neither read nor write: to close one that
-        can would drop the locks that SQLite holds on this file for the whole process.
+        """Once SQLite has opened the index of the log. By a handle that can neither read nor write: to close one
+        that can would drop the locks that SQLite holds on this file for the whole process.
         """
         if not _ONLY_A_HANDLE:  # macOS
             return
@@ -146,9 +146,9 @@ class Log:
             self._index = os.open(self._index_path, _ONLY_A_HANDLE | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def check_index(self) -> None:
-        """Before SQLite looks into the index of the log: StoreFailing, if somebody has cut that file short. SQLite maps
-        it into memory, and to touch a page that is no longer there would end the process (SIGBUS). The file gets
-        its size back, and SQLite makes the index anew from the log. A cut after this check is not noticed.
+        """Before SQLite looks into the index of the log: StoreFailing, if somebody has cut that file short. SQLite
+        maps it into memory, and to touch a page that is no longer there would end the process (SIGBUS). The file
+        gets its size back, and SQLite makes the index anew from the log. A cut after this check is not noticed.
         """
         if self._index < 0:
             return
@@ -169,8 +169,8 @@ class Log:
         return os.pread(self._descriptor, _SALTS, noted.place) == noted.salts
 
     def check_whole(self) -> None:
-        """Damaged, if the file lacks frames that SQLite believes to be in it: somebody emptied it, cut it short, or
-        put another one in its place while the room was open.
+        """Damaged, if the file lacks frames that SQLite believes to be in it: somebody emptied it, cut it short,
+        or put another one in its place while the room was open.
         """
         frames, _ = self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
         if frames <= 0:
