@@ -170,6 +170,7 @@ class Connection:
             self.database.execute("ROLLBACK")
         if not self.log.reaches(self.lock.noted):
             self.log.check_whole()
+            self.lock.lower_note()
         if self.lock.warned:
             self.log.make_whole(self.lock)
 
@@ -232,7 +233,11 @@ def _check_not_emptied(path: str) -> None:
 def _check_index(path: str) -> None:
     """Before this process opens the room once more: see `Log.check_index`. The first opener makes a new one."""
     index = f"{path}-shm"
-    if _size(index) < INDEX_PART and any(other.filename == path for other in apsw.connections()):
+    try:
+        size = os.stat(index).st_size
+    except FileNotFoundError:
+        return
+    if size < INDEX_PART and any(other.filename == path for other in apsw.connections()):
         os.truncate(index, INDEX_PART)
         raise StoreFailing(f"{index} was cut short while the room was open", hint=CUT_SHORT)
 

@@ -131,8 +131,8 @@ def _check_name(path: str, found: os.stat_result) -> None:
 
         where = quote(path)
         hint = (
-            f"remove the other name (find / -xdev -samefile {where} shows it), or stop all agents and make this a file"
-            f" of its own: cp -p {where} {where}.own && mv {where}.own {where}"
+            f"remove the other name (find / -xdev -samefile {where} shows it), or stop all agents and make this a"
+            f" file of its own: cp -p {where} {where}.own && mv {where}.own {where}"
         )
         what = f"{path} has a second name (a hard link), so locks would not hold"
         raise BadStore(what, field="store", hint=hint)

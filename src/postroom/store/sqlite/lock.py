@@ -177,6 +177,10 @@ class WriterLock:
         except OSError:
             pass  # the letter is safe: a note that cannot be written is not its sender's trouble
 
+    def lower_note(self) -> None:
+        """Under the lock: the log has started over. Of the note only the number still holds."""
+        self.note(self.noted.number, 0, b"")
+
     def forget_note(self) -> None:
         """Under the lock, before another room comes to this place. Synced: an older note must not come back."""
         if self.noted.number:

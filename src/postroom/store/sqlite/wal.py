@@ -176,7 +176,8 @@ class Log:
         if frames <= 0:
             return
         with suppress(FileNotFoundError):
-            self._open()
+            if self._descriptor < 0:
+                self._open()
             salts = os.pread(self._descriptor, _SALTS, _SALTS_AT)
             if any(salts) and os.pread(self._descriptor, _SALTS, self._salts_of(frames)) == salts:
                 return
