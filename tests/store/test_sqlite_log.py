@@ -268,13 +268,13 @@ def test_a_long_reader_does_not_make_every_commit_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = []
-    checkpoint = wal.Log.checkpoint
+    checkpoint = wal.Log._checkpoint
 
     def counted(log: wal.Log, lock: WriterLock) -> None:
         tries.append(lock)
         checkpoint(log, lock)
 
-    monkeypatch.setattr(wal.Log, "checkpoint", counted)
+    monkeypatch.setattr(wal.Log, "_checkpoint", counted)
     with opened(tmp_path / "room.db", durable=False) as store, database(store.path) as reader:
         send(store, "m1")
         reader.execute("BEGIN; SELECT * FROM letters").fetchall()

@@ -110,7 +110,7 @@ class Connection:
                 if wrote:
                     self.log.tend(self.lock)
                 if is_new:
-                    self.log.checkpoint(self.lock)  # the tables lie in the room's file before the first letter
+                    self._keep_tables()
             if wrote:
                 self.log.sync(self.lock)
         except BaseException as refused:
@@ -118,6 +118,16 @@ class Connection:
             if isinstance(refused, BadStore) and self.lock.is_new:
                 with suppress(OSError):  # beside a file of somebody else nothing is left
                     os.unlink(f"{path}.lock")
+            raise
+
+    def _keep_tables(self) -> None:
+        """Bring new tables into the room's file before the first letter is written. Where that fails, the room is
+        not opened, and whoever writes next makes the log whole first.
+        """
+        try:
+            self.database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.Error:
+            self.lock.warn()
             raise
 
     def _check_reach(self) -> None:

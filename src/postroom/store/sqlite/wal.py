@@ -97,7 +97,7 @@ class Log:
         if self.pages < CHECKPOINT_PAGES:
             self._next_checkpoint = CHECKPOINT_PAGES  # the log started over: whoever held it back is gone
         if self.pages >= self._next_checkpoint or (is_near_its_end and lock.is_short):
-            self.checkpoint(lock)  # when short of space too: it must not grow into what was set aside
+            self._checkpoint(lock)  # when short of space too: it must not grow into what was set aside
         size = os.lseek(self._descriptor, 0, os.SEEK_END)
         self._calm = range(self.pages, min((size - STEP // 2 - 32) // FRAME, self._next_checkpoint))
 
@@ -117,7 +117,7 @@ class Log:
         """Under the lock, on a full disk: give up the reserve, and let the log start over in the space it has."""
         lock.mark_short(True)
         self._reserve.spend()
-        self.checkpoint(lock)
+        self._checkpoint(lock)
 
     def sync(self, lock: WriterLock) -> None:
         """After the lock was left: make what was committed survive a power cut.
@@ -244,8 +244,7 @@ class Log:
             lock.mark_short(False)
         return True
 
-    def checkpoint(self, lock: WriterLock) -> None:
-        """Under the lock: bring what lies in the log into the room's file."""
+    def _checkpoint(self, lock: WriterLock) -> None:
         try:
             frames, done = self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except (apsw.BusyError, apsw.FullError):  # nothing of the log is lost by that
