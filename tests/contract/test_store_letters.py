@@ -54,6 +54,11 @@ QUERIES = [
     (LetterQuery(replies_in="root"), ("reply", "again")),
     (LetterQuery(replies_in="root", sender="ann"), ("again",)),
     (LetterQuery(replies_in="reply"), ()),
+    (LetterQuery(received_by="bob"), ("root", "tagged", "talk")),
+    (LetterQuery(received_by="Bob"), ()),
+    (LetterQuery(replies_in="root", newest=1), ("again",)),
+    (LetterQuery(replies_in="root", newest=9), ("reply", "again")),
+    (LetterQuery(conversation=tag_conversation("release", "team"), newest=1), ("tagged",)),
 ]
 
 
@@ -67,6 +72,11 @@ def test_every_field_of_a_letter_query_narrows(
     assert tuple(names(talks.letters(replace(query, limit=1, order="newest")))) == expected[::-1][:1]
     assert tuple(names(talks.letters(replace(query, skip=1)))) == expected[1:]
     assert tuple(names(talks.letters(replace(query, skip=1, limit=1)))) == expected[1:2]
+
+
+def test_letters_to_several_are_those_with_more_than_one_delivery(talks: Store) -> None:
+    send(talks, "all", ["bob", "cleo", "dan"])
+    assert names(talks.letters(LetterQuery(to_several=True))) == ["all"]
 
 
 def test_letters_after_a_number_are_the_later_ones(talks: Store) -> None:

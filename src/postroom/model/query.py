@@ -64,6 +64,9 @@ class LetterQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     party: str | None = None  # sent by, or delivered to
     sender: str | None = None
     replies_in: str | None = None  # a thread, without its root
+    received_by: str | None = None  # delivered to
+    to_several: bool = False  # delivered to more than one mailbox
+    newest: int | None = None  # of one conversation or the replies of one thread: only the newest so many
     after: int = 0  # acceptance number
     settled_before: datetime | None = None  # every delivery done or dead by then
     spared: tuple[str, ...] = ()  # not these, by id

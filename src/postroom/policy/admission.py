@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 Judge: TypeAlias = "Callable[[Card, Message], str | None]"  # why an agent is not fit for a task; None: it is
 REQUIRED = "required_capabilities"  # where a task's metadata names what it takes
 
-_MINUTE = timedelta(minutes=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 _TICK = 1e-6  # seconds that rounding may add up to
 
 
@@ -56,14 +57,36 @@ def check_expiry(expires_at: datetime | None, now: datetime) -> None:
         raise DeadlinePassed(f"{expires_at.isoformat()} is over already", field="expires")
 
 
-def check_pace(rate: int, earlier: datetime | None, now: datetime) -> None:
-    """`earlier` is when the sender's letter `rate` letters back in this thread was written."""
-    if earlier is not None and timedelta(0) <= now - earlier < _MINUTE:
-        raise TooFast(
-            f"more than {rate} letters in this thread within a minute",
-            field="thread",
-            hint="slow down, or raise thread_rate",
-        )
+def is_within(window: timedelta, earlier: datetime, now: datetime) -> bool:
+    """A clock that was set back since slows nobody down."""
+    return timedelta(0) <= now - earlier < window
+
+
+def too_fast(place: str, rate: int, earlier: datetime, now: datetime) -> TooFast:
+    """One sender writes too many answers in a thread or conversation. `earlier`: when it wrote the one `rate`
+    answers back.
+    """
+    wait = _seconds(MINUTE, earlier, now)
+    return TooFast(
+        f"you wrote {rate} answers in {place} within a minute",
+        field="thread",
+        hint=f"try again in {wait} seconds, or raise thread_rate",
+    )
+
+
+def too_crowded(place: str, rate: int, earlier: datetime, now: datetime) -> TooFast:
+    """All senders together write too many answers to several recipients in a thread or conversation."""
+    wait = _seconds(HOUR, earlier, now)
+    return TooFast(
+        f"{rate} answers to several recipients were written in {place} within an hour",
+        field="thread",
+        hint=f"answer only the sender, wait until a person writes there, try again in {wait} seconds,"
+        " or raise thread_hourly",
+    )
+
+
+def _seconds(window: timedelta, earlier: datetime, now: datetime) -> int:
+    return math.ceil((window - (now - earlier)).total_seconds())
 
 
 def check_rate(rate: int, burst: int, letters: int, full_at: float, now: float) -> float:

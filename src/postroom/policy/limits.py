@@ -34,7 +34,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_card_bytes: Count = 64 * 1024  # of an agent's card, or what is said of a scope, as JSON
     inbox_quota: Count = 1_000_000  # letters without read_at in one inbox; one sender gets half of what is free
     hops: Count = 3  # what a first send writes; A→B→C→D is the longest chain
-    thread_rate: CountOrNone = 240  # letters by one sender in one thread in one minute; 0 = no limit
+    thread_rate: CountOrNone = 240  # answers by one sender in one thread in one minute; 0 = no limit
+    thread_hourly: CountOrNone = 240  # answers to several, by all senders, in one thread in one hour; 0 = no limit
     sender_rate: CountOrNone = 0  # letters by one sender in one second, in this process; 0 = no limit
     sender_burst: Count = 2000  # letters that one sender may send at once before sender_rate slows it down
     unknown: Literal["accept", "refuse"] = "accept"  # a recipient nobody has heard of

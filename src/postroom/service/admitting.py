@@ -16,6 +16,7 @@ from ..model.names import AT, POSTMASTER, check_agent, check_id, check_party, me
 from ..model.record import CARD
 from ..policy.admission import check_expiry
 from .compose import compose, draft_of
+from .pace import check_pace
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..model.peer import Peer
     from .arriving import Arrival
     from .office import Office
+    from .pace import Batch
 
 
 def recognized(office: Office, peer: Peer, arrival: Arrival) -> Arrival:
@@ -38,7 +40,7 @@ def recognized(office: Office, peer: Peer, arrival: Arrival) -> Arrival:
     return replace(arrival, message=message, source=source)
 
 
-def checked(office: Office, peer: Peer, arrival: Arrival, now: datetime) -> Message:
+def checked(office: Office, peer: Peer, arrival: Arrival, now: datetime, batch: Batch) -> Message:
     """The letter as it would be written here, or a refusal of all of it."""
     _check_way(office, peer, arrival)
     message = _sound(office, arrival, now)
@@ -46,8 +48,9 @@ def checked(office: Office, peer: Peer, arrival: Arrival, now: datetime) -> Mess
         raise NotAllowed(f"only a house writes a {message.kind!r}", field="kind")
     check_expiry(message.expires_at, now)
     message = _followed(office, message, arrival)
-    if message.in_reply_to is not None and not message.is_automatic:
-        service.sending.check_thread_pace(office, message)
+    if not message.is_automatic:
+        check_pace(office, message, batch)
+        batch.add(message)
     return message
 
 

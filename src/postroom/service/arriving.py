@@ -26,6 +26,7 @@ from ..model.record import FORGOTTEN, SPENT, spent_key
 from ..policy.trust import speaks_for
 from ..store.base import Post, check_space
 from .compose import seal
+from .pace import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +71,7 @@ def accept(office: Office, peer: Peer, arrival: Arrival) -> list[Verdict]:
     now = office.now().wall
     arrival = service.admitting.recognized(office, peer, arrival)
     try:
-        message = service.admitting.checked(office, peer, arrival, now)
+        message = service.admitting.checked(office, peer, arrival, now, Batch())
         verdicts = _Intake(office, peer, arrival, message, now, _Seen()).taken()
     except (StoreBusy, StoreFailing, Damaged):
         raise
@@ -85,7 +86,7 @@ def accept_together(office: Office, peer: Peer, arrivals: Sequence[Arrival]) -> 
     """Take several letters in by one commit, if they have nothing to do with each other and all their targets may
     have them. False: nothing was done. Durable when this returns.
     """
-    now, seen = office.now().wall, _Seen()
+    now, seen, batch = office.now().wall, _Seen(), Batch()
 
     def plan() -> Sequence[Write]:
         seen.look(office, [arrival.message.id for arrival in arrivals])
@@ -93,7 +94,7 @@ def accept_together(office: Office, peer: Peer, arrivals: Sequence[Arrival]) -> 
 
     try:
         known = [service.admitting.recognized(office, peer, arrival) for arrival in arrivals]
-        letters = [service.admitting.checked(office, peer, arrival, now) for arrival in known]
+        letters = [service.admitting.checked(office, peer, arrival, now, batch) for arrival in known]
         if not _are_strangers(letters):  # as they are here: their thread may be another than they say
             return False
         intakes = [_Intake(office, peer, *one, now, seen) for one in zip(known, letters, strict=True)]

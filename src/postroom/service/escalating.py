@@ -74,7 +74,7 @@ def escalate(
         "priority": urgency(word) if said["priority"] is None else said["priority"],
         "body": [*pieces(body), {"type": "data", "data": about, "schema": ESCALATION}],
     }
-    post = prepare(office, caller, Draft(**(more | own)), now, {})
+    post = prepare(office, caller, Draft(**(more | own)), now)
     message = post.message
     opened = Escalation(
         id=escalation_id,

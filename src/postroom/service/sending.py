@@ -17,16 +17,16 @@ from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
 from ..model.message import Message, is_any, is_broadcast
 from ..model.names import AT, BROADCAST, check_agent, check_id, check_scope, fold, meant
-from ..model.query import LetterQuery
 from ..model.record import MEMBER, SPENT, spent_key
-from ..policy.admission import check_expiry, check_pace
+from ..policy.admission import check_expiry
 from ..store.base import FEW, Post, vouched
 from .authorize import authorize
 from .compose import Draft, check_when, compose, pieces, seal
 from .given import listed
+from .pace import Batch, check_pace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from ..model.message import RecipientKind
@@ -62,16 +62,15 @@ def send(office: Office, caller: Principal, drafts: Sequence[Draft]) -> list[Rec
 
 
 def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now: datetime) -> list[Post]:
-    """Letters ready to be committed together; those of one thread count towards its pace."""
-    ahead: dict[str, int] = {}
+    """Letters ready to be committed together; each counts towards the pace of the next."""
     if len(drafts) == 1:
-        return [prepare(office, caller, drafts[0], now, ahead)]
-    posts = []
+        return [prepare(office, caller, drafts[0], now)]
+    batch, posts = Batch(), []
     try:
         for draft in drafts:
-            post = prepare(office, caller, draft, now, ahead, alone=False)
+            post = prepare(office, caller, draft, now, batch)
             posts.append(post)
-            ahead[post.message.thread] = ahead.get(post.message.thread, 0) + 1
+            batch.add(post.message)
     except (StoreBusy, StoreFailing) as failed:
         failed.keys = tuple(_key_to_retry(office, draft) for draft in drafts)
         raise
@@ -110,15 +109,13 @@ def prepare(
     caller: Principal,
     draft: Draft,
     now: datetime,
-    ahead: Mapping[str, int],
-    *,
-    alone: bool = True,
+    batch: Batch | None = None,
 ) -> Post:
-    """A letter ready to be committed, or the reason why not. `ahead`: how many go before it, by thread. `alone`:
-    no other letter is sent with it. Where the store fails, the error carries the key with which to try again.
+    """A letter ready to be committed, or the reason why not. `batch`: the letters that are sent with it. Where the
+    store fails, the error carries the key with which to try again.
     """
     try:
-        return _prepare(office, caller, draft, now, ahead, alone=alone)
+        return _prepare(office, caller, draft, now, batch)
     except (StoreBusy, StoreFailing) as failed:
         failed.keys = (_key_to_retry(office, draft),)
         raise
@@ -130,9 +127,7 @@ def _key_to_retry(office: Office, draft: Draft) -> str:
     return said if isinstance(said, str) else office.ids.message()
 
 
-def _prepare(
-    office: Office, caller: Principal, draft: Draft, now: datetime, ahead: Mapping[str, int], *, alone: bool
-) -> Post:
+def _prepare(office: Office, caller: Principal, draft: Draft, now: datetime, batch: Batch | None) -> Post:
     authorize(caller, "send", check_agent(draft.sender, "sender"))
     message = compose(office, draft, now)
     if caller.token is not None and caller.agent is not None:
@@ -154,11 +149,11 @@ def _prepare(
     first, others = _mailboxes(office, message, draft)
     if peers is not None and not seeks:  # now, if that will do: so who is in the room already can take it along
         far = [name for name, _ in first if AT in name]
-        seeks = not (alone and service.elsewhere.are_open(office, peers, message, far))
+        seeks = not (batch is None and service.elsewhere.are_open(office, peers, message, far))
     if message.in_reply_to is not None:
         names = [name for name, _ in first] + others
         message = _follow(office, message, names, relays=draft.relays)
-        _check_pace(office, message, ahead.get(message.thread, 0))
+    check_pace(office, message, batch or Batch())
     at = draft.fields.get("at")
     due_at = None if at is None else _due_at(message, at, now)
     deliveries, routes = [], seeks
@@ -335,24 +330,6 @@ def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relay
         hops=hops,
         trace=trace,
     )
-
-
-def check_thread_pace(office: Office, message: Message) -> None:
-    """Refuse one letter too many of one sender in one thread."""
-    _check_pace(office, message, 0)
-
-
-def _check_pace(office: Office, message: Message, ahead: int) -> None:
-    rate = office.limits.thread_rate
-    if not rate:
-        return
-    if ahead >= rate:
-        check_pace(rate, message.created_at, message.created_at)
-    query = LetterQuery(
-        replies_in=message.thread, sender=message.sender, order="newest", skip=rate - 1 - ahead, limit=1
-    )
-    earlier = office.store.letters(query)
-    check_pace(rate, earlier[0].message.created_at if earlier else None, message.created_at)
 
 
 def _mailboxes(

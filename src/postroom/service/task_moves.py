@@ -166,7 +166,7 @@ def admit(
 
 def _step(office: Office, caller: Principal, draft: Draft, moment: Moment) -> Post:
     """The letter of a step, which passes the other party's guard."""
-    post = prepare(office, caller, draft, moment.wall, {})
+    post = prepare(office, caller, draft, moment.wall)
     return replace(post, admit=partial(service.addressing.addressed, office, ask=False))
 
 

@@ -55,7 +55,7 @@ def give(
     now = office.now().wall
     due = service.compose.check_when(deadline, "deadline", now)
     asked_in = None if session is None else _check_session(office, session)
-    post = service.sending.prepare(office, caller, _opening(office, mailbox, to, body, due, fields), now, {})
+    post = service.sending.prepare(office, caller, _opening(office, mailbox, to, body, due, fields), now)
     if open_task(post.message) is None:
         raise Invalid("a task is for one agent", field="to", hint="give each its own; others may have a copy (cc)")
 

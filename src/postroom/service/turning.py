@@ -100,7 +100,7 @@ def letter(office: Office, caller: Principal, view: View, participant: str, sayi
     if parent is not None and _is_known(office, parent, participant, audience):
         draft = draft.but(in_reply_to=parent.id)
     now = office.now().wall
-    post = service.sending.prepare(office, caller, draft, now, {})
+    post = service.sending.prepare(office, caller, draft, now)
     if audience or not post.deliveries:
         return post
     done = ack(open_delivery(post.message, participant, "to", now), now, archive=True)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from ..model.change import Change
     from ..model.health import Finding, Progress
+    from ..model.message import Message
     from ..model.query import Moment
     from ..model.record import Record
     from ..model.search import SearchQuery
@@ -112,6 +113,8 @@ class MemoryStore(Tables):
     def letters(self, query: LetterQuery) -> list[Letter]:
         with self._lock:
             letters = [self.letter(number) for number in sorted(self._letters) if number > query.after]
+            if query.newest is not None:
+                letters = [x for x in letters if _is_at(x.message, query)][-query.newest :]
             matching = [letter for letter in letters if self._suits(letter, query)]
         if query.order == "newest":
             matching.reverse()
@@ -276,22 +279,29 @@ class MemoryStore(Tables):
 
     def _suits(self, letter: Letter, query: LetterQuery) -> bool:
         message = letter.message
+        if not _is_at(message, query):
+            return False
         deliveries = [d for (number, _), d in self._deliveries.items() if number == letter.number]
-        came = (d for d in deliveries if d.state is not State.QUEUED and not d.is_hidden)
+        came = {d.mailbox for d in deliveries if d.state is not State.QUEUED and not d.is_hidden}
         sender = self.now(message.sender)
-        party = {sender, *(d.mailbox for d in came)}
         settled = [d.acked_at or d.dead_at for d in deliveries if d.state in SETTLED]
         return (
             (query.thread is None or message.thread == query.thread)
             and (query.thread_tag is None or message.thread_tag == query.thread_tag)
-            and (query.conversation is None or conversation_of(message) == query.conversation)
             and (query.scope is None or message.scope == query.scope)
-            and (query.party is None or query.party in party)
+            and (query.party is None or query.party in {sender, *came})
             and (query.sender is None or query.sender == sender)
-            and (query.replies_in is None or query.replies_in == message.thread_id)
+            and (query.received_by is None or query.received_by in came)
+            and (not query.to_several or len(deliveries) > 1)
             and message.id not in query.spared
             and (
                 query.settled_before is None
                 or (len(settled) == len(deliveries) and all(t and t < query.settled_before for t in settled))
             )
         )
+
+
+def _is_at(message: Message, query: LetterQuery) -> bool:
+    return (query.conversation is None or conversation_of(message) == query.conversation) and (
+        query.replies_in is None or query.replies_in == message.thread_id
+    )

@@ -139,7 +139,7 @@ def _prepared(room: Room, said: Said) -> Post:
         expires=None if is_over else expires,
         in_reply_to=reply_to if reply_to is not None and _is_known(room, sender, reply_to) else None,
     )
-    post = service.sending.prepare(office, room._principal, draft, now, {})
+    post = service.sending.prepare(office, room._principal, draft, now)
     post = _in_thread(room, post, reply_to, said.thread_id)
     return _expired(room, post, expires) if is_over else post
 

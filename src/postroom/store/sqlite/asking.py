@@ -48,6 +48,10 @@ _OFFERS = (
 )
 _UNREAD = (State.UNREAD,)
 SHOWN = f"NOT (d.state = 4 AND d.seen = 0 AND coalesce(d.reason, '') = '{UNSENT}')"
+_RECEIVED = (
+    "EXISTS (SELECT 1 FROM deliveries d WHERE d.number = l.number"
+    f" AND d.mailbox = {_MAILBOX} AND d.state > 0 AND {SHOWN})"
+)
 _ORDER = {
     "inbox": "d.seen, d.rank, d.number",
     "priority": "d.rank, d.number",
@@ -343,6 +347,14 @@ def _letter_pieces(query: LetterQuery) -> Iterator[tuple[str, list[Any]]]:
         yield f"l.sender = {_MAILBOX}", [fold(query.sender), query.sender]
     if query.replies_in is not None:
         yield "l.thread = ?", [query.replies_in]
+    if query.received_by is not None:
+        yield _RECEIVED, [fold(query.received_by), query.received_by]
+    if query.to_several:
+        yield "EXISTS (SELECT 1 FROM deliveries d WHERE d.number = l.number LIMIT 1 OFFSET 1)", []
+    if query.newest is not None:
+        column, place = ("conversation", query.conversation) if query.conversation else ("thread", query.replies_in)
+        first = f"SELECT number FROM letters WHERE {column} = ? ORDER BY number DESC LIMIT 1 OFFSET ?"
+        yield f"l.number > coalesce(({first}), 0)", [place, query.newest]
     if query.spared:
         yield "l.id NOT IN (SELECT value FROM json_each(?))", [encode(query.spared).decode()]
     if query.settled_before is not None:
@@ -371,9 +383,7 @@ def _scope(scope: str | None) -> Iterator[tuple[str, list[Any]]]:
 
 def _party(party: str | None) -> Iterator[tuple[str, list[Any]]]:
     if party is not None:
-        at = f"d.number = l.number AND d.mailbox = {_MAILBOX} AND d.state > 0 AND {SHOWN}"
-        received = f"EXISTS (SELECT 1 FROM deliveries d WHERE {at})"
-        yield f"(l.sender = {_MAILBOX} OR {received})", [fold(party), party] * 2
+        yield f"(l.sender = {_MAILBOX} OR {_RECEIVED})", [fold(party), party] * 2
 
 
 def _limit(limit: int | None) -> tuple[str, list[Any]]:
