@@ -78,6 +78,16 @@ class Dropping(Wrapped):
         return self.inner.overdue(moment, mailboxes, limit)
 
 
+class Patient(Wrapped):
+    """A letter waits for its next try however far away a wrong clock set that."""
+
+    def find(self, query: Query) -> list[Found]:
+        return self.inner.find(replace(query, due_most=None))
+
+    def outgoing(self, due: datetime | None, most: datetime | None = None) -> dict[str, int]:  # noqa: ARG002 - the bug
+        return self.inner.outgoing(due)
+
+
 def _end(store: Wrapped, found: Found, moment: Moment) -> None:
     done = moves.ack(found.delivery, moment.wall, archive=False)
     store.inner.commit([Move(found.delivery, done, "ack")])
@@ -90,4 +100,5 @@ BUGS: dict[str, type[Wrapped]] = {
     "forgiving": Forgiving,
     "impatient": Impatient,
     "dropping": Dropping,
+    "patient": Patient,
 }

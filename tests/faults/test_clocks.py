@@ -16,14 +16,19 @@ from msgspec.structs import replace
 from postroom import Room, draft
 from postroom.errors import LeaseLost, PostroomError, Resync
 from postroom.letter import Work
+from postroom.model.peer import Peer
 from postroom.model.query import Moment
+from postroom.policy import outgoing
+from postroom.service import outbox
 from postroom.settings import Settings
 from postroom.store.base import Store
 from tests.contract.stores import STORES
 from tests.faults.kinds import KINDS, Kind
 from tests.rooms import FakeClock
+from tests.service.peering import know_peer
 
 HOUR = 3600.0
+CENTURIES = 2_400_000 * HOUR  # some 270 years
 JUMPS = (HOUR, -HOUR, -HOUR, HOUR, HOUR, HOUR, -2 * HOUR, -HOUR, HOUR)
 Open = Callable[[Path, str], Store]
 EVERY: dict[str, Open] = {kind.name: kind.open for kind in STORES} | {kind.name: kind.open for kind in KINDS}
@@ -160,6 +165,49 @@ def test_the_audit_finds_a_store_that_ends_mail_of_its_own_accord_or_drops_what_
     clock = FakeClock()
     with opened(kind.with_bug(bug), tmp_path, clock) as room:
         assert audit_of_expiry(room, clock) == [finds]
+
+
+# -- retries
+
+
+def audit_of_retries(room: Room, clock: FakeClock) -> list[str]:
+    """A holder fails, and a link, while the clock is in another century; then it is put right: what does not come
+    back within the longest pause. What its sender set for later does not come before.
+    """
+    office, ann, bob = room._office, room.mailbox("ann"), room.mailbox("bob")
+    know_peer(room, Peer(system="far"))
+    ann.send_many([draft("bob", "failed"), draft("zoe@far", "not taken")])
+    clock.jump(CENTURIES)
+    work = bob.claim()
+    assert work is not None
+    work.fail("no luck")
+    (found,) = outbox.next_letters(office, ["zoe@far"], 9)
+    outbox.delayed(office, found, "busy", clock.wall + outgoing.pause(1, office.limits, 1))
+    wrong = [] if bob.claim() is None and not outbox.waiting(office) else ["tried again at once"]
+    clock.jump(-CENTURIES)
+    ann.send_many([draft(name, "for next year", at=8760 * HOUR) for name in ("bob", "zoe@far")])
+    clock.advance(max(office.limits.backoff_most, office.limits.outbox_retry_cap))
+    again = bob.claim()
+    if again is None or again.text != "failed":
+        wrong.append("a letter waits for another century")
+    if bob.claim() is not None:
+        wrong.append("a letter came before its time")
+    names = outbox.waiting(office)
+    ready = [one.message.text for one in outbox.next_letters(office, names, 9)]
+    return wrong if ready == ["not taken"] else [*wrong, f"the link would take {ready}"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_try_waits_for_longer_than_the_longest_pause_whatever_the_clock_said(name: str, tmp_path: Path) -> None:
+    clock = FakeClock()
+    with opened(EVERY[name], tmp_path, clock) as room:
+        assert audit_of_retries(room, clock) == []
+
+
+def test_the_audit_finds_a_store_that_waits_for_another_century(kind: Kind, tmp_path: Path) -> None:
+    clock = FakeClock()
+    with opened(kind.with_bug("patient"), tmp_path, clock) as room:
+        assert audit_of_retries(room, clock) == ["a letter waits for another century", "the link would take []"]
 
 
 # -- reboot

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from postroom.errors import DeadlinePassed, HopsSpent, LoopDetected, NotAllowed, QuotaFull, TooFast
+from postroom.errors import DeadlinePassed, HopsSpent, LoopDetected, NotAllowed, QuotaFull
 from postroom.model import delivery as moves
 from postroom.model.card import Beat, Card, Status, Warmth
 from postroom.model.delivery import Delivery, State, open_delivery
 from postroom.model.guard import Guard
 from postroom.model.message import FIRST_HOPS, TaskNote
 from postroom.model.task import open_task
-from postroom.policy.admission import check_admission, check_allowed, check_expiry, check_pace, lacking, refusal
+from postroom.policy.admission import MINUTE, check_admission, check_allowed, check_expiry, is_within, lacking, refusal, too_fast
 from postroom.policy.hops import relay, without_letter
 from postroom.policy.limits import LEAST_MEMORY, Limits
 from postroom.policy.presence import is_routable, presence
@@ -93,12 +93,13 @@ def test_a_letter_that_has_expired_already_is_refused() -> None:
 
 
 def test_pace_is_by_the_minute() -> None:
-    check_pace(9, None, NOW)
-    check_pace(9, after(-60), NOW)
-    check_pace(9, after(1), NOW)  # the clock went back: nobody is punished for it
+    assert not is_within(MINUTE, after(-60), NOW)
+    assert not is_within(MINUTE, after(1), NOW)  # the clock went back: nobody is punished for it
     for earlier in (NOW, after(-59.9)):
-        with pytest.raises(TooFast, match="more than 9"):
-            check_pace(9, earlier, NOW)
+        assert is_within(MINUTE, earlier, NOW)
+    refused = too_fast("thread t", 9, after(-50.5), NOW)
+    assert refused.message == "you wrote 9 answers in thread t within a minute"
+    assert refused.hint.startswith("try again in 10 seconds")
 
 
 # -- failures

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom import Letter, Mailbox, Room, TooFast
-from postroom.service import pace
+from postroom import Letter, Mailbox, Room, TooFast, draft
+from postroom.service import outbox, pace
 from postroom.service.arriving import accept_together
 from postroom.service.authorize import OWNER
 from postroom.service.conversing import Guest, Opening, create
@@ -18,7 +18,7 @@ from postroom.store.sqlite.store import SqliteStore
 from tests.conftest import LONG
 from tests.rooms import FakeClock, House
 from tests.service.peering import know_peer
-from tests.service.test_arriving import FAR, arrival, letter, refusal
+from tests.service.test_arriving import FAR, arrival, bring, letter, refusal
 
 TEAM = "team"
 Answer = Callable[[Mailbox, Letter], object]
@@ -109,3 +109,92 @@ def test_the_storm_finds_senders_that_share_no_pace(
     answer, fields = ANSWERS[kind]
     team.mailbox("agent-0").broadcast(TEAM, "What do you think?", **fields)
     assert storm(team, clock, answer) >= MOST
+
+
+# -- what has no pace
+
+
+def test_a_producer_that_nobody_writes_to_has_no_pace(house: House) -> None:
+    """A work queue under one tag: the workers answer in threads, and those answers have the tag too."""
+    room = house.room(thread_rate=2, thread_hourly=2)
+    boss, other = room.mailbox("boss"), room.mailbox("other")
+    for number in range(5):
+        task = boss.send("worker", str(number), thread_tag="queue")
+        other.send(["worker", "helper"], str(number), thread_tag="queue")
+    boss.send_many([draft("worker", str(number), thread_tag="queue") for number in range(9)])
+    room.mailbox("worker").reply(task.id, "done")
+
+
+def test_whoever_is_written_to_under_a_tag_answers_there(house: House, clock: FakeClock) -> None:
+    room = house.room(thread_rate=2)
+    boss, worker = room.mailbox("boss"), room.mailbox("worker")
+    tagged = draft("boss", "more", thread_tag="queue")
+    worker.send_many([tagged] * 2)
+    boss.send("worker", "task", thread_tag="queue")
+    with pytest.raises(TooFast, match="conversation conv-") as refused:
+        worker.send_many([tagged])
+    assert refused.value.temporary and refused.value.hint.startswith("try again in 60 seconds")
+    worker.send("boss", "elsewhere")
+    worker.send("boss", "in another scope", thread_tag="queue", scope="other")
+    clock.advance(61)
+    worker.send_many([tagged] * 2)
+
+
+def test_the_catch_all_of_a_scope_has_no_pace(house: House) -> None:
+    room = house.room(thread_rate=1, thread_hourly=1)
+    for _ in range(4):
+        room.mailbox("ann").send(["bob", "cleo"], "news")
+        room.mailbox("bob").send(["ann", "cleo"], "news")
+
+
+def test_a_person_who_writes_gives_the_others_their_pace_back(house: House, clock: FakeClock) -> None:
+    room = house.room(thread_hourly=3)
+    person, ann = room.mailbox("human"), room.mailbox("ann")
+    root = person.send(["ann", "bob"], "What now?")
+    for _ in range(2):
+        clock.advance(10)
+        for _ in range(3):
+            ann.reply(root.id, "this", to_all=True)
+        with pytest.raises(TooFast, match="3 answers to several") as refused:
+            room.mailbox("bob").reply(root.id, "that", to_all=True)
+        assert "try again in 3600 seconds" in refused.value.hint
+        ann.reply(root.id, "to one alone")
+        for _ in range(4):
+            person.reply(root.id, "go on", to_all=True)
+    clock.advance(3601)
+    ann.reply(root.id, "this", to_all=True)
+
+
+@pytest.mark.parametrize("setting", ["thread_rate", "thread_hourly"])
+def test_either_pace_can_be_turned_off(house: House, setting: str) -> None:
+    room = house.room(**{"thread_rate": 9, "thread_hourly": 9, setting: 0})
+    root = room.mailbox("ann").send(["bob", "cleo"], "q")
+    with pytest.raises(TooFast):
+        for _ in range(10):
+            room.mailbox("bob").reply(root.id, "a", to_all=True)
+    off = house.room(thread_rate=0, thread_hourly=0)
+    for _ in range(10):
+        off.mailbox("bob").reply(root.id, "a", to_all=True)
+
+
+# -- over links
+
+
+@pytest.mark.parametrize("by", [{"thread_tag": "t"}, {"conversation_id": "c-1"}, {"thread_id": "there"}])
+def test_answers_from_another_system_have_the_same_pace(house: House, by: dict[str, str]) -> None:
+    room = house.room(system="here", thread_rate=2)
+    know_peer(room, FAR)
+    room.mailbox("bob").register()
+    said = [letter(id=f"r{number}", **by) for number in range(5)]
+    assert [None, None] == [problem for one in said[:2] for problem in bring(room, one)]
+    if "thread_id" not in by:
+        room.mailbox("bob").send("ann@far", "and then?", **by)
+        departed(room)
+    assert isinstance(refusal(room, said[2]), TooFast)
+    assert not accept_together(room._office, FAR, [arrival(one) for one in said[3:]])
+
+
+def departed(room: Room) -> None:
+    """The link has brought what waits to the other system."""
+    waiting = outbox.next_letters(room._office, ["ann@far"], 9)
+    outbox.departed(room._office, [found.delivery for found in waiting], "far")

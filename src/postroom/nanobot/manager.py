@@ -18,6 +18,7 @@ from ..model.delivery import State
 from ..model.names import check_agent, check_party
 from ..model.query import Query
 from ..model.task import answer
+from ..policy.retry import latest_retry
 from ..service.authorize import OWNER
 from ..service.given import check_count
 from . import agents, letters
@@ -99,6 +100,7 @@ class MailboxManager:
             states=(State.UNREAD,),
             offered_at=moment.wall,
             due_at=moment.wall,
+            due_most=latest_retry(moment.wall, self._office.limits),
             order="age",
             limit=None if limit is None else check_count(limit, "limit"),
         )

@@ -14,6 +14,7 @@ from ..letter import Work
 from ..model.delivery import State
 from ..model.names import fold
 from ..model.query import Query
+from ..policy.retry import latest_retry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -80,6 +81,7 @@ def _letters_of_others(mailbox: Mailbox, busy: Collection[str], left: Collection
             states=(State.UNREAD,),
             offered_at=moment.wall,
             due_at=moment.wall,
+            due_most=latest_retry(moment.wall, office.limits),
             after=number,
             limit=SLICE,
         )

@@ -28,6 +28,11 @@ def next_try(delivery: Delivery, now: datetime, limits: Limits, chance: float) -
     return now + pause(delivery.attempts + 1, limits, chance)
 
 
+def latest_try(now: datetime, limits: Limits) -> datetime:
+    """A try that waits for longer was set by a clock that has been put right since, and is due."""
+    return now + timedelta(seconds=limits.outbox_retry_cap)
+
+
 def is_too_old(waiting_since: datetime, now: datetime, limits: Limits) -> bool:
     """Did it wait for as long as anything does? Mail for later counts from the time it was due."""
     return (now - waiting_since).total_seconds() >= limits.outbox_max_age

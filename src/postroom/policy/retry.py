@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from ..model import delivery as moves
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ..model.delivery import Attempt, Delivery
     from .limits import Limits
 
@@ -16,6 +18,11 @@ def backoff(attempts: int, limits: Limits) -> timedelta:
     """How long to wait after this many failed tries: doubling, from the first to the most."""
     seconds = limits.backoff_first * 2 ** min(attempts - 1, 30)
     return timedelta(seconds=min(seconds, limits.backoff_most))
+
+
+def latest_retry(now: datetime, limits: Limits) -> datetime:
+    """A try that waits for longer was set by a clock that has been put right since, and is due."""
+    return now + timedelta(seconds=limits.backoff_most)
 
 
 def after_failure(delivery: Delivery, attempt: Attempt, limits: Limits) -> tuple[Delivery, str]:

@@ -15,6 +15,7 @@ from ..model.delivery import Attempt, Delivery, Lease, State
 from ..model.query import Found, Query
 from ..model.values import check_label, check_line
 from ..policy.limits import LONGEST_LEASE
+from ..policy.retry import latest_retry
 from ..policy.timers import has_lapsed
 from ..store.base import Move
 from .authorize import authorize
@@ -56,6 +57,7 @@ def claim(
         states=(State.UNREAD,),
         offered_at=moment.wall,
         due_at=moment.wall,
+        due_most=latest_retry(moment.wall, office.limits),
         order="priority",
         limit=check_count(count, "count", most=MOST),
     )

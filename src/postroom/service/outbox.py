@@ -12,7 +12,7 @@ from ..model.address import ANYWHERE, is_remote, system_of
 from ..model.delivery import GIVEN, Attempt, State
 from ..model.message import CAME, same_name
 from ..model.query import Query
-from ..policy.outgoing import is_too_old
+from ..policy.outgoing import is_too_old, latest_try
 from ..store.base import Move
 from .moving import SLICE, let_time_pass
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 def waiting(office: Office, limit: int | None = None) -> list[str]:
     """Mailboxes elsewhere with mail that could go now, the longest waiting first."""
-    return [*office.store.outgoing(office.now().wall)][:limit]
+    now = office.now().wall
+    return [*office.store.outgoing(now, latest_try(now, office.limits))][:limit]
 
 
 def next_letters(
@@ -136,7 +137,7 @@ def _next_at(
     ready: list[Found] = []
     for found in _queued(office, mailbox, max(limit, SLICE)):
         delivery, sender = found.delivery, found.message.sender
-        is_due = delivery.due_at is None or delivery.due_at <= now
+        is_due = _is_due(office, delivery, now)
         if (not is_due and delivery.attempts) or (is_due and not takes(found)):
             held.add(sender)
         elif is_due and sender not in held:
@@ -144,6 +145,12 @@ def _next_at(
         if len(ready) == limit:
             break
     return ready
+
+
+def _is_due(office: Office, delivery: Delivery, now: datetime) -> bool:
+    if delivery.due_at is None or delivery.due_at <= now:
+        return True
+    return delivery.attempts > 0 and delivery.due_at > latest_try(now, office.limits)
 
 
 def _queued(office: Office, mailbox: str, page: int) -> Iterator[Found]:
@@ -161,11 +168,11 @@ def _queued(office: Office, mailbox: str, page: int) -> Iterator[Found]:
 def _too_old(office: Office, now: datetime) -> Iterator[Found]:
     """A slice of them. Later letters were written later: the first that is young ends the search in a mailbox."""
     told = 0
-    for mailbox in office.store.outgoing(now):
+    for mailbox in office.store.outgoing(now, latest_try(now, office.limits)):
         for found in _queued(office, mailbox, SLICE):
             if not is_too_old(found.message.created_at, now, office.limits):
                 break
-            is_due = found.delivery.due_at is None or found.delivery.due_at <= now
+            is_due = _is_due(office, found.delivery, now)
             if (is_due or found.delivery.attempts) and is_too_old(waits_since(found), now, office.limits):
                 yield found
                 told += 1

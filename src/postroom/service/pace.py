@@ -1,10 +1,11 @@
 """The pace of answers in one thread or conversation, whatever surface or link they come by (G11).
 
 An answer is a reply, or a letter in a conversation (by its id or by thread tag and scope) in which somebody wrote to
-its sender. So a producer that fills a work queue under one tag has no pace, and neither has the catch-all of a scope.
-One sender may write `thread_rate` answers in a minute. All senders together may write `thread_hourly` answers to
-several recipients in an hour, unless a person writes in between: such answers multiply, so agents that answer
-everything to everyone come to rest only if they share a limit and have time to work off what they got before it.
+its sender meanwhile. So a producer that fills a work queue under one tag has no pace, and neither has the catch-all
+of a scope. One sender may write `thread_rate` answers in a minute. All senders together may write `thread_hourly`
+answers to several recipients in an hour, unless a person writes in between: such answers multiply, so agents that
+answer everything to everyone come to rest only if they share a limit, and have the time to work off what they got
+before it is over.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..model.thread import conversation_of, general_scope
 from ..policy.admission import HOUR, MINUTE, is_within, too_crowded, too_fast
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from ..model.message import Message
     from .office import Office
@@ -34,7 +35,6 @@ class Batch:
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._silent: set[tuple[str, str]] = set()
 
     def add(self, message: Message) -> None:
         own, shared = _places(message)
@@ -45,18 +45,6 @@ class Batch:
 
     def count(self, sender: str, place: LetterQuery) -> int:
         return self._counts[sender, _name(place)]
-
-    def is_answer(self, office: Office, message: Message, place: LetterQuery, after: int, window: timedelta) -> bool:
-        """Is it a reply, or did somebody write to its sender here, after this number and within the window?"""
-        silent = (message.sender, _name(place))
-        if message.thread_id is not None or silent in self._silent:
-            return message.thread_id is not None
-        query = replace(place, received_by=message.sender, after=after)
-        found = office.store.letters(query)
-        if found and is_within(window, found[0].message.created_at, message.created_at):
-            return True
-        self._silent.add(silent)
-        return False
 
 
 def check_pace(office: Office, message: Message, batch: Batch) -> None:
@@ -75,7 +63,7 @@ def _check_sender(office: Office, message: Message, place: LetterQuery, batch: B
     earlier = _earlier(office, message, replace(place, sender=message.sender), back) if rate else None
     if earlier is None or not is_within(MINUTE, earlier[1], now):
         return
-    if batch.is_answer(office, message, place, earlier[0], MINUTE):
+    if _is_answer(office, message, place, earlier[0]):
         raise too_fast(_name(place), rate, earlier[1], now)
 
 
@@ -85,17 +73,25 @@ def _check_crowd(office: Office, message: Message, place: LetterQuery, batch: Ba
     earlier = _earlier(office, message, several, back) if rate else None
     if earlier is None or not is_within(HOUR, earlier[1], now):
         return
-    person = office.store.letters(replace(place, sender=office.limits.human, after=earlier[0]))
+    since = 0 if earlier[0] is None else earlier[0] - 1  # that letter may be the person's own
+    person = office.store.letters(replace(place, sender=office.limits.human, after=since))
     if person:
         earlier = _earlier(office, message, replace(several, after=person[0].number), back)
-    if earlier is not None and batch.is_answer(office, message, place, earlier[0], HOUR):
+    if earlier is not None and _is_answer(office, message, place, earlier[0]):
         raise too_crowded(_name(place), rate, earlier[1], now)
 
 
-def _earlier(office: Office, message: Message, query: LetterQuery, back: int) -> tuple[int, datetime] | None:
-    """Number and time of the letter so many back; of one in the same batch, now."""
+def _is_answer(office: Office, message: Message, place: LetterQuery, since: int | None) -> bool:
+    """Is it a reply, or did somebody write to its sender here since that letter?"""
+    if message.thread_id is not None or since is None:
+        return message.thread_id is not None
+    return bool(office.store.letters(replace(place, received_by=message.sender, after=since)))
+
+
+def _earlier(office: Office, message: Message, query: LetterQuery, back: int) -> tuple[int | None, datetime] | None:
+    """Number and time of the letter so many back. One of the same batch has no number yet, and is of now."""
     if back < 0:
-        return 0, message.created_at
+        return None, message.created_at
     found = office.store.letters(replace(query, skip=back))
     return (found[0].number, found[0].message.created_at) if found else None
 

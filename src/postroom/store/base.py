@@ -236,9 +236,9 @@ class Store(Protocol):
         """Is the agent that counts as `name`, or was called so before, one of those?"""
         ...
 
-    def outgoing(self, due: datetime | None) -> dict[str, int]:
+    def outgoing(self, due: datetime | None, most: datetime | None = None) -> dict[str, int]:
         """Mailboxes at other systems that mail waits for, and how much: of that due at this time (None: of all of
-        it). Whose first letter was accepted first comes first.
+        it); a try that waits until after `most` is due. Whose first letter was accepted first comes first.
         """
         ...
 

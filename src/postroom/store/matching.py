@@ -44,9 +44,10 @@ def tells(message: Message, query: Query, sender: str) -> bool:
 
 def _fits_time(delivery: Delivery, query: Query) -> bool:
     offered, due, archived = query.offered_at, query.due_at, query.unarchived_before
+    at, most = delivery.due_at, query.due_most if delivery.attempts else None
     return (
         (offered is None or delivery.expires_at is None or delivery.expires_at > offered)
-        and (due is None or delivery.due_at is None or delivery.due_at <= due)
+        and (due is None or at is None or at <= due or (most is not None and at > most))
         and (
             archived is None
             or (delivery.archived_at is None and delivery.acked_at is not None and delivery.acked_at < archived)

@@ -199,8 +199,8 @@ class MemoryStore(Tables):
             spelt = self.spelling(name)
             return spelt is not None and self._names[fold(spelt)][1]
 
-    def outgoing(self, due: datetime | None) -> dict[str, int]:
-        found = self.find(Query(states=(State.QUEUED,), due_at=due))
+    def outgoing(self, due: datetime | None, most: datetime | None = None) -> dict[str, int]:
+        found = self.find(Query(states=(State.QUEUED,), due_at=due, due_most=most))
         waiting = sorted((f.delivery.number, f.delivery.mailbox) for f in found if AT in f.delivery.mailbox)
         return dict(Counter(mailbox for _, mailbox in waiting))
 

@@ -44,7 +44,8 @@ _OFFERS = (
     "OR EXISTS(SELECT 1 FROM deliveries WHERE state<2 AND expires_at IS NOT NULL AND expires_at<=?3"
     " AND mailbox=?1)"
     f"{_FROM} WHERE d.mailbox=?1 AND m.name=?4 AND d.state=1 AND d.seen=0 AND(d.expires_at IS NULL OR"
-    " d.expires_at>?3)AND(d.due_at IS NULL OR d.due_at<=?3)ORDER BY d.rank,d.number LIMIT ?5"
+    " d.expires_at>?3)AND(d.due_at IS NULL OR d.due_at<=?3 OR d.due_at>?6 AND d.attempts>0)"
+    "ORDER BY d.rank,d.number LIMIT ?5"
 )
 _UNREAD = (State.UNREAD,)
 SHOWN = f"NOT (d.state = 4 AND d.seen = 0 AND coalesce(d.reason, '') = '{UNSENT}')"
@@ -103,10 +104,11 @@ def find_offered(query: Query, moment: Moment, mailbox: int) -> Statement | None
     """The first of `find_apart`, which says of each letter also whether anything at this mailbox is overdue: both
     questions in one take a twentieth less of a claim. None if it is not what everybody asks.
     """
-    at, limit = query.mailbox, query.limit
-    if moment.wall is not query.offered_at or moment.wall is not query.due_at or query != _claiming(query):
+    at, limit, most = query.mailbox, query.limit, query.due_most
+    is_now = moment.wall is query.offered_at and moment.wall is query.due_at
+    if not is_now or most is None or query != _claiming(query):
         return None
-    return _OFFERS, [mailbox, moment.steady, micros(moment.wall), at, limit]
+    return _OFFERS, [mailbox, moment.steady, micros(moment.wall), at, limit, micros(most)]
 
 
 def _apart(where: str, tail: str) -> tuple[str, str]:
@@ -122,6 +124,7 @@ def _claiming(query: Query) -> Query:
         states=(State.UNREAD,),
         offered_at=query.offered_at,
         due_at=query.due_at,
+        due_most=query.due_most,
         order="priority",
         limit=query.limit,
     )
@@ -129,17 +132,17 @@ def _claiming(query: Query) -> Query:
 
 def _claim_values(query: Query) -> list[Any] | None:
     """What is bound in that question; None in any other."""
-    at, offered, due = query.mailbox, query.offered_at, query.due_at
-    if at is None or offered is None or due is None or query != _claiming(query):
+    at, offered, due, most = query.mailbox, query.offered_at, query.due_at, query.due_most
+    if at is None or offered is None or due is None or most is None or query != _claiming(query):
         return None
     now = micros(offered)
-    return [fold(at), at, now, now if due is offered else micros(due), query.limit]
+    return [fold(at), at, now, now if due is offered else micros(due), micros(most), query.limit]
 
 
 @cache
 def _claims() -> tuple[str, str]:
     any_time = time_of(0)
-    query = _claiming(Query(mailbox="", offered_at=any_time, due_at=any_time, limit=1))
+    query = _claiming(Query(mailbox="", offered_at=any_time, due_at=any_time, due_most=any_time, limit=1))
     return _apart(_conditions(query)[0], f" ORDER BY {_ORDER[query.order]} LIMIT ?")
 
 
@@ -329,7 +332,9 @@ def _pieces_of_time(query: Query) -> Iterator[tuple[str, list[Any]]]:
     if query.offered_at is not None:
         yield "(d.expires_at IS NULL OR d.expires_at > ?)", [micros(query.offered_at)]
     if query.due_at is not None:
-        yield "(d.due_at IS NULL OR d.due_at <= ?)", [micros(query.due_at)]
+        late = "" if query.due_most is None else " OR d.due_at > ? AND d.attempts > 0"
+        values = [micros(time) for time in (query.due_at, query.due_most) if time is not None]
+        yield f"(d.due_at IS NULL OR d.due_at <= ?{late})", values
     if query.unarchived_before is not None:
         yield "d.archived_at IS NULL AND d.acked_at < ?", [micros(query.unarchived_before)]
 

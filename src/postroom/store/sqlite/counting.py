@@ -25,7 +25,8 @@ SELECT 1 FROM mailboxes WHERE known = 1
 AND id IN (SELECT id FROM mailboxes WHERE folded = ?1 UNION ALL SELECT mailbox FROM aliases WHERE folded = ?1)"""
 _OUTGOING = f"""
 SELECT m.name, q.many FROM (SELECT mailbox, count(*) AS many, min(number) AS first FROM deliveries
-                            WHERE state = 0 AND (?1 IS NULL OR due_at IS NULL OR due_at <= ?1) GROUP BY mailbox) q
+                            WHERE state = 0 AND (?1 IS NULL OR due_at IS NULL OR due_at <= ?1
+                                                 OR due_at > ?2 AND attempts > 0) GROUP BY mailbox) q
 JOIN mailboxes m ON m.id = q.mailbox WHERE instr(m.name, '{AT}') ORDER BY q.first, m.name"""
 
 _NOT_DONE = (0, 1, 2, 4)
@@ -49,9 +50,9 @@ def tally(mailbox: str | None) -> Statement:
     return " UNION ALL ".join(pieces), values * len(_NOT_DONE)
 
 
-def outgoing(due: datetime | None) -> Statement:
+def outgoing(due: datetime | None, most: datetime | None) -> Statement:
     """Rows of (mailbox at another system, how much waits for it)."""
-    return _OUTGOING, [None if due is None else micros(due)]
+    return _OUTGOING, [None if time is None else micros(time) for time in (due, most)]
 
 
 def tallies(rows: Iterable[Row]) -> list[Tally]:

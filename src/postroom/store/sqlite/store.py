@@ -277,8 +277,8 @@ class SqliteStore(Access):
     def is_known(self, name: str) -> bool:
         return self._ask(sqlite.counting.IS_KNOWN, [fold(name)]) != []
 
-    def outgoing(self, due: datetime | None) -> dict[str, int]:
-        return dict(self._ask(*sqlite.counting.outgoing(due)))
+    def outgoing(self, due: datetime | None, most: datetime | None = None) -> dict[str, int]:
+        return dict(self._ask(*sqlite.counting.outgoing(due, most)))
 
     def waiting(self, mailbox: str, sender: str) -> tuple[int, int]:
         asked = [place_of(mailbox, self._mailbox(mailbox)), self._mailbox(sender)]
