@@ -16,7 +16,16 @@ from postroom.model.delivery import Delivery, State, open_delivery
 from postroom.model.guard import Guard
 from postroom.model.message import FIRST_HOPS, TaskNote
 from postroom.model.task import open_task
-from postroom.policy.admission import MINUTE, check_admission, check_allowed, check_expiry, is_within, lacking, refusal, too_fast
+from postroom.policy.admission import (
+    MINUTE,
+    check_admission,
+    check_allowed,
+    check_expiry,
+    is_within,
+    lacking,
+    refusal,
+    too_fast,
+)
 from postroom.policy.hops import relay, without_letter
 from postroom.policy.limits import LEAST_MEMORY, Limits
 from postroom.policy.presence import is_routable, presence
@@ -99,7 +108,7 @@ def test_pace_is_by_the_minute() -> None:
         assert is_within(MINUTE, earlier, NOW)
     refused = too_fast("thread t", 9, after(-50.5), NOW)
     assert refused.message == "you wrote 9 answers in thread t within a minute"
-    assert refused.hint.startswith("try again in 10 seconds")
+    assert "try again in 10 seconds" in str(refused)
 
 
 # -- failures

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,18 +34,18 @@ def by_broadcast(mailbox: Mailbox, got: Letter) -> object:
 
 
 def by_tag(mailbox: Mailbox, got: Letter) -> object:
-    return mailbox.broadcast(TEAM, "re", thread_tag=got.message.thread_tag)
+    return mailbox.broadcast(TEAM, "re", thread_tag=got.message.thread_tag or "")
 
 
 def by_conversation(mailbox: Mailbox, got: Letter) -> object:
-    return mailbox.broadcast(TEAM, "re", conversation_id=got.message.conversation_id)
+    return mailbox.broadcast(TEAM, "re", conversation_id=got.message.conversation_id or "")
 
 
 def by_turn(mailbox: Mailbox, _: Letter) -> object:
     return turn(mailbox._office, OWNER, "conv-1", mailbox.name, Saying(body=["re"]))
 
 
-ANSWERS: dict[str, tuple[Answer, dict[str, str]]] = {
+ANSWERS: dict[str, tuple[Answer, dict[str, Any]]] = {
     "thread": (by_thread, {}),
     "broadcast": (by_broadcast, {}),
     "tag": (by_tag, {"thread_tag": "release"}),
@@ -73,7 +74,7 @@ def agents() -> list[str]:
 
 
 def storm(room: Room, clock: FakeClock, answer: Answer) -> int:
-    """Each agent in turn answers the next of its letters to everyone, which takes it ten seconds; an answer that is
+    """Each agent in turn answers the next of its letters to everyone, which takes ten seconds; an answer that is
     refused is not written. Until nobody has mail left, or too many letters are written: how many those are.
     """
     written, busy = 1, True
@@ -118,8 +119,9 @@ def test_a_producer_that_nobody_writes_to_has_no_pace(house: House) -> None:
     """A work queue under one tag: the workers answer in threads, and those answers have the tag too."""
     room = house.room(thread_rate=2, thread_hourly=2)
     boss, other = room.mailbox("boss"), room.mailbox("other")
+    task = boss.send("worker", "first", thread_tag="queue")
     for number in range(5):
-        task = boss.send("worker", str(number), thread_tag="queue")
+        boss.send("worker", str(number), thread_tag="queue")
         other.send(["worker", "helper"], str(number), thread_tag="queue")
     boss.send_many([draft("worker", str(number), thread_tag="queue") for number in range(9)])
     room.mailbox("worker").reply(task.id, "done")
@@ -133,7 +135,8 @@ def test_whoever_is_written_to_under_a_tag_answers_there(house: House, clock: Fa
     boss.send("worker", "task", thread_tag="queue")
     with pytest.raises(TooFast, match="conversation conv-") as refused:
         worker.send_many([tagged])
-    assert refused.value.temporary and refused.value.hint.startswith("try again in 60 seconds")
+    assert refused.value.temporary
+    assert "try again in 60 seconds" in str(refused.value)
     worker.send("boss", "elsewhere")
     worker.send("boss", "in another scope", thread_tag="queue", scope="other")
     clock.advance(61)
@@ -157,7 +160,7 @@ def test_a_person_who_writes_gives_the_others_their_pace_back(house: House, cloc
             ann.reply(root.id, "this", to_all=True)
         with pytest.raises(TooFast, match="3 answers to several") as refused:
             room.mailbox("bob").reply(root.id, "that", to_all=True)
-        assert "try again in 3600 seconds" in refused.value.hint
+        assert "try again in 3600 seconds" in str(refused.value)
         ann.reply(root.id, "to one alone")
         for _ in range(4):
             person.reply(root.id, "go on", to_all=True)
@@ -165,23 +168,22 @@ def test_a_person_who_writes_gives_the_others_their_pace_back(house: House, cloc
     ann.reply(root.id, "this", to_all=True)
 
 
-@pytest.mark.parametrize("setting", ["thread_rate", "thread_hourly"])
-def test_either_pace_can_be_turned_off(house: House, setting: str) -> None:
-    room = house.room(**{"thread_rate": 9, "thread_hourly": 9, setting: 0})
-    root = room.mailbox("ann").send(["bob", "cleo"], "q")
+@pytest.mark.parametrize(("rate", "hourly"), [(3, 0), (0, 3)])
+def test_either_pace_can_be_turned_off(house: House, rate: int, hourly: int) -> None:
+    root = house.room().mailbox("ann").send(["bob", "cleo"], "q")
+    bob = house.room(thread_rate=rate, thread_hourly=hourly).mailbox("bob")
+    for _ in range(3):
+        bob.reply(root.id, "a", to_all=True)
     with pytest.raises(TooFast):
-        for _ in range(10):
-            room.mailbox("bob").reply(root.id, "a", to_all=True)
-    off = house.room(thread_rate=0, thread_hourly=0)
-    for _ in range(10):
-        off.mailbox("bob").reply(root.id, "a", to_all=True)
+        bob.reply(root.id, "a", to_all=True)
+    house.room(thread_rate=0, thread_hourly=0).mailbox("bob").reply(root.id, "a", to_all=True)
 
 
 # -- over links
 
 
 @pytest.mark.parametrize("by", [{"thread_tag": "t"}, {"conversation_id": "c-1"}, {"thread_id": "there"}])
-def test_answers_from_another_system_have_the_same_pace(house: House, by: dict[str, str]) -> None:
+def test_answers_from_another_system_have_the_same_pace(house: House, by: dict[str, Any]) -> None:
     room = house.room(system="here", thread_rate=2)
     know_peer(room, FAR)
     room.mailbox("bob").register()

@@ -66,27 +66,23 @@ def too_fast(place: str, rate: int, earlier: datetime, now: datetime) -> TooFast
     """One sender writes too many answers in a thread or conversation. `earlier`: when it wrote the one `rate`
     answers back.
     """
-    wait = _seconds(MINUTE, earlier, now)
-    return TooFast(
-        f"you wrote {rate} answers in {place} within a minute",
-        field="thread",
-        hint=f"try again in {wait} seconds, or raise thread_rate",
-    )
+    wait = (MINUTE - (now - earlier)).total_seconds()
+    what = f"you wrote {rate} answers in {place} within a minute"
+    return _slow_down(what, "thread", math.ceil(wait), "or raise thread_rate")
 
 
 def too_crowded(place: str, rate: int, earlier: datetime, now: datetime) -> TooFast:
     """All senders together write too many answers to several recipients in a thread or conversation."""
-    wait = _seconds(HOUR, earlier, now)
-    return TooFast(
-        f"{rate} answers to several recipients were written in {place} within an hour",
-        field="thread",
-        hint=f"answer only the sender, wait until a person writes there, try again in {wait} seconds,"
-        " or raise thread_hourly",
-    )
+    wait = (HOUR - (now - earlier)).total_seconds()
+    what = f"{rate} answers to several recipients were written in {place} within an hour"
+    instead = "answer only the sender, wait until a person writes there, or raise thread_hourly"
+    return _slow_down(what, "thread", math.ceil(wait), instead)
 
 
-def _seconds(window: timedelta, earlier: datetime, now: datetime) -> int:
-    return math.ceil((window - (now - earlier)).total_seconds())
+def _slow_down(what: str, field: str, seconds: float, instead: str) -> TooFast:
+    refused = TooFast(what, field=field, hint=f"try again in {seconds:g} seconds, {instead}")
+    refused.retry_after = seconds
+    return refused
 
 
 def check_rate(rate: int, burst: int, letters: int, full_at: float, now: float) -> float:
@@ -109,13 +105,8 @@ def check_rate(rate: int, burst: int, letters: int, full_at: float, now: float) 
     wait = full_again - now - burst / rate
     if wait > _TICK:
         seconds = math.ceil(wait * 1000) / 1000
-        refused = TooFast(
-            f"no more than {burst} letters at once and {rate} a second by one sender",
-            field="sender",
-            hint=f"try again in {seconds:g} seconds, or raise sender_rate",
-        )
-        refused.retry_after = seconds
-        raise refused
+        what = f"no more than {burst} letters at once and {rate} a second by one sender"
+        raise _slow_down(what, "sender", seconds, "or raise sender_rate")
     return full_again
 
 

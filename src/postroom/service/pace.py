@@ -1,11 +1,11 @@
 """The pace of answers in one thread or conversation, whatever surface or link they come by (G11).
 
-An answer is a reply, or a letter in a conversation (by its id or by thread tag and scope) in which somebody wrote to
-its sender meanwhile. So a producer that fills a work queue under one tag has no pace, and neither has the catch-all
-of a scope. One sender may write `thread_rate` answers in a minute. All senders together may write `thread_hourly`
-answers to several recipients in an hour, unless a person writes in between: such answers multiply, so agents that
-answer everything to everyone come to rest only if they share a limit, and have the time to work off what they got
-before it is over.
+An answer is a reply, or a letter in a conversation (by its id, or by thread tag and scope) in which somebody wrote
+to its sender meanwhile. So a producer that fills a work queue under one tag has no pace, and neither has the
+catch-all of a scope. One sender may write `thread_rate` answers in a minute. All senders together may write
+`thread_hourly` answers to several recipients in an hour, counted anew when a person writes: such answers multiply,
+so agents that answer everything to everyone come to rest only if they share one limit whose window is long enough
+to work off what they got.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def _is_answer(office: Office, message: Message, place: LetterQuery, since: int 
     return bool(office.store.letters(replace(place, received_by=message.sender, after=since)))
 
 
-def _earlier(office: Office, message: Message, query: LetterQuery, back: int) -> tuple[int | None, datetime] | None:
+def _earlier(
+    office: Office, message: Message, query: LetterQuery, back: int
+) -> tuple[int | None, datetime] | None:
     """Number and time of the letter so many back. One of the same batch has no number yet, and is of now."""
     if back < 0:
         return None, message.created_at

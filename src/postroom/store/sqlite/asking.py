@@ -352,14 +352,7 @@ def _letter_pieces(query: LetterQuery) -> Iterator[tuple[str, list[Any]]]:
         yield f"l.sender = {_MAILBOX}", [fold(query.sender), query.sender]
     if query.replies_in is not None:
         yield "l.thread = ?", [query.replies_in]
-    if query.received_by is not None:
-        yield _RECEIVED, [fold(query.received_by), query.received_by]
-    if query.to_several:
-        yield "EXISTS (SELECT 1 FROM deliveries d WHERE d.number = l.number LIMIT 1 OFFSET 1)", []
-    if query.newest is not None:
-        column, place = ("conversation", query.conversation) if query.conversation else ("thread", query.replies_in)
-        first = f"SELECT number FROM letters WHERE {column} = ? ORDER BY number DESC LIMIT 1 OFFSET ?"
-        yield f"l.number > coalesce(({first}), 0)", [place, query.newest]
+    yield from _pace(query)
     if query.spared:
         yield "l.id NOT IN (SELECT value FROM json_each(?))", [encode(query.spared).decode()]
     if query.settled_before is not None:
@@ -368,6 +361,18 @@ def _letter_pieces(query: LetterQuery) -> Iterator[tuple[str, list[Any]]]:
             " AND (d.state < 3 OR max(coalesce(d.acked_at, 0), coalesce(d.dead_at, 0)) >= ?))",
             [micros(query.settled_before)],
         )
+
+
+def _pace(query: LetterQuery) -> Iterator[tuple[str, list[Any]]]:
+    if query.received_by is not None:
+        yield _RECEIVED, [fold(query.received_by), query.received_by]
+    if query.to_several:
+        yield "EXISTS (SELECT 1 FROM deliveries d WHERE d.number = l.number LIMIT 1 OFFSET 1)", []
+    if query.newest is not None:
+        place = query.conversation or query.replies_in
+        column = "conversation" if query.conversation else "thread"
+        first = f"SELECT number FROM letters WHERE {column} = ? ORDER BY number DESC LIMIT 1 OFFSET ?"
+        yield f"l.number > coalesce(({first}), 0)", [place, query.newest]
 
 
 def _conversation(conversation: str) -> Iterator[tuple[str, list[Any]]]:
