@@ -166,11 +166,23 @@ def letters(query: LetterQuery) -> Statement:
     where = "".join(f" AND {piece}" for piece, _ in pieces)
     limit, more = " LIMIT ? OFFSET ?", [-1 if query.limit is None else query.limit, query.skip]
     order = "DESC" if query.order == "newest" else "ASC"
-    values = [query.after, *(value for _, held in pieces for value in held)]
+    after, values = _after(query)
+    values += [value for _, held in pieces for value in held]
     sql = (
-        f"SELECT l.number, l.sum, l.body FROM letters l WHERE l.number > ?{where} ORDER BY l.number {order}{limit}"
+        "SELECT l.number, l.sum, l.body FROM letters l"
+        f" WHERE l.number > {after}{where} ORDER BY l.number {order}{limit}"
     )
     return sql, values + more
+
+
+def _after(query: LetterQuery) -> Statement:
+    """The number after which letters are looked at: one bound, so that the index ends the search there."""
+    if query.newest is None:
+        return "?", [query.after]
+    place = query.conversation or query.replies_in
+    column = "conversation" if query.conversation else "thread"
+    before = f"SELECT number FROM letters WHERE {column} = ? ORDER BY number DESC LIMIT 1 OFFSET ?"
+    return f"max(?, coalesce(({before}), 0))", [query.after, place, query.newest]
 
 
 def count_letters(query: LetterQuery) -> Statement:
@@ -368,11 +380,6 @@ def _pace(query: LetterQuery) -> Iterator[tuple[str, list[Any]]]:
         yield _RECEIVED, [fold(query.received_by), query.received_by]
     if query.to_several:
         yield "EXISTS (SELECT 1 FROM deliveries d WHERE d.number = l.number LIMIT 1 OFFSET 1)", []
-    if query.newest is not None:
-        place = query.conversation or query.replies_in
-        column = "conversation" if query.conversation else "thread"
-        first = f"SELECT number FROM letters WHERE {column} = ? ORDER BY number DESC LIMIT 1 OFFSET ?"
-        yield f"l.number > coalesce(({first}), 0)", [place, query.newest]
 
 
 def _conversation(conversation: str) -> Iterator[tuple[str, list[Any]]]:
