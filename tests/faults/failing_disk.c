@@ -18,7 +18,9 @@ static int kinds, nth, count, first, rest, calls;
 
 void fail_from(int of, int from, int many, int error, int then)
 {
-    kinds = of; nth = from; count = many; first = error; rest = then; calls = 0;
+    kinds = of; nth = from; count = many; first = error; rest = then;
+    if (from)
+        calls = 0;
 }
 
 int calls_seen(void) { return calls; }

@@ -17,7 +17,7 @@ from tests.faults.kinds import SOUND
 
 ROOT = Path(__file__).parent.parent.parent
 VERBS = ("send", "send to two", "ack", "ack and reply", "bury", "claim", "check", "wait", "register")
-STRIDE = 1 if LONG else 13
+STRIDE = 1 if LONG else 5
 
 pytestmark = [
     pytest.mark.costly,
