@@ -53,6 +53,7 @@ class FileConnection(Connection):
     more_tables = TABLES + ROLL
     names_of_tables = NAMES + ROLL_NAMES
     shape = SHAPE
+    is_derived = True
 
     def __init__(
         self, path: str, *, boot: str, busy_timeout: float, places: Places, eyes: Eyes, durable: bool

@@ -75,6 +75,7 @@ class Connection:
     more_tables = ""  # that stand beside the room's
     names_of_tables: tuple[str, ...] = ()  # and what they are called
     shape = SHAPE  # of all of them
+    is_derived = False  # can all of it be made anew from elsewhere? Then its file may be deleted at any time
     beside: Beside | None = None
     commits = 0  # of this connection
 
@@ -88,7 +89,8 @@ class Connection:
             self.lock = WriterLock(f"{path}.lock", busy_timeout)
         try:
             with translated(path), self.lock:
-                _check_not_emptied(path)
+                if os.path.lexists(path) or not self.is_derived:
+                    _check_not_emptied(path)
                 if not os.path.lexists(path):
                     self.lock.forget_note()  # somebody removed the room: what comes now is a new one
                 ground.create(path)
@@ -138,17 +140,25 @@ class Connection:
         if not noted.number:
             return
         try:
-            number = self.database.execute(NEXT_NUMBER).get - 1
-        except apsw.SQLError:  # there are no tables
-            number = 0
-        except apsw.Error:
-            self.log.check_whole()
-            raise
-        if not self.log.reaches(noted):
-            self.log.check_whole()
+            number = self._number()
+            if not self.log.reaches(noted):
+                self.log.check_whole()
+        finally:
+            self.log.close()  # opened anew for the first commit: until then there is nothing to compare it with
         if number < noted.number:
             what = f"{self._path} is damaged: it ends at change {number}, and {noted.number} was confirmed"
             raise Damaged(what, hint=f"{SALVAGE}. {_ON_PURPOSE.format(self._path)}")
+
+    def _number(self) -> int:
+        """Of the last change in the room."""
+        try:
+            number: int = self.database.execute(NEXT_NUMBER).get - 1
+        except apsw.SQLError:  # there are no tables
+            return 0
+        except apsw.Error:
+            self.log.check_whole()
+            raise
+        return number
 
     @cached_property
     def index(self) -> Index:
