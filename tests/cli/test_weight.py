@@ -52,7 +52,7 @@ NEVER = {
 _SERVICE = {
     "addressing", "admitting", "arriving", "auditing", "bouncing", "calling", "climbing", "compose", "conversing", "copying", "counting", "dead", "directory",
     "doctor", "elsewhere", "escalating", "files", "guarding", "holders", "holding", "identity", "janitor", "lost_rings", "moving", "naming",
-    "mounting", "notices", "outbox", "overdue", "peer_rules", "peers", "portable", "present", "pulse", "rates", "reading", "renaming", "retelling",
+    "mounting", "notices", "outbox", "overdue", "pace", "peer_rules", "peers", "portable", "present", "pulse", "rates", "reading", "renaming", "retelling",
     "ringbook", "ringing", "scopes", "search",
     "sending", "standing_down", "talks", "task_moves", "taskbook", "tasks", "templates", "threads", "tokens", "tracing",
     "transfer", "transfer_fence", "transfer_records", "turning", "unsending", "waiting", "webhooks",
@@ -72,7 +72,7 @@ USES: dict[str, tuple[str, set[str], set[str], set[str]]] = {
     "counts --as bob": ("counts", {"moving", "reading", "present"}, {"asking"}, {"change"}),
     "check --as bob": ("check", {"moving", "reading", "present"}, {"asking"}, {"change"}),
     "read m-1 --as bob": ("read", {"moving", "reading", "present"}, {"asking"}, {"change"}),
-    "send bob --as ann --body x": ("send", {"compose", "sending", "present"}, set(), set()),
+    "send bob --as ann --body x": ("send", {"compose", "pace", "sending", "present"}, set(), set()),
     "claim --as bob": ("claim", {"holding", "moving", "reading", "waiting", "present"}, {"asking"}, {"change"}),
     "ack m-2 --as bob --token TOKEN": ("ack", {"holding", "moving", "reading", "present"}, {"asking"}, {"change"}),
     "tasks --as bob": (

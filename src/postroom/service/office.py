@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from _thread import allocate_lock
 from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ class SenderRates:
     def __init__(self) -> None:
         self._full_at: dict[str, float] = {}  # by folded name: when its bucket is full again
         self._many = MANY_SENDERS
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
 
     def take(self, limits: Limits, letters: Mapping[str, int], now: float) -> None:
         """Count letters by the folded names of their senders: all of them, or none and an error (`check_rate`)."""
