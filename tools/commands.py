@@ -61,8 +61,8 @@ yourself is said whole.
 ## Errors as JSON
 
 On standard error, `{"schema": 1, "error": {…}}` with `code`, `name`, `message`, `field`, `hint`, `temporary` (does the
-same again later help?), `key` (with which to send the same letter again) and `exit`. The names are those of
-[the library's errors](reference.md#errors), and these of the command line, each a kind of `Invalid` or `Refused`:
+same again later help?), `key` (with which to send the same letter again), `retry_after` (seconds to wait, where that
+is known) and `exit`. The names are those of [the library's errors](reference.md#errors), and these of the command line, each a kind of `Invalid` or `Refused`:
 `Usage` (code 1901, exit 64), `NoInput` (1902, 66), `CannotCreate` (1903, 73), `Misconfigured` (1904, 78), `Abandoned`
 (2901, 1).
 """

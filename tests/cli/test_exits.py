@@ -82,6 +82,16 @@ def test_a_held_room_is_told_as_temporary_with_the_key_to_try_again(desk: Desk) 
     assert (busy.code, busy.error["name"], busy.error["temporary"]) == (75, "StoreBusy", True)
 
 
+def test_an_answer_that_comes_too_soon_says_when_to_send_it_again_and_with_which_key(desk: Desk) -> None:
+    root = desk.json("send", "bob", "--as", "ann", "--body", "q")["id"]
+    words = ("reply", root, "--as", "bob", "--body", "a", "--set", "thread_rate=1", "--json")
+    assert 0 == desk.run(*words).code
+    refused = desk.run(*words)
+    assert (75, "TooFast", True) == (refused.code, refused.error["name"], bool(refused.error["key"]))
+    assert 0 < refused.error["retry_after"] <= 60
+    assert desk.run("read", "none", "--as", "bob", "--json").error["retry_after"] is None
+
+
 def test_a_reader_that_leaves_is_no_noise(desk: Desk) -> None:
     desk.json("send", "bob", "--as", "ann", "--body", "x" * 100_000)
     reading, writing = os.pipe()

@@ -179,6 +179,26 @@ def test_either_pace_can_be_turned_off(house: House, rate: int, hourly: int) -> 
     house.room(thread_rate=0, thread_hourly=0).mailbox("bob").reply(root.id, "a", to_all=True)
 
 
+def test_the_error_names_the_key_with_which_to_send_again(house: House, clock: FakeClock) -> None:
+    """Of one letter, and of many: a caller that waits and sends again with it sends nothing twice."""
+    room = house.room(thread_rate=2)
+    root, bob = room.mailbox("ann").send("bob", "q"), room.mailbox("bob")
+    for _ in range(2):
+        bob.reply(root.id, "a")
+    with pytest.raises(TooFast) as refused:
+        bob.reply(root.id, "b")
+    assert refused.value.key and refused.value.retry_after
+    with pytest.raises(TooFast) as own:
+        bob.reply(root.id, "b", key="own")
+    assert "own" == own.value.key
+    with pytest.raises(TooFast) as many:
+        bob.send_many([draft("cleo", "no answer", key="k-1"), draft("ann", "b", in_reply_to=root.id)])
+    assert 2 == len(many.value.keys) and "k-1" == many.value.keys[0]
+    clock.advance(refused.value.retry_after)
+    again = [bob.reply(root.id, "b", key=refused.value.key).repeated for _ in range(2)]
+    assert [False, True] == again
+
+
 # -- over links
 
 

@@ -44,6 +44,7 @@ def as_plain(error: PostroomError) -> dict[str, Any]:
         "hint": error.hint,
         "temporary": error.temporary,
         "key": error.key,
+        "retry_after": error.retry_after,
         "exit": exit_code(error),
     }
     return {name: _sayable(value) for name, value in known.items()}

@@ -12,7 +12,7 @@ from msgspec import Struct, ValidationError
 from msgspec.structs import asdict, replace
 
 from .. import model, policy, service
-from ..errors import Invalid, PostroomError, StoreBusy, StoreFailing, TooLarge, UnknownAgent
+from ..errors import Invalid, PostroomError, TooLarge, UnknownAgent
 from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
 from ..model.message import Message, is_any, is_broadcast
@@ -71,8 +71,9 @@ def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now:
             post = prepare(office, caller, draft, now, batch)
             posts.append(post)
             batch.add(post.message)
-    except (StoreBusy, StoreFailing) as failed:
-        failed.keys = tuple(_key_to_retry(office, draft) for draft in drafts)
+    except PostroomError as error:
+        if error.temporary:
+            error.keys = tuple(_key_to_retry(office, draft) for draft in drafts)
         raise
     return posts
 
@@ -111,13 +112,14 @@ def prepare(
     now: datetime,
     batch: Batch | None = None,
 ) -> Post:
-    """A letter ready to be committed, or the reason why not. `batch`: the letters that are sent with it. Where the
-    store fails, the error carries the key with which to try again.
+    """A letter ready to be committed, or the reason why not. `batch`: the letters that are sent with it. A
+    temporary error carries the key with which to try again.
     """
     try:
         return _prepare(office, caller, draft, now, batch)
-    except (StoreBusy, StoreFailing) as failed:
-        failed.keys = (_key_to_retry(office, draft),)
+    except PostroomError as error:
+        if error.temporary:
+            error.keys = (_key_to_retry(office, draft),)
         raise
 
 
