@@ -58,7 +58,7 @@ def test_every_kind_of_part_is_shown_inside_the_fence() -> None:
         id="m-1", sender="ann", recipients=(), created_at=NOW, attachments=("a.txt",),
         parts=(
             postroom.text("words"), postroom.data({"k": 1}, "s"), postroom.event("started"),
-            postroom.Part("file", path="f.txt", size=3), postroom.reference("https://x.test", "X"),
+            postroom.Part("file", path="f.txt", bytes="YWJj"), postroom.reference("https://x.test", "X"),
             postroom.reference("https://y.test"), postroom.Part("x-own", a=1), postroom.data({"text": "bare"}),
         ),
     )  # fmt: skip
@@ -66,6 +66,19 @@ def test_every_kind_of_part_is_shown_inside_the_fence() -> None:
     for shown in ("words", '[data s] {"k":1}', '[data] {"text":"bare"}', "started", "[file f.txt, 3 bytes]", "[X](https://x.test)",
                   "[reference](https://y.test)", '[x-own] {"a":1}', "- a.txt"):  # fmt: skip
         assert shown in inside
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({"bytes": ""}, "0 bytes"),
+        ({"bytes": "YQ=="}, "1 bytes"),
+        ({"bytes": "YWI=", "size": 99_999}, "2 bytes"),
+        ({"size": 3}, "without its content"),
+    ],
+)
+def test_a_file_is_shown_with_the_size_of_its_content(fields: dict[str, Any], shown: str) -> None:
+    assert f"[file f.txt, {shown}]" == present.file_line({"type": "file", "path": "f.txt"} | fields)
 
 
 @given(ATTACKS, ATTACKS)

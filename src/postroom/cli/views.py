@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..model.names import fold
-from ..service.present import NOTICE, OWN_NOTICE, data_line
+from ..service.present import NOTICE, OWN_NOTICE, data_line, file_line
 from ..service.present import markdown as fenced
 from .escape import ago, body_lines, due, moment, one_line
 from .glance import NO_DIGEST, NO_MAIL
@@ -160,7 +160,7 @@ def _part(part: Data) -> list[str]:
     if part["type"] == "text":
         return body_lines(part["text"])
     if part["type"] == "file":
-        return body_lines(f"[file {part['path']}, {part.get('size', '?')} bytes]")
+        return body_lines(file_line(dict(part)))
     return body_lines(data_line(dict(part)))
 
 

@@ -244,10 +244,18 @@ def _part(part: Part) -> str:
     if part.type == "text":
         return str(part["text"])
     if part.type == "file":
-        return f"[file {part['path']}, {part.get('size', '?')} bytes]"
+        return file_line(part.to_json())
     if part.type == "reference":
         return f"[{part.get('label') or 'reference'}]({part['uri']})"
     return data_line(part.to_json())
+
+
+def file_line(part: dict[str, Any]) -> str:
+    """A file in one line, with the size of its content; the field `size` may say anything."""
+    content = part.get("bytes")
+    if not isinstance(content, str):
+        return f"[file {part['path']}, without its content]"
+    return f"[file {part['path']}, {len(content.rstrip('=')) * 3 // 4} bytes]"
 
 
 def data_line(part: dict[str, Any]) -> str:
