@@ -65,6 +65,17 @@ def test_only_its_user_reads_it_whatever_the_umask(desk: Desk, umask: int) -> No
     assert ("written", 0o600) == (outcome, stat.S_IMODE((desk.home / UNIT).stat().st_mode))
 
 
+def test_folders_made_for_it_are_its_users_alone(desk: Desk) -> None:
+    """Whoever may write in one of them could put another unit in its place."""
+    before = os.umask(0)
+    try:
+        unit_in(desk.home)
+    finally:
+        os.umask(before)
+    folders = [folder for folder in (desk.home / UNIT).parents if desk.home in folder.parents]
+    assert [0o700] * 3 == [stat.S_IMODE(folder.stat().st_mode) for folder in folders]
+
+
 def unit_in(home: Path) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(home / ".config"))

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import Invalid, NameTaken
@@ -130,7 +131,8 @@ def install(said: str) -> Outcome:
         return "unchanged"
     where = path()
     draft = f"{where}.{os.getpid()}"
-    os.makedirs(os.path.dirname(where), exist_ok=True)
+    for folder in reversed(Path(where).parents):  # whoever may write in one of them could put another unit there
+        folder.mkdir(mode=0o700, exist_ok=True)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(draft, flags, 0o600), "w", encoding="utf-8") as file:
