@@ -202,15 +202,22 @@ def _salvaged(path: Path) -> Iterator[Finding]:
 
     if not Path(f"{path}.lock").exists():  # no room ever lay here
         return
+    force = f" --room {quote(str(path))} --force"
     try:
         saved = salvage(path, PATIENCE)
     except PostroomError as refused:
         yield _refused("salvage", refused)
         return
-    if saved is not None:
-        told = f"{saved.letters} letters could be read and lie in {saved.path}; {saved.lost} others are known of"
-        command = f"postroom restore {quote(str(saved.path))} --room {quote(str(path))} --force"
-        yield note("salvage", told, f"{command} makes it the room")
+    if saved is None:
+        anew = f"without one, stop all agents and move {path} and its {path.name}-* and {path.name}.* files away"
+        yield note(
+            "salvage", "no letter could be read", f"postroom restore FILE{force} brings back a backup; {anew}"
+        )
+        return
+    told = (
+        f"{saved.letters} letters could be read and lie in {saved.path}; {saved.lost} others are known to be lost"
+    )
+    yield note("salvage", told, f"postroom restore {quote(str(saved.path))}{force} makes it the room")
 
 
 def _around(path: Path | None, *, repair: bool) -> Iterator[Finding]:

@@ -83,12 +83,26 @@ def test_a_room_with_a_damaged_page_is_saved_by_the_doctor_and_restored(path: Pa
     diagnosis = postroom.doctor(path, repair=True)
     assert diagnosis.worst is Level.ERROR
     (told,) = (finding for finding in diagnosis.findings if finding.check == "salvage")
-    assert "others are known of" in told.what
+    assert "others are known to be lost" in told.what
     postroom.restore(f"{path}.salvaged", path, overwrite=True)
     with postroom.open(path) as room:
         texts = {letter.text for letter in room.mailbox("bob").check(None, peek=True)}
         assert 40 < len(texts) < 61
         room.mailbox("ann").send("bob", "the room works again")
+
+
+def test_a_room_of_which_nothing_can_be_read_is_told_and_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "room.db"
+    with postroom.open(path) as room:
+        room.mailbox("ann").send("bob", "in the log alone")
+    Path(f"{path}-wal").write_bytes(b"")
+    (told,) = (finding for finding in postroom.doctor(path, repair=True).findings if finding.check == "salvage")
+    assert "no letter could be read" == told.what
+    assert f"postroom restore FILE --room {path} --force" in told.hint
+    with postroom.open(tmp_path / "other.db") as other:
+        other.backup(tmp_path / "backup")
+    postroom.restore(tmp_path / "backup", path, overwrite=True)
+    assert postroom.doctor(path).worst < Level.ERROR
 
 
 def test_letters_behind_a_break_in_the_log_are_told_and_saved(path: Path) -> None:

@@ -72,7 +72,7 @@ def _verdict(screen: Screen, data: Data, groups: Mapping[str, list[Data]], healt
     mendable = any("--repair" in found["hint"] for level in groups.values() for found in level)
     advice = f"{command} --repair mends what is safe." if mendable else "Each says what to do."
     if any(found["check"] == "salvage" for found in groups.get("note", ())):
-        advice = "Nothing more can be mended in its place; salvage says where all that could be read is saved."
+        advice = "Nothing more can be mended in its place; salvage says what could be read, and what to do."
     left = painted(screen, f"{' and '.join(counts)} left.", "red" if "error" in groups else "yellow")
     return "\n".join([left, *wrapped(advice, screen.width)])
 

@@ -146,8 +146,10 @@ class Connection:
         finally:
             self.log.close()  # opened anew for the first commit: until then there is nothing to compare it with
         if number < noted.number:
-            what = f"{self._path} is damaged: it ends at change {number}, and {noted.number} was confirmed"
-            raise Damaged(what, hint=f"{SALVAGE}. {_ON_PURPOSE.format(self._path)}")
+            missing = f"the changes after {number}, up to {noted.number}, were confirmed and are missing"
+            raise Damaged(
+                f"{self._path} is damaged: {missing}", hint=f"{SALVAGE}. {_ON_PURPOSE.format(self._path)}"
+            )
 
     def _number(self) -> int:
         """Of the last change in the room."""

@@ -148,7 +148,7 @@ def _check_version(database: apsw.Connection, backup: Path) -> None:
 def check_nobody_inside(path: Path) -> None:
     inside = [holders.name_of(pid) for pid in holders.holders(path) if pid != os.getpid()]
     if inside:
-        raise StoreBusy(f"{path} is open in process {', '.join(inside)}", hint="end it first, then restore")
+        raise StoreBusy(f"{path} is open in process {', '.join(inside)}", hint="end it first, then try again")
 
 
 def _set_aside(path: Path, noted: Note, *, overwrite: bool) -> Path | None:
@@ -193,7 +193,7 @@ def _empty_log(path: Path) -> bool:
         database.execute("BEGIN EXCLUSIVE; COMMIT")
         database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     except apsw.BusyError:
-        raise StoreBusy(f"another program has {path} open", hint="end it first, then restore") from None
+        raise StoreBusy(f"another program has {path} open", hint="end it first, then try again") from None
     except apsw.Error:
         return False
     finally:

@@ -48,7 +48,7 @@ FRESH = (
 _MORE_AT = 8  # in a row: here begins what a delivery has not at first
 _SUM_AT = 21  # and here ends the delivery
 NOTHING_MORE: Row = (None,) * (_SUM_AT - _MORE_AT)
-SALVAGE = "postroom doctor --repair saves what can be read; or restore a backup"
+SALVAGE = "stop all agents; then postroom doctor --repair saves what can be read, or restore a backup"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNLIKELY = (ValueError, TypeError, IndexError, OverflowError)  # what values that nobody wrote lead to
 _decode_history = msgspec.json.Decoder(tuple[Attempt, ...]).decode
