@@ -42,14 +42,19 @@ def read_below(path: str, root: str, largest: int, field: str) -> bytes:
     base = Path(os.path.realpath(root))
     folder = Path(os.path.realpath((base / path).parent))
     if not folder.is_relative_to(base):
-        raise NotAllowed(f"{path!a} lies outside {base}", field=field, hint="see the setting file_root")
+        raise NotAllowed(
+            f"{path!a} lies outside {base}",
+            field=field,
+            hint="copy it there, or set file_root to a folder above both",
+        )
     try:
         content = _read(folder / Path(path).name, largest + 1)
     except OSError as broken:
         why = "links are not followed" if broken.errno == errno.ELOOP else broken.strerror
         raise Invalid(f"{path!a} cannot be read: {why}", field=field) from None
     if content is None:
-        raise NotAllowed(f"{path!a} is not a regular file with one name", field=field)
+        hint = "no folder, no device, no file with a second name (hard link); send a copy of the file"
+        raise NotAllowed(f"{path!a} is not a regular file with one name", field=field, hint=hint)
     if len(content) > largest:
         raise TooLarge(f"{path!a} is over {largest} bytes", field=field, hint="send a reference instead")
     return content
