@@ -116,8 +116,8 @@ def _set_aside(here: FileConnection, *, repair: bool) -> Iterator[Finding]:  # n
         yield ok("quarantine", "no file is set aside")
         return
     told = [f"{name} ({reasons.get(name, 'before the index was made anew')})" for name in lying]
-    hint = "mend a file and put it back into its folder, or delete it"
-    yield warning("quarantine", f"{len(lying)} files are no letters and were set aside: {_few(told)}", hint)
+    hint = "mend a file and move it back under its own name (without the last ending), or delete it"
+    yield warning("quarantine", f"{len(lying)} file(s) set aside, since they are no letters: {_few(told)}", hint)
 
 
 def _strange(here: FileConnection, *, repair: bool) -> Iterator[Finding]:  # noqa: ARG001
