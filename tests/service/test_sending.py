@@ -269,6 +269,16 @@ def test_many_letters_go_in_one_commit_or_not_at_all(room: Room) -> None:
     assert ann.send_many([]) == []
 
 
+def test_the_error_says_which_of_many_letters_is_wrong(room: Room) -> None:
+    bad = {"type": "file", "path": "a.txt"}
+    with pytest.raises(Invalid) as refused:
+        room.mailbox("ann").send_many([draft("bob", "good"), draft("bob", [bad])])
+    assert "drafts[1].body[0].bytes" == refused.value.field
+    with pytest.raises(Invalid) as one:
+        room.mailbox("ann").send("bob", [bad])
+    assert "body[0].bytes" == one.value.field
+
+
 def test_a_draft_may_be_sent_again_and_from_elsewhere(room: Room) -> None:
     letter = draft("bob", "x")
     room.mailbox("ann").send_many([letter, letter])

@@ -72,6 +72,8 @@ def prepare_all(office: Office, caller: Principal, drafts: Sequence[Draft], now:
             posts.append(post)
             batch.add(post.message)
     except PostroomError as error:
+        if error.field is not None:  # of which letter
+            error.field = f"drafts[{len(posts)}].{error.field}"
         if error.temporary:
             error.keys = tuple(_key_to_retry(office, draft) for draft in drafts)
         raise
