@@ -25,8 +25,6 @@ from postroom.model.delivery import MOVES, OPEN, UNSENT, Delivery, State, open_d
 from postroom.model.message import Message, Priority
 from postroom.model.query import Order, Query
 from postroom.store.base import Forget, Move, Posted, Put, Store, Write
-from postroom.store.sqlite import writing
-from postroom.store.sqlite.waiting import EVERY
 from tests.contract.stores import STORES, Kind
 from tests.letters import BOOT, NOW, after, attempt, forget, lease, letter, note, post
 
@@ -128,16 +126,14 @@ class Room(RuleBasedStateMachine):
     kind: ClassVar[Kind]
     store: Store
 
-    @initialize(every=some.sampled_from([1, 3, EVERY]))
-    def enter(self, every: int) -> None:
-        vars(writing)["EVERY"] = every  # how often the newest letters are taken into the kept counts
+    @initialize()
+    def enter(self) -> None:
         self.folder = TemporaryDirectory()
         self.store = self.kind.open(Path(self.folder.name), BOOT)
         self.model = Model()
         self.cursors: list[tuple[Cursor, list[Change]]] = [(self.store.cursor(), [])]
 
     def teardown(self) -> None:
-        vars(writing)["EVERY"] = EVERY
         if hasattr(self, "folder"):
             self.store.close()
             self.folder.cleanup()

@@ -69,7 +69,7 @@ def test_the_next_letter_to_a_mailbox_asks_the_index_nothing(layout: Layout, tmp
     with opened(tmp_path, layout) as store:
         send_quietly(store, "m1")
         send_quietly(store, "m2")
-        assert ["BEGIN", "INSERT", "INSERT", "INSERT", "COMMIT"] == statements(store, "m3")
+        assert ["BEGIN", "INSERT", "INSERT", "INSERT", "INSERT", "COMMIT"] == statements(store, "m3")
 
 
 def test_a_sign_of_life_takes_as_many_steps_among_many_agents_as_among_few(tmp_path: Path) -> None:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
 OLDEST_SQLITE = (3, 51, 3)  # before it, a write racing a checkpoint could lose committed data
-_STATEMENTS = 512  # apsw forgets a statement after so many others: one for every 32nd letter is still ready then
 SMALLEST_PAGE = 512  # bytes, in SQLite
 INDEX_PART = 32 * 1024  # bytes by which SQLite maps the index of a log
 
@@ -95,7 +94,7 @@ class Connection:
                     self.lock.forget_note()  # somebody removed the room: what comes now is a new one
                 ground.create(path)
                 _check_index(path)
-                self.database = apsw.Connection(path, flags=_FLAGS, statementcachesize=_STATEMENTS)
+                self.database = apsw.Connection(path, flags=_FLAGS)
                 _configure(self.database, self._patience)
                 self.asking = self.database.cursor()  # for questions: each is answered before the next
                 self.names = Names(self.database)  # the numbers of this room's mailboxes, and of no other's

@@ -23,7 +23,6 @@ from ...errors import PostroomError
 from ...model.health import Finding, error, note, ok, warning
 from . import holders
 from .connection import OLDEST_SQLITE, Connection, translate
-from .names import NEXT_NUMBER
 from .pages import commits_behind
 from .patience import interruptible
 from .place import examine_place
@@ -241,7 +240,7 @@ def _counts(visit: Visit) -> Iterator[Finding]:
         yield ok("counts", "the kept counts of waiting letters are right")
     elif visit.repair and visit.sound:
         with _mending(visit):
-            recount(visit.database.execute, visit.database.execute(NEXT_NUMBER).get)
+            recount(visit.database.execute)
         yield error("counts", f"{wrong} kept counts of waiting letters were wrong; counted anew", repaired=True)
     else:
         told = f"{wrong} kept counts of waiting letters are wrong: an inbox may be full too early or too late"

@@ -25,7 +25,7 @@ from .committing import commit, make_safe
 from .connection import translate, translated
 from .lookout import Lookout
 from .names import NEXT_NUMBER
-from .waiting import IN_INBOX, IN_OUTBOX, place_of
+from .waiting import WAITING, place_of
 from .writing import BY_KEY
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class SqliteStore(Access):
 
     def waiting(self, mailbox: str, sender: str) -> tuple[int, int]:
         asked = [place_of(mailbox, self._mailbox(mailbox)), self._mailbox(sender)]
-        total, own = self._ask(IN_OUTBOX if AT in mailbox else IN_INBOX, asked)[0]
+        total, own = self._ask(WAITING, asked)[0]
         return total, own
 
     def tally(self, mailbox: str | None) -> list[Tally]:

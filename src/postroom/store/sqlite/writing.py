@@ -23,7 +23,7 @@ from .. import sqlite
 from ..base import Forget, Introduce, Move, Post, Posted, Put, check_space
 from .names import IN_THE_WAY, IS_LED, LOOK, NEXT_NUMBER
 from .rows import CHANGED, COLUMNS, NOTHING_MORE, STATE_NUMBER, delivery_row, letter_row
-from .waiting import EVERY, WIDE, count_deliveries, count_moved, place_of, take_in, waiting_at
+from .waiting import COUNT_ONE, count_deliveries, place_of, waiting_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -170,8 +170,10 @@ class Writing:
             _, _, *like_first = delivery_row(deliveries[0], number, 0)
             further = sorted(places[len(deliveries) :])  # in the order of the tables: fewer pages are split
             self._execute(COPY_DELIVERY, (number, encode(further), *like_first))
-        if self._number % EVERY == 0 or len(places) > WIDE:
-            take_in(self._execute, self._number)
+        if len(places) > 1:
+            count_deliveries(self._execute, number, 0, 1)
+        elif deliveries and deliveries[0].waits:
+            self._execute(COUNT_ONE, (place_of(names[0], places[0]), number, 1))
         written = None if post is given else post
         return Posted(message_id=message.id, number=number, unknown=unknown, written=written)
 
@@ -243,8 +245,7 @@ class Writing:
             self._read_together(moves)
             return
         names, lives = self._names.committed, action in SIGNS_OF_LIFE
-        steps, changes = [], []
-        moved: dict[tuple[Place, int], list[int]] = {}
+        steps, changes, counts = [], [], []
         for change, move in enumerate(moves, self._take_numbers(len(moves))):
             before, after = move.before, move.after
             mailbox, known = names.get(before.mailbox) or self.mailbox(before.mailbox, "mailbox", known=lives)
@@ -255,14 +256,13 @@ class Writing:
             steps.append((*values(after), before.number, mailbox, before.revision))
             changes.append((change, before.number, mailbox, STATE_NUMBER[after.state]))
             if before.waits is not after.waits:
-                at = (place_of(before.mailbox, mailbox), 1 if after.waits else -1)
-                moved.setdefault(at, []).append(before.number)
+                counts.append((place_of(before.mailbox, mailbox), before.number, 1 if after.waits else -1))
         changed = self._database.total_changes()
         self._execute_many(update, steps)
         if self._database.total_changes() != changed + len(steps):
             self._complain(steps)
         self._execute_many(INSERT_MOVED, changes)
-        count_moved(self._execute, moved)
+        self._execute_many(COUNT_ONE, counts)
 
     def _read_together(self, moves: Sequence[Move]) -> None:
         mailbox, _ = self.mailbox(moves[0].before.mailbox, "mailbox", known=True)
@@ -272,8 +272,8 @@ class Writing:
         if self._database.total_changes() != changed + len(moves):
             self._complain([(number, mailbox, 0) for number in numbers])
         sqlite.together.note_changes(self._execute, moves, numbers, mailbox, first)
-        unread = [move.before.number for move in moves if move.before.waits]
-        count_moved(self._execute, {(place_of(moves[0].before.mailbox, mailbox), -1): unread} if unread else {})
+        place = place_of(moves[0].before.mailbox, mailbox)
+        self._execute_many(COUNT_ONE, [(place, move.before.number, -1) for move in moves if move.before.waits])
 
     def _complain(self, steps: Sequence[Row]) -> NoReturn:
         """One of these deliveries is not what it was, or not there at all."""
@@ -379,8 +379,6 @@ class Writing:
         """The first of so many."""
         first = self._number or self._look()
         self._number = first + count
-        if first // EVERY != self._number // EVERY:
-            take_in(self._execute, first)
         return first
 
     def _look(self) -> int:

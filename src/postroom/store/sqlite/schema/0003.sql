@@ -1,6 +1,5 @@
 -- How many letters count towards the quota of an inbox, or of the outbox for another system: kept, so that a send
--- need not count them. A letter counts while it is open (state < 3) and has no read_at. Letters from a number on
--- are not in the counts yet: place 0, sender 0 holds that number.
+-- need not count them. A letter counts while it is open (state < 3) and has no read_at.
 CREATE TABLE waiting (
     place NOT NULL,             -- a mailbox's id; of mail for another system, the folded name of that system
     sender INTEGER NOT NULL,    -- a mailbox's id; 0: all senders together
@@ -17,5 +16,3 @@ SELECT iif(instr(m.name, '@'),
 FROM deliveries d JOIN letters l ON l.number = d.number JOIN mailboxes m ON m.id = d.mailbox
 WHERE d.state < 3 AND d.seen = 0 GROUP BY 1, 2;
 INSERT INTO waiting SELECT place, 0, sum(letters) FROM waiting GROUP BY place;
-INSERT INTO waiting
-SELECT 0, 0, max(coalesce((SELECT max(number) FROM letters), 0), coalesce((SELECT max(number) FROM changes), 0)) + 1;
