@@ -19,7 +19,7 @@ from ..model.message import Recipient
 from ..model.names import AT, POSTMASTER, check_id, check_kind, check_party, fold
 from ..model.task import TASK_UPDATE
 from ..model.values import check_object
-from ..service.pace import Batch, check_pace
+from ..service.pace import check_pace
 from ..store.base import Post
 from ..store.files import letters as sheets
 from ..store.files.layouts.base import OWN, Where, text_of, time_or_none
@@ -50,7 +50,7 @@ def post(office: Office, sender: str, to: str, msg: dict[str, Any]) -> Post:
     now = office.now().wall
     filled = _filled(office, sender, to, msg, now)
     message = relays.counted(office, _followed(office, _letter(office, sender, to, filled, now)), to)
-    check_pace(office, message, Batch())
+    check_pace(office, message)
     encoded = service.compose.seal(message, office.limits)
     msg.update({name: filled[name] for name in ("id", "from", "to", "timestamp")})
     return Post(

@@ -47,8 +47,11 @@ class Batch:
         return self._counts[sender, _name(place)]
 
 
-def check_pace(office: Office, message: Message, batch: Batch) -> None:
-    """Pass, or TooFast. A letter that is no reply and is in no named conversation costs nothing."""
+def check_pace(office: Office, message: Message, batch: Batch | None = None) -> None:
+    """Raise TooFast if this letter is one answer too many. `batch`: the letters that are written with it. A letter
+    that is no reply and is in no named conversation costs nothing.
+    """
+    batch = batch or Batch()
     own, shared = _places(message)
     if own is None or shared is None:
         return

@@ -157,7 +157,7 @@ def _prepare(office: Office, caller: Principal, draft: Draft, now: datetime, bat
     if message.in_reply_to is not None:
         names = [name for name, _ in first] + others
         message = _follow(office, message, names, relays=draft.relays)
-    check_pace(office, message, batch or Batch())
+    check_pace(office, message, batch)
     at = draft.fields.get("at")
     due_at = None if at is None else _due_at(message, at, now)
     deliveries, routes = [], seeks

@@ -16,7 +16,7 @@ from ..model.message import DEFAULT_SCOPE
 from ..model.names import BROADCAST, check_agent, check_id, fold
 from ..model.query import Found
 from ..service.compose import Draft, seal
-from ..service.pace import Batch, check_pace
+from ..service.pace import check_pace
 from . import looking, members
 from .message import MessagePriority, MessageType
 from .translating import aware, id_in, message_of
@@ -164,7 +164,7 @@ def _in_thread(room: Room, post: Post, reply_to: str | None, thread_id: str | No
     if message.in_reply_to == reply_to and (thread is None or message.thread_id == thread):
         return post
     threaded = _saying(room, post, in_reply_to=reply_to, thread_id=thread or message.thread_id)
-    check_pace(room._office, threaded.message, Batch())
+    check_pace(room._office, threaded.message)
     return threaded
 
 
