@@ -138,7 +138,7 @@ class Busy(PostroomError):
 
 
 class QuotaFull(Busy):
-    """The inbox is full, its sender has its share of it, or an agent is busy with as many tasks as it takes."""
+    """The inbox is full, the sender has used its share of it, or an agent has as many tasks as it takes."""
 
     code = 3001
 
@@ -207,12 +207,12 @@ class IdTaken(Conflict):
 
     @classmethod
     def of_letter(cls, field: str, first: str | None) -> IdTaken:
-        """The error for a letter whose id or key is in use. A key is the sender's own, and so is the letter that
-        has it. Of an id it is not said what has it: that may be a letter between other agents (G8).
+        """Return the error for a letter whose id or key is in use. A key belongs to the sender, so the error names
+        the letter that has it. An id may belong to a letter between other agents, so the error names nothing (G8).
         """
         if field == "key":
             which = f"your letter {first}" if first else "a letter of yours that is deleted by now"
-            return cls(f"{which} has it, and says something else", field=field, hint="send this with another key")
+            return cls(f"{which} has this key and other content", field=field, hint="send this with another key")
         return cls(field=field, hint="leave it out, or choose another one")
 
 

@@ -77,7 +77,7 @@ def open_with(chosen: Settings, clock: Clock, *, makes: bool = True) -> Room:
 def chosen_settings(
     store: str | os.PathLike[str] | None, settings: dict[str, Any], defaults: Mapping[str, Any] | None = None
 ) -> Settings:
-    """The settings in force for a room that is opened like this. `defaults`: where they are not the library's."""
+    """The settings in force for a room that is opened like this. `defaults` replace those of the library."""
     address = f"sqlite:{os.fspath(store)}" if isinstance(store, os.PathLike) else store
     chosen = load_settings({"store": address, **settings}, defaults=defaults)
     return chosen if chosen.store else replace(chosen, store=f"sqlite:{default_room()}")

@@ -93,8 +93,8 @@ def load_settings(
     *,
     defaults: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """The settings in force: arguments beat the environment, which beats the config file. `defaults`: where they
-    are not those of the library.
+    """The settings in force: arguments beat the environment, which beats the config file. `defaults`
+    replace those of the library.
     """
     environment = own_environment() if environment is None else environment
     given: dict[str, Any] = dict(defaults or {}) | _from_file(config_path(environment))

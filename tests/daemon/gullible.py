@@ -9,7 +9,7 @@ from postroom.model.parts import Part
 from postroom.service import files
 
 
-def enclosed(said: Any, part: Part, root: str, largest: int, field: str) -> Part:
+def enclosed(source: Any, part: Part, root: str, largest: int, field: str) -> Part:
     return part if part.get("bytes") is not None else files.read(part, root, largest, field)
 
 

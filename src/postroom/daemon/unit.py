@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NAME = "postroom.service"
-FOLDER = "postroom-service"  # its working folder, empty and its own: systemd makes it and takes it away
+FOLDER = "postroom-service"  # the unit's working folder: empty; systemd makes and removes it
 MARK = "# Written by `postroom service install`."
 AFTER_REPLACING = (
     "systemctl --user daemon-reload",

@@ -151,9 +151,9 @@ def wire_tool(tool: Tool) -> types.Tool:
 
 
 def _text(value: Any) -> types.TextContent:
-    """JSON on one line. Characters that hide, reorder or break what others wrote are escapes in it."""
-    said = json.dumps(value, ensure_ascii=False).encode()
-    return types.TextContent(type="text", text=harmless_json(said).decode())
+    """Return JSON on one line, with escapes for characters that hide text, reorder it or look like the fence."""
+    encoded = json.dumps(value, ensure_ascii=False).encode()
+    return types.TextContent(type="text", text=harmless_json(encoded).decode())
 
 
 def _tool_error(tool: Tool, error: PostroomError) -> types.CallToolResult:

@@ -63,7 +63,7 @@ async def look(caller: Caller, place: Place) -> dict[str, Any]:
 async def follow(caller: Caller, place: Place) -> Watch:
     """What tells of new mail there, from this moment on."""
     said = await _wanted(caller, place)
-    since = await _now(caller, said)
+    since = await _now(caller, said["agent_id"])
     await caller.call("wait", {**said, "since": since, "timeout": 0})  # may it be watched at all?
 
     async def run(changed: Changed) -> None:
@@ -85,7 +85,7 @@ async def _next(caller: Caller, said: dict[str, Any], at: str, changed: Changed)
         return at
     if not found["letter"]:
         return str(found["cursor"])
-    now = await _now(caller, said)
+    now = await _now(caller, said["agent_id"])
     await changed()
     return now
 
@@ -99,5 +99,5 @@ async def _wanted(caller: Caller, place: Place) -> dict[str, Any]:
     return {"agent_id": me, "peek": True, "thread": thread}
 
 
-async def _now(caller: Caller, said: dict[str, Any]) -> str:
-    return str((await caller.call("cursor", {"agent_id": said["agent_id"]}))["cursor"])
+async def _now(caller: Caller, agent: str) -> str:
+    return str((await caller.call("cursor", {"agent_id": agent}))["cursor"])

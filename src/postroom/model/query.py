@@ -49,7 +49,7 @@ class Query(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     since: datetime | None = None  # created at or after
     offered_at: datetime | None = None  # not expired at this time
     due_at: datetime | None = None  # and not waiting for a later try
-    due_most: datetime | None = None  # a try after this time was set by a clock that was wrong: it is due
+    due_most: datetime | None = None  # a retry set for later than this was set by a wrong clock, and is due
     unarchived_before: datetime | None = None  # acknowledged before, not archived yet
     order: Order = "inbox"
     limit: int | None = None

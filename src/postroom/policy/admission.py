@@ -29,7 +29,7 @@ REQUIRED = "required_capabilities"  # where a task's metadata names what it take
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-_TICK = 1e-6  # seconds that rounding may add up to
+_TICK = 1e-6  # seconds: more than rounding errors add up to
 
 
 def check_guard(names: Sequence[str], recipient: str, guard: Guard) -> None:
@@ -58,13 +58,13 @@ def check_expiry(expires_at: datetime | None, now: datetime) -> None:
 
 
 def is_within(window: timedelta, earlier: datetime, now: datetime) -> bool:
-    """A clock that was set back since slows nobody down."""
+    """Was `earlier` within the last `window`? Not if it lies ahead: then the clock was set back."""
     return timedelta(0) <= now - earlier < window
 
 
 def too_fast(place: str, rate: int, earlier: datetime, now: datetime) -> TooFast:
-    """One sender writes too many answers in a thread or conversation. `earlier`: when it wrote the one `rate`
-    answers back.
+    """Return the error for one sender's answers in a thread or conversation. `earlier`: when it wrote the answer
+    `rate` answers back.
     """
     wait = (MINUTE - (now - earlier)).total_seconds()
     what = f"you wrote {rate} answers in {place} within a minute"
@@ -72,7 +72,7 @@ def too_fast(place: str, rate: int, earlier: datetime, now: datetime) -> TooFast
 
 
 def too_crowded(place: str, rate: int, earlier: datetime, now: datetime) -> TooFast:
-    """All senders together write too many answers to several recipients in a thread or conversation."""
+    """Return the error for all senders' answers to several recipients in a thread or conversation."""
     wait = (HOUR - (now - earlier)).total_seconds()
     what = f"{rate} answers to several recipients were written in {place} within an hour"
     instead = "answer only the sender, wait until a person writes there, or raise thread_hourly"

@@ -29,7 +29,7 @@ def next_try(delivery: Delivery, now: datetime, limits: Limits, chance: float) -
 
 
 def latest_try(now: datetime, limits: Limits) -> datetime:
-    """A try that waits for longer was set by a clock that has been put right since, and is due."""
+    """Return the latest time that a retry may have. A wrong clock set any later one: that retry is due now."""
     return now + timedelta(seconds=limits.outbox_retry_cap)
 
 

@@ -21,7 +21,7 @@ def backoff(attempts: int, limits: Limits) -> timedelta:
 
 
 def latest_retry(now: datetime, limits: Limits) -> datetime:
-    """A try that waits for longer was set by a clock that has been put right since, and is due."""
+    """Return the latest time that a retry may have. A wrong clock set any later one: that retry is due now."""
     return now + timedelta(seconds=limits.backoff_most)
 
 

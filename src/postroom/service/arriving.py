@@ -157,8 +157,8 @@ class _Intake:
         self._message, self._now, self._seen = message, now, seen
         self._says = _said(arrival.message)
         self._counts = False  # must each inbox be asked whether it is full?
-        self._fitting: set[str] = set()  # those that were asked, and are not
-        self._going: Counter[str] = Counter()  # how many of them are at another system, by its folded name
+        self._with_space: set[str] = set()  # mailboxes that were asked, and are not full
+        self._per_system: Counter[str] = Counter()  # how many of these are at another system, by its folded name
         self._verdicts: dict[int, PostroomError | None] = {}
 
     def taken(self) -> list[Verdict]:
@@ -184,8 +184,8 @@ class _Intake:
 
     def _writes(self) -> Sequence[Write]:
         self._verdicts.clear()
-        self._fitting.clear()
-        self._going.clear()
+        self._with_space.clear()
+        self._per_system.clear()
         wanted: dict[str, None] = {}
         for i, target in enumerate(self._arrival.targets):
             try:
@@ -222,17 +222,17 @@ class _Intake:
         is_open = AT in mailbox or mailbox in self._seen.open
         if not is_open and service.addressing.is_open_to(self._office, self._message, mailbox):
             self._seen.open.add(mailbox)
-        if self._counts and mailbox not in self._fitting and not self._was_taken(mailbox):
+        if self._counts and mailbox not in self._with_space and not self._was_taken(mailbox):
             self._check_space(mailbox)
-            self._fitting.add(mailbox)
+            self._with_space.add(mailbox)
 
     def _check_space(self, mailbox: str) -> None:
         limits, sender, system = self._office.limits, self._message.sender, fold(system_of(mailbox))
         limit = limits.outbox_max_letters if system else limits.inbox_quota
         waiting = self._office.store.waiting(mailbox, sender)
-        check_space(sender, mailbox, waiting, limit, 1 + self._going[system])
+        check_space(sender, mailbox, waiting, limit, 1 + self._per_system[system])
         if system:
-            self._going[system] += 1
+            self._per_system[system] += 1
 
     # -- what is here already
 

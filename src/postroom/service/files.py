@@ -15,17 +15,18 @@ from ..model.parts import LocalFile, Part, part_from_json
 _HINT = "the file's bytes as base64; a path is read only by postroom.file(path) and --file PATH"
 
 
-def enclosed(said: Any, part: Part, root: str, largest: int, field: str) -> Part:
+def enclosed(source: Any, part: Part, root: str, largest: int, field: str) -> Part:
     """Return the checked file part `part` with its bytes, or refuse it.
 
-    What `said` is decides. A `LocalFile` is read here. A `Part` without bytes came in a letter, or from a foreign
-    format: it stays a reference. A JSON object without bytes is refused, because whoever wrote it may be anybody.
+    `source`, from which the part was made, decides. A `LocalFile` is read here. A `Part` without bytes came in a
+    letter or from a foreign format, and stays a reference. A JSON object without bytes is refused, because any
+    caller may have written it.
     """
     if part.get("bytes") is not None:
         _check_bytes(part["bytes"], f"{field}.bytes")
-    elif isinstance(said, LocalFile):
+    elif isinstance(source, LocalFile):
         return read(part, root, largest, field)
-    elif not isinstance(said, Part):
+    elif not isinstance(source, Part):
         raise Invalid("is missing: a file part in JSON brings its content", field=f"{field}.bytes", hint=_HINT)
     return part
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..model.query import Moment
 
-MANY_SENDERS = 1000  # after which those are looked for that need not be remembered
+MANY_SENDERS = 1000  # after so many, senders whose bucket is full are dropped
 
 
 class SenderRates:
@@ -68,8 +68,8 @@ class Office(Struct, frozen=True):
 
     @contextmanager
     def within_rate(self, senders: Iterable[str]) -> Iterator[None]:
-        """Commit letters inside it, if the rate of their senders allows that (threat 7). Letters that fail to be
-        committed do not count. `senders`: one for each letter.
+        """Count letters towards the rate of their senders, or raise TooFast (threat 7). Commit them inside the
+        block: if that fails, they do not count. `senders`: one for each letter.
         """
         if not self.limits.sender_rate:
             yield

@@ -1,11 +1,11 @@
 """The pace of answers in one thread or conversation, whatever surface or link they come by (G11).
 
-An answer is a reply, or a letter in a conversation (by its id, or by thread tag and scope) in which somebody wrote
-to its sender meanwhile. So a producer that fills a work queue under one tag has no pace, and neither has the
+An answer is a reply, or a letter in a conversation (by its id, or by thread tag and scope) in which somebody has
+written to its sender since. So a producer that fills a work queue under one tag has no pace, and neither has the
 catch-all of a scope. One sender may write `thread_rate` answers in a minute. All senders together may write
 `thread_hourly` answers to several recipients in an hour, counted anew when a person writes: such answers multiply,
 so agents that answer everything to everyone come to rest only if they share one limit whose window is long enough
-to work off what they got.
+to work through what they received.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _is_answer(office: Office, message: Message, place: LetterQuery, since: int 
 def _earlier(
     office: Office, message: Message, query: LetterQuery, back: int
 ) -> tuple[int | None, datetime] | None:
-    """Number and time of the letter so many back. One of the same batch has no number yet, and is of now."""
+    """Return number and time of the letter `back` letters ago. One of the same batch has no number yet."""
     if back < 0:
         return None, message.created_at
     found = office.store.letters(replace(query, skip=back))
@@ -102,7 +102,9 @@ def _earlier(
 
 
 def _places(message: Message) -> tuple[LetterQuery | None, LetterQuery | None]:
-    """Where its sender's answers are counted, the thread first, and where everybody's, the conversation first."""
+    """Return where the answers of its sender are counted (the thread, if any) and where those of all senders are
+    (the conversation, if any).
+    """
     thread = conversation = None
     if message.thread_id is not None:
         thread = LetterQuery(replies_in=message.thread_id, newest=LOOK_BACK, order="newest", limit=1)

@@ -95,10 +95,8 @@ def harmless(text: str) -> str:
     if not re.search(_BRACKET, text):
         return text
     plain, places = bare(text), []
-    done, follows = (
-        0,
-        False,
-    )  # up to where it was looked at; is the word of the fence before that, on the same line?
+    done = 0  # up to where the text was looked at
+    follows = False  # is the word of the fence before that, on the same line?
     for run in re.finditer(_RUN, plain):
         brackets, between = run[0], plain[done : run.start()]
         done = run.end()
@@ -126,7 +124,7 @@ def _closes(before: str) -> bool:
 
 
 def written_out(text: str, places: Iterable[tuple[int, int]]) -> str:
-    """The text with what is not blank at these places as escapes."""
+    """Return the text with escapes in place of the characters at these places, except blanks."""
     pieces, done = [], 0
     for start, end in places:
         escaped = (each if each.isspace() else f"\\u{{{ord(each):x}}}" for each in text[start:end])

@@ -127,8 +127,8 @@ def prepare(
 
 def _key_to_retry(office: Office, draft: Draft) -> str:
     """Nothing was written yet: a letter without a key of its own may be sent with any new one."""
-    said = draft.fields.get("key") or draft.fields.get("id")
-    return said if isinstance(said, str) else office.ids.message()
+    key = draft.fields.get("key") or draft.fields.get("id")
+    return key if isinstance(key, str) else office.ids.message()
 
 
 def _prepare(office: Office, caller: Principal, draft: Draft, now: datetime, batch: Batch | None) -> Post:

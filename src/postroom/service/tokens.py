@@ -160,8 +160,8 @@ def standing(office: Office, principal: Principal, named: str | None = None) -> 
     if _is_closed(office, name, set(map(fold, closed))):
         ways = "the action `authenticate`, `auth` in map/connect, a header"
         hint = f"show it: {ways}, or POSTROOM_AUTH_TOKEN for postroom mcp and hooks"
-        told = f"{name!r} or an agent above it has a token, and nobody speaks for it without"
-        raise NotAllowed(told, field="agent_id", hint=hint)
+        problem = f"{name!r} or an agent above it has a token, and without it nobody acts as {name!r}"
+        raise NotAllowed(problem, field="agent_id", hint=hint)
     return principal if principal.agent is not None else Principal(principal.name, agent=name)
 
 

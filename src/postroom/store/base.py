@@ -238,13 +238,14 @@ class Store(Protocol):
 
     def outgoing(self, due: datetime | None, most: datetime | None = None) -> dict[str, int]:
         """Mailboxes at other systems that mail waits for, and how much: of that due at this time (None: of all of
-        it); a try that waits until after `most` is due. Whose first letter was accepted first comes first.
+        it); a retry set for later than `most` is due as well. Whose first letter was accepted first comes first.
         """
         ...
 
     def waiting(self, mailbox: str, sender: str) -> tuple[int, int]:
         """How many letters count towards the quota of this mailbox (or, if it is elsewhere, of the outbox for its
-        system): of all senders, and of this one. They are not counted for that.
+        system): of all senders, and of this one. The counts are kept: to ask for them costs the same however many
+        letters wait.
         """
         ...
 
@@ -305,20 +306,20 @@ def vouched(store: Store, message: Message) -> Message:
 def check_space(sender: str, mailbox: str, waiting: tuple[int, int], limit: int, more: int = 1) -> None:
     """Refuse letters that do not fit into an inbox, or into the outbox for another system. `waiting`: how many are
     there, of all senders and of this one. One sender gets at most half of what the others leave free, and always
-    one letter while anything is free: so whoever floods a place leaves room for everybody else (G10).
+    one letter while anything is free: so a sender that floods a mailbox leaves space for all others (G10).
     """
     total, own = waiting
     system = system_of(mailbox)
     if total + more > limit:
         full = f"{total} letters wait for the system {system!r}, and at most {limit} may"
-        told = full if system else f"the inbox of {mailbox!r} is full ({limit} letters)"
+        problem = full if system else f"the inbox of {mailbox!r} is full ({limit} letters)"
     elif own + more > max(1, (limit - total + own) // 2):
         where = f"wait for the system {system!r}" if system else f"are unread in the inbox of {mailbox!r}"
-        told = f"{own} letters of {sender!r} {where}; one sender gets at most half of what is free"
+        problem = f"{own} letters of {sender!r} {where}; one sender gets at most half of what is free"
     else:
         return
     wait = f"postroom peers ping {system} tells why they wait" if system else f"wait until {mailbox} has read some"
-    raise QuotaFull(told, field="to", hint=f"{wait}; then send it again")
+    raise QuotaFull(problem, field="to", hint=f"{wait}; then send it again")
 
 
 def sends(writes: Sequence[Write]) -> bool:

@@ -172,7 +172,7 @@ def _words(told: dict[str, Any], now: datetime) -> dict[str, Any]:
 
 
 def _parts(told: dict[str, Any], ours: dict[str, Any]) -> list[Any]:
-    """Copies: what a letter is made of is taken apart, and the envelope may be read once more."""
+    """Return copies of the parts: composing takes them apart, and the envelope may be read again."""
     parts = ours.get("parts")
     found = parts if isinstance(parts, list) else payload_to_parts(told["payload"]) if "payload" in told else []
     return [{**part} if isinstance(part, dict) else part for part in found]

@@ -307,7 +307,7 @@ def translate(error: apsw.Error | OSError, path: ground.Place) -> PostroomError:
 
 
 def _configure(database: apsw.Connection, patience: int) -> None:
-    """What holds for a damaged room, too."""
+    """Set the options that are needed even if the room is damaged."""
     database.set_busy_timeout(patience)
     database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # else the last to close deletes the log
     database.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)

@@ -243,8 +243,8 @@ def _counts(visit: Visit) -> Iterator[Finding]:
             recount(visit.database.execute)
         yield error("counts", f"{wrong} kept counts of waiting letters were wrong; counted anew", repaired=True)
     else:
-        told = f"{wrong} kept counts of waiting letters are wrong: an inbox may be full too early or too late"
-        yield error("counts", told, "repair=True counts anew")
+        problem = f"{wrong} kept counts of waiting letters are wrong: an inbox may be full too early or too late"
+        yield error("counts", problem, "repair=True counts anew")
 
 
 def _rows_of_all(visit: Visit) -> Iterator[Finding]:

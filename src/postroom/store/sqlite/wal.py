@@ -137,8 +137,8 @@ class Log:
             lock.note(number, place, os.pread(self._descriptor, _SALTS, place))
 
     def watch_index(self) -> None:
-        """Once SQLite has opened the index of the log. By a handle that can neither read nor write: to close one
-        that can would drop the locks that SQLite holds on this file for the whole process.
+        """Open a handle on the index of the log, once SQLite has. It can neither read nor write: to close one that
+        can would drop the locks that SQLite holds on this file for the whole process.
         """
         if not _ONLY_A_HANDLE:  # macOS
             return
