@@ -138,7 +138,7 @@ class Busy(PostroomError):
 
 
 class QuotaFull(Busy):
-    """The inbox is full, the sender has used its share of it, or an agent has as many tasks as it takes."""
+    """An inbox or outbox is full, the sender has its share of it, or an agent has as many tasks as it takes."""
 
     code = 3001
 
