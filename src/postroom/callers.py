@@ -20,7 +20,7 @@ from .outcome import Outcome
 from .service.authorize import SOCKET, authorize
 from .wire.methods import let_in, named, speaker_in
 from .wire.session import Step
-from .wire.table import is_heavy, taken
+from .wire.table import taken
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -102,7 +102,7 @@ class Caller:
         if is_wait and self._is_gone:  # a letter is not handed to nobody
             return _never()
         run = partial(self._checked, method)
-        if (method.is_slow(said) or is_heavy(said)) and not is_wait:
+        if (method.is_slow(said) or method.is_heavy(said)) and not is_wait:
             run = partial(_told_there, step, run)
         done = self._desk.carry_out(self.room, method, said, run, self)
         if method.name == "emit":

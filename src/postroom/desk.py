@@ -29,7 +29,7 @@ from .store.base import Undone
 from .tickets import FEW, Queue, Ticket, tell
 from .wire.methods import let_in, named
 from .wire.saying import box_of
-from .wire.table import is_heavy, taken
+from .wire.table import taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -107,7 +107,7 @@ class Desk:
             return Outcome.of(asyncio.ensure_future(self._wait(room, method, said, look, seconds)))
         if method.is_slow(said):
             return Outcome.of(self._slowly(self._slow if method.slow else self._reading, call))
-        if is_heavy(said):
+        if method.is_heavy(said):
             return Outcome.of(self._slowly(self._large, call))
         return self.submit(call, caller, looks=not method.writes)
 

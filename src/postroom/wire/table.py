@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from ..errors import Invalid, Missing
+from ..model.names import BROADCAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -55,6 +56,8 @@ _SAID: dict[Kind, str] = {
 
 
 FEW = 50  # letters that are told of in a moment
+_GROUPS = (BROADCAST, "scope:")  # beginnings of an address that stands for any number of agents
+_ONE = frozenset({"agent", "agentId", "agent_id", "participant"})  # words of an address that names one agent
 LONGEST_WAIT = 300.0  # seconds; whoever wants more asks again with the cursor
 
 
@@ -90,6 +93,7 @@ class Method(Struct, frozen=True, kw_only=True, dict=True):
     strict: bool = True  # is a parameter nobody knows refused? The dialects of others ignore it
     slow: bool = False  # may take long: not on the thread that serves everyone
     many: bool = False  # may tell of any number of things: nor this, unless a small limit is said
+    wide: bool = False  # writes to a group of any size: on the thread of large calls
     empty: Callable[[Any], bool] | None = None  # of one that waits: is there nothing yet?
     waits: float = 0.0  # and for how long, in seconds, when its caller does not say
     of_session: bool = False  # is it about the caller's connection? Then `run` takes that in place of a room
@@ -119,11 +123,23 @@ class Method(Struct, frozen=True, kw_only=True, dict=True):
     def is_long(self, said: Mapping[str, Any]) -> bool:
         """May this call take long, or change who is calling?"""
         is_wait = self.empty is not None and self.patience(said) > 0
-        return self.of_session or is_wait or self.is_slow(said) or is_heavy(said)
+        return self.of_session or is_wait or self.is_slow(said) or self.is_heavy(said)
+
+    def is_heavy(self, said: Mapping[str, Any]) -> bool:
+        """May carrying it out take more than a moment, because it names many, or a group of any size?"""
+        return self.wide or said.get("to_all") is True or _names_many(said) or _has_group(said.get("to"))
 
 
-def is_heavy(said: Mapping[str, Any]) -> bool:
-    """Are so many things named that carrying it out takes more than a moment?"""
+def _has_group(to: Any) -> bool:
+    """Is a group among these recipients, in our words or in those of MAP?"""
+    if type(to) is str:
+        return to.startswith(_GROUPS)
+    if type(to) is list:
+        return any(map(_has_group, to))
+    return type(to) is dict and _ONE.isdisjoint(to)
+
+
+def _names_many(said: Mapping[str, Any]) -> bool:
     for value in said.values():
         if type(value) is list:
             break

@@ -200,6 +200,7 @@ ROWS = (
         Param("exclude", "list", "who is left out"),
         *(Param("scope", "text", "whose members get it", required=True) if p.name == "scope" else p for p in FIELDS),
         result=RECEIPT,
+        wide=True,
     ),
     _row(
         "handoff",
