@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import postroom
 from postroom import Room
 from postroom.errors import PostroomError
 from postroom.model.health import Level
@@ -220,3 +221,19 @@ def test_a_reader_that_lets_out_what_one_file_causes_is_noticed(
 ) -> None:
     monkeypatch.setattr(letters, "read_sheet", letters._sheet)
     assert complaints(tmp_path / "mail", layout_named("nanobot"), 100, SEED)
+
+
+@pytest.mark.parametrize("layout", ["nanobot", "chipset", "swarm"])
+def test_a_backup_by_hard_links_stops_no_mailbox(tmp_path: Path, layout: str) -> None:
+    with postroom.open(f"files:{tmp_path}/mail?layout={layout}", durability="process") as room:
+        for i in range(3):
+            room.mailbox("ann").send("bob", f"letter {i}")
+        for i, file in enumerate((tmp_path / "mail").rglob("*.json")):
+            os.link(file, tmp_path / f"copy-{i}")
+        room.mailbox("ann").send("bob", "afterwards")
+        assert 4 == len(room.mailbox("bob").check())
+        for _ in range(4):
+            work = room.mailbox("bob").claim()
+            assert work is not None
+            work.ack()
+        assert [] == room.quarantined()

@@ -202,8 +202,10 @@ def check_folder(folder: str) -> None:
         raise NotADirectoryError(errno.ENOTDIR, "is no folder of its own", folder)
 
 
-def read(path: str, largest: int) -> tuple[bytes, Stamp]:
-    """A regular file with one name and of bearable size; Unreadable says what else it is. Nothing is followed."""
+def read(path: str, largest: int, known: Stamp | None = None) -> tuple[bytes, Stamp]:
+    """A regular file with one name and of bearable size; Unreadable says what else it is. Nothing is followed. A
+    file that is `known`, and unchanged since, may have got a second name: backups by hard links make one.
+    """
     try:
         descriptor = open_file(path, _LOOK)
     except OSError as refused:
@@ -218,7 +220,7 @@ def read(path: str, largest: int) -> tuple[bytes, Stamp]:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise Unreadable("it is no regular file")
-        if found.st_nlink > 1:
+        if found.st_nlink > 1 and Stamp.of(found) != known:
             raise Unreadable("it has a second name (hard link)")
         if not -(2**63) <= found.st_mtime_ns < 2**63:  # SQLite could not keep it
             raise Unreadable("its modification time is out of range: touch it and put it back")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ...model.message import Message
     from ..base import Posted, Write
     from .connection import FileConnection
+    from .ledger import Held
     from .paper import Stamp
     from .steps import Step
 
@@ -329,7 +330,7 @@ class Paperwork:
         target = self._places.folder(home, self._layout.place(after))
         folder = self._places.path(target)
         if self._layout.changes_content(move.before, after):
-            fields, was = self._fields(former, file)
+            fields, was = self._fields(former, file, self._ledger.held(lies_in, file))
             if letters.told_at(self._layout, fields, place, name).state is not self._layout.shown(move.before):
                 raise self._astray(former, file)
             self._layout.show(fields, after)
@@ -341,10 +342,11 @@ class Paperwork:
             return
         self._steps.append((step, (number, mailbox, target, 0), must_last(move)))
 
-    def _fields(self, folder: str, name: str) -> tuple[dict[str, Any], bytes]:
+    def _fields(self, folder: str, name: str, held: Held | None) -> tuple[dict[str, Any], bytes]:
         """What stands in a file, with all that strangers wrote into it."""
+        known = None if held is None else held.stamp
         try:
-            raw, _ = paper.read(f"{self._until_now(folder)}/{name}", LARGEST)
+            raw, _ = paper.read(f"{self._until_now(folder)}/{name}", LARGEST, known)
             fields = read_json(raw, name, depth=letters.DEEPEST, largest=LARGEST)
         except (FileNotFoundError, Unreadable, Invalid):
             raise self._astray(folder, name) from None
