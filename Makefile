@@ -66,7 +66,7 @@ shells:
 	 fi
 
 # Where they are missing and may not be installed, the faults that need them are skipped and say so.
-FAULT_TOOLS := strace:strace mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs unshare:util-linux
+FAULT_TOOLS := strace:strace mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs unshare:util-linux cc:gcc
 fault-tools:
 	@missing=; for tool in $(FAULT_TOOLS); do \
 	   PATH=$$PATH:/usr/sbin:/sbin command -v $${tool%%:*} >/dev/null || missing="$$missing $${tool##*:}"; done; \

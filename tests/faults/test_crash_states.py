@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from postroom.store.files.journal import Journal
 from tests.conftest import LONG
 from tests.faults.checker import AFTER, check
 from tests.faults.crash import (
@@ -26,7 +25,7 @@ from tests.faults.crash import (
     record,
     sample,
 )
-from tests.faults.kinds import EVERY_KIND, KINDS, Kind, named, param
+from tests.faults.kinds import EVERY_KIND, KINDS, Kind, param
 from tests.faults.planting import BOOT
 from tests.faults.quick import quick_folder
 
@@ -77,15 +76,6 @@ def test_no_letter_is_lost_or_halved_where_a_disk_forgot_without_a_boot(kind: Ki
     _, wrong = audit(kind, tmp_path, boot=BOOT, most=MOST // 2)
 
     assert wrong == []
-
-
-def test_a_store_that_looks_at_its_journal_only_after_a_boot_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Journal, "is_settled", lambda _journal, _lines: True)
-    _, wrong = audit(named("nanobot"), tmp_path, boot=BOOT, most=MOST // 2)
-
-    assert any(": half " in complaint for complaint in wrong)
 
 
 @pytest.mark.parametrize(

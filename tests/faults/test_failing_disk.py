@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from postroom.store.files.journal import Journal
 from tests.conftest import LONG
-from tests.faults.kinds import SOUND
+from tests.faults.kinds import SOUND, named
+from tests.faults.planting import BOOT
+from tests.faults.test_crash_states import MOST, audit
 
 ROOT = Path(__file__).parent.parent.parent
 VERBS = ("send", "send to two", "ack", "ack and reply", "bury", "claim", "check", "wait", "register")
@@ -63,3 +66,12 @@ TWINS = [
 @pytest.mark.parametrize(("verb", "bug", "complaint"), TWINS)
 def test_a_store_with_a_planted_bug_is_noticed(disk: Path, verb: str, bug: str, complaint: str) -> None:
     assert any(complaint in each for each in complaints(disk, "nanobot", verb, bug=bug, stride=3))
+
+
+def test_a_store_that_looks_at_its_journal_only_after_a_boot_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Journal, "is_settled", lambda _journal, _lines: True)
+    _, wrong = audit(named("nanobot"), tmp_path, boot=BOOT, most=MOST // 2)
+
+    assert any(": half " in complaint for complaint in wrong)

@@ -18,8 +18,12 @@ OF_ONE_STORE = {
     "guest.py",
     "files_bugs.py",
     "files_room.py",
+    "forgetful_daemon.py",
     "sqlite_bugs.py",
     "sqlite_room.py",
+    "test_failing_disk.py",
+    "test_read_only.py",
+    "test_young_rooms.py",
     Path(__file__).name,
 }
 A_FEW = (  # in one process and in several, with twins of its own and with those of any store

@@ -279,18 +279,17 @@ class MemoryStore(Tables):
 
     def _suits(self, letter: Letter, query: LetterQuery) -> bool:
         message = letter.message
-        if not _is_at(message, query):
+        sender = self.now(message.sender)
+        if not _is_at(message, query) or query.sender not in {None, sender}:
             return False
         deliveries = [d for (number, _), d in self._deliveries.items() if number == letter.number]
         came = {d.mailbox for d in deliveries if d.state is not State.QUEUED and not d.is_hidden}
-        sender = self.now(message.sender)
         settled = [d.acked_at or d.dead_at for d in deliveries if d.state in SETTLED]
         return (
             (query.thread is None or message.thread == query.thread)
             and (query.thread_tag is None or message.thread_tag == query.thread_tag)
             and (query.scope is None or message.scope == query.scope)
             and (query.party is None or query.party in {sender, *came})
-            and (query.sender is None or query.sender == sender)
             and (query.received_by is None or query.received_by in came)
             and (not query.to_several or len(deliveries) > 1)
             and message.id not in query.spared
