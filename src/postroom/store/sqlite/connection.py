@@ -105,7 +105,7 @@ class Connection:
                 is_new = bring_up(self.database, path, application=self.application)
                 self.database.execute(self.more_tables)
                 check_shape(self.database, path, self.shape, self.more_tables)
-                self.log.watch_index()
+                self.log.watch()
                 self._enter(boot)
                 wrote = self.database.total_changes() > 0
                 if wrote:

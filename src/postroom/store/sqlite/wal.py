@@ -59,7 +59,6 @@ class Log:
         self._calm = range(0)  # while it holds this many pages, there is nothing to do
         self._syncs = 0
         self.pages = 0
-        database.set_wal_hook(self._committed)
 
     def _committed(self, _database: apsw.Connection, _name: str, pages: int) -> int:
         self.pages = pages
@@ -136,10 +135,14 @@ class Log:
             number = self._names.as_of - 1 if self._names.as_of else lock.noted.number
             lock.note(number, place, os.pread(self._descriptor, _SALTS, place))
 
-    def watch_index(self) -> None:
-        """Open a handle on the index of the log, once SQLite has. It can neither read nor write: to close one that
-        can would drop the locks that SQLite holds on this file for the whole process.
+    def watch(self) -> None:
+        """Once the tables are there: learn after each commit how full the log is, and open a handle on its index.
+
+        Not sooner: an interrupt (Ctrl-C) inside the hook fails the statement with a bare SQL error, and the
+        statements that make the tables have nobody who can tell that from damage. The handle can neither read nor
+        write: to close one that can would drop the locks that SQLite holds on this file for the whole process.
         """
+        self._database.set_wal_hook(self._committed)
         if not _ONLY_A_HANDLE:  # macOS
             return
         with suppress(OSError):
