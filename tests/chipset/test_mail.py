@@ -17,6 +17,7 @@ from postroom import chipset as verbs
 from postroom.chipset import Chipset
 from postroom.chipset.mail import TYPES
 from postroom.errors import Invalid, StoreFailing
+from postroom.store.files import aside
 from tests.chipset.people import finish, start
 from tests.rooms import FakeClock
 
@@ -150,21 +151,36 @@ def test_copies_that_a_stranger_makes_of_our_letters_are_marked_one_by_one(chips
         assert chipset.mail.unread(marked) == []
 
 
+def delete_in_silence(self: aside.Aside, seen: Any, why: str) -> bool:
+    """A damaged file is gone, and nobody hears of it."""
+    if self._may_be_unfinished(seen, why):
+        return False
+    os.unlink(f"{self._here.places.path(seen.folder)}/{seen.name}")
+    return True
+
+
+@pytest.mark.parametrize("bug", [None, delete_in_silence])
 def test_a_file_that_is_no_letter_is_set_aside_with_a_warning_and_blocks_nobody(
-    chipset: Chipset, state: Path, caplog: pytest.LogCaptureFixture
+    chipset: Chipset, state: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, bug: Any
 ) -> None:
-    for name, content in (("2026-01-01T00-00-00Z-x.json", "{"), ("2026-01-02T00-00-00Z-x.json", '{"from": 7}')):
+    if bug:
+        monkeypatch.setattr(aside.Aside, "put", bug)
+    damaged = {"2026-01-01T00-00-00Z-x.json": "{", "2026-01-02T00-00-00Z-x.json": '{"from": 7}'}
+    for name, content in damaged.items():
         path = drop(state, name)
         path.write_text(content)
         os.utime(path, (0, 0))
     fresh = drop(state, "2026-01-03T00-00-00Z-x.json")
     fresh.write_text("{")  # its writer may not be through yet
-    chipset.mail.send_mail(letter())
+    sent = chipset.mail.send_mail(letter())
     with caplog.at_level(logging.WARNING, "postroom"):
         assert len(chipset.mail.check_mail(ALPHA)) == 1
-    there = {path.name for path in (state / "mail" / ALPHA).glob("*.json")}
-    assert "2026-01-03T00-00-00Z-x.json" in there
-    assert len(there) == 2
+    assert {path.name for path in (state / "mail" / ALPHA).glob("*.json")} == {fresh.name, sent.filename}
+    kept = {path.name.rpartition(".")[0]: path.read_text() for path in (state / "mail" / ALPHA).glob(".quarantine/*")}
+    warned = {name for name in damaged if any(name in line for line in caplog.messages)}
+    reported = {name for name in damaged if any(name in each for each in chipset.room.quarantined())}
+    is_kept_and_told = kept == damaged and warned == reported == set(damaged)
+    assert is_kept_and_told == (bug is None)
 
 
 def test_links_in_a_mailbox_are_not_followed(chipset: Chipset, state: Path, tmp_path: Path) -> None:

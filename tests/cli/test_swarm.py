@@ -63,3 +63,14 @@ def test_a_room_has_no_place_here(desk: Desk) -> None:
 def test_a_person_is_told_where_it_is(desk: Desk) -> None:
     code, shown = show(desk, "swarm", "install")
     assert (0, True) == (code, "Written: shared/agent_mailbox.py" in shown)
+    assert "Written: shared/__init__.py" in shown
+
+
+def test_the_package_exports_the_names(desk: Desk) -> None:
+    told = desk.json("swarm", "install")
+    assert ("shared/__init__.py", "written") == (told["package"], told["export"])
+    code = "from shared import send_message; print(send_message('a', 'b', 's', 'x').to_agent)"
+    found = subprocess.run([sys.executable, "-c", code], cwd=desk.home, env=desk.environment, stdout=-1, check=True)
+    assert b"b\n" == found.stdout
+    assert "unchanged" == desk.json("swarm", "install")["export"]
+    assert "skipped" == desk.json("swarm", "install", ".")["export"]

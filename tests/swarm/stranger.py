@@ -50,6 +50,17 @@ class Stranger:
         self.known[fields["id"]] = fields
         return fields
 
+    def broadcast(self, swarm: str, **said: Any) -> list[Fields]:
+        """To each member file of the project around the mailboxes, by its bare name."""
+        agents = self.root.parent.parent / "swarms" / swarm / "agents"
+        names = sorted(path.stem for path in agents.glob("*.md") if not path.name.startswith("_"))
+        tags = ["broadcast", f"swarm:{swarm}"]
+        return [
+            self.send(**said, to_agent=name, swarm_name=swarm, tags=tags)
+            for name in names
+            if name != said["from_agent"]
+        ]
+
     def reply(self, id: str, from_agent: str, body: str) -> Fields:
         original = self.known[id]
         return self.send(

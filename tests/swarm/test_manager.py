@@ -94,6 +94,7 @@ def test_a_handoff_attaches_its_files_and_says_all_it_knows(manager: MailboxMana
     assert (sent.attachments, sent.swarm_name, sent.context) == (["m.md", "c.md"], "dev", context.to_dict())
     for words in ("the design", "ready", "STATE.md", "- build", "- no disk", "- apsw", "- ESC-1", "mind the gap"):
         assert words in sent.body
+    assert sent.body.startswith("Work handoff from a to b.\n\n**Work Completed:** the design\n")
     assert sent.body.endswith("**Notes:**\nand hurry")
     assert [sent] == manager.check_mailbox("b")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom.swarm import MailboxManager, MessagePriority, MessageType
+from postroom.swarm import MailboxManager, MessagePriority, MessageType, members, posting
 from tests.swarm.project import Project
 
 
@@ -17,27 +17,72 @@ def subjects(manager: MailboxManager, name: str) -> list[str]:
 
 def test_a_broadcast_reaches_every_member_but_its_sender(project: Project, manager: MailboxManager) -> None:
     sent = manager.broadcast("swarm_dev/architect", "swarm_dev", "News", "x", priority=MessagePriority.HIGH)
-    assert ["swarm_dev/critic", "swarm_dev/implementer"] == [each.to_agent for each in sent]
+    assert ["critic", "implementer"] == [each.to_agent for each in sent]
     assert 2 == len({each.id for each in sent})
     for each in sent:
         assert (each.type, each.priority) == (MessageType.NOTIFICATION, MessagePriority.HIGH)
         assert (each.tags, each.swarm_name) == (["broadcast", "swarm:swarm_dev"], "swarm_dev")
-        assert [each] == manager.check_mailbox(each.to_agent)
-    assert not (project.mail / "swarm_dev__template").exists()
+        for name in (each.to_agent, f"swarm_dev/{each.to_agent}"):
+            assert [each] == manager.check_mailbox(name)
+    assert ["critic", "implementer"] == sorted(path.parent.name for path in project.mail.glob("*/inbox"))
 
 
-def test_a_broadcast_is_one_commit(project: Project, manager: MailboxManager) -> None:
-    manager.room.mailbox("swarm_dev/critic").block("coo")
+def test_a_broadcast_to_somebody_who_refuses_it_reaches_nobody(project: Project, manager: MailboxManager) -> None:
+    manager.room.mailbox("critic").block("coo")
     with pytest.raises(postroom.NotAllowed):
         manager.broadcast("coo", "swarm_dev", "News", "x")
     assert [] == list(project.mail.glob("*/inbox/*"))
+
+
+def letters_after_a_broadcast_that_fails(project: Project) -> list[str]:
+    """The last member's inbox is full, which the commit finds out: who has a letter of the broadcast then?"""
+    with postroom.open(f"files:{project.mail}?layout=swarm", inbox_quota=1) as room:
+        manager = MailboxManager(room=room)
+        manager.send("coo", "implementer", "The one that fits", "x")
+        with pytest.raises(postroom.QuotaFull):
+            manager.broadcast("coo", "swarm_dev", "News", "x")
+        return [name for name in ("architect", "critic", "implementer") if "News" in subjects(manager, name)]
+
+
+def test_a_broadcast_is_one_commit(project: Project) -> None:
+    assert [] == letters_after_a_broadcast_that_fails(project)
+
+
+def test_a_broadcast_in_several_commits_would_be_seen(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = posting._commit
+    monkeypatch.setattr(posting, "_commit", lambda room, posts: [whole(room, [post])[0] for post in posts])
+    assert ["architect", "critic"] == letters_after_a_broadcast_that_fails(project)
+
+
+def missed_by_a_broadcast(project: Project) -> set[str]:
+    """Whoever is a member by a file or by the directory and got nothing, or got it twice."""
+    with postroom.open(f"files:{project.mail}?layout=swarm") as room:
+        room.mailbox("helper").register(scopes=["swarm_dev"])
+        manager = MailboxManager(room=room)
+        manager.broadcast("coo", "swarm_dev", "News", "x")
+        names = {"architect", "critic", "implementer", "helper"}
+        return {name for name in names if ["News"] != subjects(manager, name)}
+
+
+def test_a_broadcast_misses_nobody(project: Project) -> None:
+    assert set() == missed_by_a_broadcast(project)
+
+
+@pytest.mark.parametrize(
+    ("source", "missed"), [("_registered", {"helper"}), ("_files_of", {"architect", "critic", "implementer"})]
+)
+def test_a_broadcast_that_misses_members_would_be_seen(
+    project: Project, monkeypatch: pytest.MonkeyPatch, source: str, missed: set[str]
+) -> None:
+    monkeypatch.setattr(members, source, lambda *_: [])
+    assert missed == missed_by_a_broadcast(project)
 
 
 @pytest.mark.parametrize("name", ["critic", "swarm_dev/critic", "Critic"])
 def test_a_broadcast_leaves_out_whom_it_is_told_to(manager: MailboxManager, name: str) -> None:
     exclude = [name]
     sent = manager.broadcast("architect", "swarm_dev", "News", "x", exclude=exclude)
-    assert ["swarm_dev/implementer"] == [each.to_agent for each in sent] and [name] == exclude
+    assert ["implementer"] == [each.to_agent for each in sent] and [name] == exclude
 
 
 def test_a_broadcast_takes_what_send_takes(manager: MailboxManager) -> None:
@@ -72,10 +117,10 @@ def test_a_swarms_name_is_never_a_path(manager: MailboxManager, swarm: str) -> N
 
 
 def test_who_registered_with_the_swarm_is_a_member_too_and_each_once(manager: MailboxManager) -> None:
-    for name in ("helper", "swarm_dev/critic", "critic"):
+    for name in ("helper", "swarm_dev/critic", "critic", "swarm_dev/implementer"):
         manager.room.mailbox(name).register(scopes=["swarm_dev"])
     sent = manager.broadcast("coo", "swarm_dev", "News", "x")
-    expected = ["helper", "swarm_dev/architect", "swarm_dev/critic", "swarm_dev/implementer"]
+    expected = ["architect", "critic", "helper", "swarm_dev/implementer"]  # by the names they registered
     assert expected == sorted(each.to_agent for each in sent)
 
 
@@ -86,21 +131,25 @@ def test_a_file_that_can_be_nobodys_name_is_no_member(project: Project, manager:
 
 def test_a_bare_name_with_a_swarm_is_the_member(manager: MailboxManager) -> None:
     sent = manager.send("architect", "critic", "s", "x", swarm_name="swarm_dev")
-    assert ("swarm_dev/architect", "swarm_dev/critic") == (sent.from_agent, sent.to_agent)
+    assert ("architect", "critic") == (sent.from_agent, sent.to_agent)
+    assert ["s"] == subjects(manager, "swarm_dev/critic") == subjects(manager, "critic")
     answer = manager.reply(sent.id, "critic", "fine")
-    assert answer is not None and answer.from_agent == "swarm_dev/critic"
+    assert answer is not None and answer.from_agent == "critic"
     assert ["Re: s"] == subjects(manager, "swarm_dev/architect") == subjects(manager, "architect")
 
 
 def test_who_is_no_member_keeps_a_bare_name(manager: MailboxManager) -> None:
     sent = manager.send("architect", "coo", "s", "x", swarm_name="swarm_dev")
-    assert ("swarm_dev/architect", "coo") == (sent.from_agent, sent.to_agent)
+    assert ("architect", "coo") == (sent.from_agent, sent.to_agent)
     assert ["s"] == subjects(manager, "coo") and [] == subjects(manager, "swarm_dev/coo")
 
 
 def test_a_bare_name_finds_the_mail_of_its_only_swarm(project: Project, manager: MailboxManager) -> None:
     manager.broadcast("coo", "swarm_dev", "News", "x")
     manager.send("coo", "critic", "bare", "x")
-    assert ["News", "bare"] == subjects(manager, "critic") and ["News"] == subjects(manager, "swarm_dev/critic")
-    project.member("swarm_ops", "critic")  # now nobody knows which is meant
-    assert ["bare"] == subjects(manager, "critic") and ["News"] == subjects(manager, "swarm_dev/critic")
+    manager.send("coo", "swarm_dev/critic", "full", "x")
+    for name in ("critic", "swarm_dev/critic"):
+        assert ["News", "bare", "full"] == subjects(manager, name)
+    project.member("swarm_ops", "critic")  # now a bare name alone may mean either
+    assert ["News", "bare"] == subjects(manager, "critic") and [] == subjects(manager, "swarm_ops/critic")
+    assert ["News", "full"] == subjects(manager, "swarm_dev/critic")

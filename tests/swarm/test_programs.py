@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.swarm import MailboxManager, MessagePriority, MessageStatus
-from postroom.swarm.installing import CONTENT, install
+from postroom.swarm.installing import CONTENT, export, install
 from tests.swarm.project import Project, told, told_by
 
 # The four programs of the design's examples, with the same imports and calls, in our words.
@@ -144,6 +144,16 @@ threads = [Thread(target=lambda: found.append(get_mailbox_manager("elsewhere")))
 print(len(set(map(id, found))), get_mailbox_manager("ignored").mailboxes_dir)
 """
     assert "1 elsewhere\n" == told(installed.python(code))
+
+
+def test_the_package_itself_exports_the_names_and_keeps_what_a_project_wrote(project: Project) -> None:
+    code = "from shared import {}; print(send_message('a', 'b', 's', 'x').to_agent)"
+    assert (Path("shared/__init__.py"), "written") == (install(Path("shared")), export(Path("shared")))[1]
+    assert "b\n" == told(project.python(code.format("send_message")))
+    Path("shared/__init__.py").write_text("RETRIES = 3", encoding="utf-8")
+    assert ["extended", "unchanged"] == [export(Path("shared"))[1] for _ in range(2)]
+    assert "b\n" == told(project.python(code.format("RETRIES, send_message")))
+    assert "skipped" == export(Path())[1] and not Path("__init__.py").exists()
 
 
 def test_the_file_is_written_once_and_only_ours_is_replaced(project: Project, tmp_path: Path) -> None:

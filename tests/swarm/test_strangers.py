@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from postroom.swarm import MailboxManager, MessagePriority, MessageStatus, MessageType
+from postroom.swarm import HandoffContext, MailboxManager, MessagePriority, MessageStatus, MessageType
 from tests.swarm.project import Project
 from tests.swarm.stranger import Stranger
 
@@ -114,6 +114,42 @@ def test_a_stranger_may_call_a_member_by_its_bare_name(project: Project, manager
     assert [sent["id"]] == [each.id for each in manager.check_mailbox("critic")]
 
 
+def test_a_stranger_that_checks_a_bare_name_sees_what_ours_sent_with_a_swarm(
+    project: Project, manager: MailboxManager
+) -> None:
+    manager.broadcast("coo", "swarm_dev", "News", "x")
+    context = HandoffContext("The grammar is done.")
+    manager.handoff("architect", "critic", "Yours", context, swarm_name="swarm_dev")
+    (found,) = project.stranger(("check", {"agent": "critic"}))
+    assert {("News", "coo"), ("Yours", "architect")} == {(each["subject"], each["from_agent"]) for each in found}
+    for each in found:  # the stranger finds each again where it will write it
+        project.stranger(("mark", {"id": each["id"], "status": "read"}))
+        assert [] == [path for path in project.mail.glob(f"*/*/{each['id']}.json") if path.parts[-3] != "critic"]
+    for name in ("critic", "swarm_dev/critic"):
+        assert [] == manager.check_mailbox(name)
+        assert {"News", "Yours"} == {each.subject for each in manager.check_mailbox(name, unread_only=False)}
+
+
+def test_ours_sees_what_a_stranger_sent_with_either_spelling(project: Project, manager: MailboxManager) -> None:
+    project.stranger(
+        ("broadcast", {"swarm": "swarm_dev", "from_agent": "coo", "subject": "News"}),
+        ("send", {"from_agent": "architect", "to_agent": "critic", "subject": "bare"}),
+        ("send", {"from_agent": "architect", "to_agent": "swarm_dev/critic", "subject": "full"}),
+    )
+    for name in ("critic", "swarm_dev/critic"):
+        assert ["News", "bare", "full"] == [each.subject for each in manager.check_mailbox(name)]
+    assert 1 == len(manager.check_mailbox("implementer")) == len(manager.check_mailbox("swarm_dev/implementer"))
+
+
+def test_an_answer_reaches_a_stranger_under_the_name_it_used(project: Project, manager: MailboxManager) -> None:
+    said = {"from_agent": "architect", "to_agent": "critic", "swarm_name": "swarm_dev"}
+    (sent,) = project.stranger(("send", said))
+    answer = manager.reply(sent["id"], "swarm_dev/critic", "fine")
+    assert answer is not None
+    ((found,),) = project.stranger(("check", {"agent": "architect"}))
+    assert (answer.id, sent["id"], "swarm_dev") == (found["id"], found["reply_to"], found["swarm_name"])
+
+
 def test_a_stranger_whose_name_reads_like_anothers_stops_nobody(project: Project, manager: MailboxManager) -> None:
     first = manager.send("coo", "b", "s", "x")
     project.stranger(
@@ -149,7 +185,7 @@ def test_a_stranger_that_knows_an_old_state_brings_nothing_back(project: Project
     stranger = Stranger(project.mail)
     manager.mark_completed(sent.id)
     stranger.mark(sent.id, "read")
-    assert [] == manager.check_mailbox("b", unread_only=False)
+    assert ["archived"] == [each.status.value for each in manager.check_mailbox("b", unread_only=False)]
     assert [f"{sent.id}.json"] == project.files("b/archive") and [] == project.files("b/inbox")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NameTaken
-from ..swarm.installing import install
+from ..swarm.installing import export, install
 from .answers import Answer, sayable
 from .escape import one_line
 from .exits import CannotCreate, Usage
@@ -26,12 +26,15 @@ def run_swarm_install(context: Context) -> Answer:
     folder = Path(context.get("folder", DEFAULT_FOLDER))
     try:
         path, outcome = install(folder, force="force" in context.values)
+        package, exported = export(folder)
     except NameTaken as taken:
         raise CannotCreate(taken.message, field="FOLDER", hint=taken.hint) from None
     except OSError as broken:
         raise CannotCreate(f"{folder} cannot be written: {broken.strerror}", field="FOLDER") from None
-    return Answer(context.name, {"path": sayable(str(path)), "outcome": outcome}, _shown)
+    told = {"path": sayable(str(path)), "outcome": outcome}
+    return Answer(context.name, {**told, "package": sayable(str(package)), "export": exported}, _shown)
 
 
 def _shown(_screen: Screen, data: Mapping[str, Any]) -> str:
-    return f"{data['outcome'].capitalize()}: {one_line(data['path'])}\n"
+    files = ((data["outcome"], data["path"]), (data["export"], data["package"]))
+    return "".join(f"{outcome.capitalize()}: {one_line(path)}\n" for outcome, path in files if outcome != "skipped")

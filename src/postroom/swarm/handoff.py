@@ -34,7 +34,7 @@ class HandoffContext:
 
 def handoff_body(from_agent: str, to_agent: str, context: HandoffContext, additional_notes: str = "") -> str:
     """The handoff for a model to read. What the design leaves to the context alone stands here, too."""
-    lines = [f"{from_agent} hands this work over to {to_agent}."]
+    lines = [f"Work handoff from {from_agent} to {to_agent}."]
     lines += _line("Work Completed", context.work_completed)
     lines += _line("Current State", context.current_state)
     lines += _line("State File", context.state_file)

@@ -10,13 +10,16 @@ from ..model.delivery import State
 from ..model.message import Priority
 from ..model.names import check_agent, check_id
 from ..model.query import Query
+from ..policy.retention import archive_cutoff
 from ..service.authorize import authorize
 from . import members
 from .translating import id_in, is_unread, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
+    from ..model.delivery import Delivery
     from ..model.query import Found
     from ..room import Room
     from .message import MessagePriority, MessageType
@@ -42,7 +45,7 @@ def waiting(
     message_types: Sequence[MessageType] | None,
     min_priority: MessagePriority | None,
 ) -> list[Found]:
-    """The mail of an agent by priority, then age: what is unread, or all that lies in the inbox."""
+    """The mail of an agent by priority, then age: what is unread, or everything but old completed letters."""
     authorize(room._principal, "check", check_agent(agent_name, "agent_name"))
     office, moment = room._office, room._office.now()
     places = [place for place in members.places(agent_name) if _may(room, "check", place.mailbox)]
@@ -58,7 +61,12 @@ def waiting(
             min_priority=Priority.LOW if min_priority is None else Priority(min_priority.value),
         )
         found += office.store.find(query)
-    shown = [one for one in found if (is_unread(one.delivery) if unread_only else _lies_there(one))]
+    completed_before = archive_cutoff(moment.wall, office.limits)
+    shown = [
+        one
+        for one in found
+        if (is_unread(one.delivery) if unread_only else _is_listed(one.delivery, completed_before))
+    ]
     if message_types:
         shown = [one for one in shown if type_of(one.message) in message_types]
     return sorted(shown, key=lambda one: (-one.message.priority, one.message.created_at, one.delivery.number))
@@ -85,8 +93,13 @@ def _may(room: Room, action: str, mailbox: str) -> bool:
     return True
 
 
-def _lies_there(found: Found) -> bool:
-    return found.delivery.archived_at is None and found.delivery.reason != EXPIRED
+def _is_listed(delivery: Delivery, completed_before: datetime) -> bool:
+    """Is this letter part of a mailbox's full list? A completed letter stays in it until it is old enough for the
+    archive, also when `mark_completed` moved its file there at once.
+    """
+    if delivery.archived_at is None:
+        return delivery.reason != EXPIRED
+    return not delivery.has_left and delivery.acked_at is not None and delivery.acked_at > completed_before
 
 
 def _first(room: Room, handle: str) -> Found | None:

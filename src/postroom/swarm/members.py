@@ -1,8 +1,9 @@
 """Who is in a swarm, and which mailbox a name means.
 
 A swarm's members are the files `swarms/<swarm>/agents/*.md` below the working folder, and the agents that
-registered with the swarm as a scope. Member file X of swarm S is mailbox `S/X`, and a bare X means the same
-wherever the swarm is known. Others, such as `coo`, are nobody's members: their bare name is their mailbox.
+registered with the swarm as a scope. Member X of swarm S has two spellings, X and `S/X`. A letter is filed under the
+spelling its sender used, because programs of the design check one spelling only; a look at either finds both.
+Others, such as `coo`, are members of no swarm: their bare name is their mailbox.
 """
 
 from __future__ import annotations
@@ -30,30 +31,34 @@ class Place(NamedTuple):
 
 
 def members(room: Room, swarm: str) -> list[str]:
-    """The mailboxes of everyone in a swarm, each once."""
+    """Return the names of everyone in a swarm, each agent once.
+
+    A member file X is addressed as X, the spelling that the design's own programs check. An agent that registered
+    with the swarm is addressed by the name it registered.
+    """
     check_scope(swarm, "swarm_name")
-    found = [f"{swarm}/{name}" for name in _files_of(swarm)]
-    found += [mailbox(room, name, swarm) for name in _registered(room, swarm)]
-    return list({fold(name): name for name in reversed(found)}.values())[::-1]
+    registered = sorted(_registered(room, swarm), key=lambda name: "/" not in name)  # a bare name wins
+    return list({fold(full_name(name, swarm)): name for name in (*_files_of(swarm), *registered)}.values())
 
 
-def mailbox(room: Room, name: str, swarm: str | None) -> str:
-    """The mailbox that a name means where a swarm is spoken of."""
-    if swarm is None or "/" in name:
-        return name
-    full = f"{check_scope(swarm, 'swarm_name')}/{name}"
-    return full if _has_file(swarm, name) or full in _registered(room, swarm) else name
+def full_name(name: str, swarm: str) -> str:
+    """Return `S/X` for a bare X of swarm S; another name as it is."""
+    return name if "/" in name else f"{swarm}/{name}"
 
 
 def places(name: str) -> list[Place]:
-    """Everywhere that mail for this name may lie: other programs know a member by its bare name."""
-    swarm, slash, bare = check_agent(name, "agent_name").rpartition("/")
-    if slash:
-        aside = [Place(bare, swarm)] if _has_file(swarm, bare) else []
+    """Return everywhere that mail for this name may lie: a member has two spellings and one mailbox.
+
+    Where several swarms have an X, a letter to the bare X belongs to the swarm that the letter names.
+    """
+    mailbox = check_agent(name, "agent_name")
+    swarm, slash, bare = mailbox.rpartition("/")
+    swarms = [folder.name for folder in _folders() if _has_file(folder.name, bare)]
+    if not slash:
+        other = [Place(f"{swarms[0]}/{bare}")] if len(swarms) == 1 else []
     else:
-        homes = [folder.name for folder in _folders() if _has_file(folder.name, bare)]
-        aside = [Place(f"{homes[0]}/{bare}")] if len(homes) == 1 else []  # of several, nobody knows which is meant
-    return [Place(check_agent(name, "agent_name")), *aside]
+        other = [Place(bare, None if len(swarms) == 1 else swarm)] if swarm in swarms else []
+    return [Place(mailbox), *other]
 
 
 def _files_of(swarm: str) -> list[str]:

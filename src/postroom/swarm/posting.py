@@ -70,10 +70,11 @@ def broadcast(room: Room, said: Said, exclude: Sequence[str]) -> list[Message]:
     """One letter to each member, with an id of its own; never to the sender. All of them or none."""
     swarm = said.swarm_name or ""
     everyone = members.members(room, swarm)
-    left_out = {fold(form) for name in (said.from_agent, *exclude) for form in (name, f"{swarm}/{name}")}
+    left_out = {fold(members.full_name(name, swarm)) for name in (said.from_agent, *exclude)}
     marks = [BROADCAST_TAG, f"swarm:{swarm}"]
     tags = [*marks, *(tag for tag in said.tags or () if tag not in marks)]
-    copies = [said._replace(to_agent=name, tags=tags) for name in everyone if fold(name) not in left_out]
+    others = [name for name in everyone if fold(members.full_name(name, swarm)) not in left_out]
+    copies = [said._replace(to_agent=name, tags=tags) for name in others]
     if not copies:
         _log.warning("nobody else is in swarm %r: nothing was sent", swarm)
         return []
@@ -88,14 +89,13 @@ def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str
         return None
     letter = original.message
     swarm = None if letter.scope == DEFAULT_SCOPE else letter.scope
-    sender = members.mailbox(room, from_agent, swarm)
     try:
         draft = service.sending.reply_draft(
-            room._office, room._principal, sender, letter.id, body, kind="response", data=payload or None
+            room._office, room._principal, from_agent, letter.id, body, kind="response", data=payload or None
         )
     except Missing:  # neither sent nor received it: in this design anybody may answer
         said = Said(
-            from_agent=sender,
+            from_agent=from_agent,
             to_agent=letter.sender,
             subject=service.sending.marked("Re:", letter.subject),
             body=body,
@@ -121,13 +121,13 @@ def _commit(room: Room, posts: Sequence[Post]) -> list[Message]:
 
 def _prepared(room: Room, said: Said) -> Post:
     office, now = room._office, _now(room)
-    sender = check_agent(members.mailbox(room, said.from_agent, said.swarm_name), "from_agent")
+    sender = check_agent(said.from_agent, "from_agent")
     expires = aware(said.expires_at)
     is_over = expires is not None and expires <= now
     reply_to = None if said.reply_to is None else check_id(id_in(said.reply_to), "reply_to")
     draft = Draft(
         sender=sender,
-        to=members.mailbox(room, said.to_agent, said.swarm_name),
+        to=said.to_agent,
         body=said.body,
         data=said.payload or None,
         subject=said.subject,

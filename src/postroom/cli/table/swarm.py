@@ -10,13 +10,16 @@ COMMANDS = {
         "let programs written for agent-swarm's mailbox use Postroom",
         Option("FOLDER", help="where they import it from; shared by default", complete="files"),
         Option("--force", help="replace a file that Postroom did not write", kind="flag"),
-        about="Writes agent_mailbox.py, which hands on all names of postroom.swarm. Their mail stays where it is, in"
-        " workspace/mailboxes, and in its format. A file that Postroom did not write is left as it is. Needs no --as and no"
-        " room.",
+        about="Writes agent_mailbox.py, which hands on all names of postroom.swarm, and a line in __init__.py beside it, so"
+        " that both `from shared.agent_mailbox import send_message` and `from shared import send_message` work. What the"
+        " project wrote into __init__.py stays. Mail stays where it is, in workspace/mailboxes, and in its format. An"
+        " agent_mailbox.py that Postroom did not write is left as it is. Needs no --as and no room.",
         examples=(("postroom swarm install", "writes shared/agent_mailbox.py"),),
         json=(
             ("path", "the file"),
             ("outcome", "written, replaced, or unchanged when it was there already"),
+            ("package", "the package's __init__.py"),
+            ("export", "written, extended, unchanged, or skipped where FOLDER cannot be a package"),
         ),
         exits=((73, "it cannot be written, or there is a file that is not ours"),),
         looks=True,
