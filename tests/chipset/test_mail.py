@@ -16,6 +16,7 @@ import pytest
 from postroom import chipset as verbs
 from postroom.chipset import Chipset
 from postroom.chipset.mail import TYPES
+from postroom.chipset.stamps import text_of
 from postroom.errors import Invalid, StoreFailing
 from postroom.store.files import aside
 from tests.chipset.people import finish, start
@@ -99,6 +100,52 @@ def test_only_read_letters_of_a_day_ago_are_archived_and_counted(
     chipset.mail.mark_read(ALPHA, unread.filename)
     assert chipset.mail.archive_old_mail(ALPHA, 0) == 1
     assert chipset.mail.archive_old_mail("nobody") == 0
+
+
+def test_a_timestamp_of_the_sender_stands_in_the_file_and_in_its_name(chipset: Chipset, state: Path) -> None:
+    chipset.mail.send_mail(letter(body="now"))
+    said = {"whole": "2026-03-05T10:30:00Z", "fraction": "2026-03-04T10:30:00.250Z", "zone": "2026-03-03T10:30:00+02:00"}
+    sent = {body: chipset.mail.send_mail(letter(body=body, timestamp=time)) for body, time in said.items()}
+    names = {body: mail.filename for body, mail in sent.items()}
+    assert names["whole"].startswith("2026-03-05T10-30-00.") and names["whole"].endswith("Z-mayor.json")
+    assert names["fraction"].startswith("2026-03-04T10-30-00.250000")
+    assert names["zone"].startswith("2026-03-03T08-30-00.")
+    stored = {body: json.loads((state / "mail" / ALPHA / name).read_text())["timestamp"] for body, name in names.items()}
+    assert stored["whole"] == sent["whole"].timestamp == "2026-03-05T10:30:00Z"
+    assert stored["zone"] == sent["zone"].timestamp == "2026-03-03T08:30:00Z"
+    assert [mail.body for mail in chipset.mail.check_mail(ALPHA)] == ["zone", "fraction", "whole", "now"]
+    assert [mail.filename for mail in chipset.mail.unread(ALPHA)][:3] == [names["zone"], names["fraction"], names["whole"]]
+
+
+def test_letters_of_one_timestamp_never_collide_and_a_key_still_sends_once(chipset: Chipset) -> None:
+    time = "2026-03-05T10:30:00.123456Z"  # three digits are left to tell them apart
+    assert len({chipset.mail.send_mail(letter(timestamp=time)).filename for _ in range(60)}) == 60
+    assert len({chipset.mail.send_mail(letter(timestamp=time), key="k").filename for _ in range(3)}) == 1
+    assert len(chipset.mail.check_mail(ALPHA)) == 61
+    with pytest.raises(Invalid, match="timestamp"):
+        chipset.mail.send_mail(letter(timestamp="soon"))
+
+
+def test_the_janitor_archives_by_the_letters_own_time(chipset: Chipset, state: Path, clock: FakeClock) -> None:
+    yesterday, today = (clock.now().wall - timedelta(hours=hours) for hours in (25, 23))
+    sent = [chipset.mail.send_mail(letter(timestamp=time.isoformat())) for time in (yesterday, today, yesterday)]
+    for mail in sent[:2]:
+        chipset.mail.mark_read(ALPHA, mail.filename)
+    assert chipset.room.sweep().archived == 1
+    assert [path.name for path in (state / "mail" / ALPHA / "archive").iterdir()] == [sent[0].filename]
+    clock.advance(2 * 3600)
+    assert chipset.room.archive() == 1  # what nobody has read stays
+
+
+def test_the_janitor_archives_what_a_stranger_marked_by_its_own_time_too(state: Path) -> None:
+    with Chipset(state) as chipset:
+        now = chipset.clock.now().wall
+        for hours in (25, 23):
+            time = text_of(now - timedelta(hours=hours))
+            drop(state, f"{time.replace(':', '-')}-mayor.json", read=True, timestamp=time)
+        assert chipset.room.sweep().archived == 1
+        (archived,) = (state / "mail" / ALPHA / "archive").iterdir()
+        assert archived.name.startswith(text_of(now - timedelta(hours=25))[:13])
 
 
 def test_a_strangers_letters_are_read_in_the_order_of_time(chipset: Chipset, state: Path) -> None:

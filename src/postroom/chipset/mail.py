@@ -7,25 +7,31 @@ which are the truth: read ones too, in the order of time, under the names they h
 from __future__ import annotations
 
 import os
+from calendar import timegm
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ..errors import Invalid, Missing, Unreadable
+from .. import service
+from ..errors import IdTaken, Invalid, Missing, Unreadable
 from ..model import delivery as deliveries
 from ..model.delivery import OPEN, State
 from ..model.names import check_agent, check_party
 from ..model.query import Query
+from ..service.compose import Draft, seal
 from ..service.given import check_seconds
+from ..service.janitor import EVER
 from ..service.moving import SLICE, move_found
 from ..store.files import letters, paper
 from ..store.files.layouts.base import Where, line_in
 from ..store.files.layouts.chipset import LAYOUT
 from .folder import LARGEST
-from .stamps import text_of
+from .stamps import text_of, time_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from ..letter import Letter
     from ..mailbox import Mailbox
     from ..room import Room
+    from ..service.sending import Receipt
     from ..store.files.letters import Sheet
     from .folder import Fields, StateFolder
 
@@ -44,7 +51,7 @@ A_DAY = 24 * 3600.0
 _REQUIRED = ("from", "to", "type", "subject", "body")
 _SAID = {*_REQUIRED, "priority", "timestamp", "read"}
 _LARGEST = 16 * LARGEST
-_EVER = datetime(9999, 1, 1, tzinfo=UTC)
+_TRIES = 20  # for a name that no other letter has
 
 
 class Mail(Struct, frozen=True, kw_only=True):
@@ -79,20 +86,12 @@ class Mailboxes:
     def send_mail(self, message: Mapping[str, Any], *, key: str | None = None) -> Mail:
         """Send a letter: from, to, type, subject, body, and priority, which is normal by default.
 
-        When this returns, it is on stable storage. `timestamp` and `read` may be there, and are the room's to say.
-        The same key again sends nothing twice.
+        When this returns, it is on stable storage. A `timestamp` in the message is the letter's time, in the file
+        and in its name; without one it is now. `read` may be there, and is the room's to say. The same key again
+        sends nothing twice.
         """
         said = _checked(message)
-        more: dict[str, Any] = {} if key is None else {"key": key}
-        receipt = self._room.mailbox(said["from"]).send(
-            check_party(said["to"], "to"),
-            said["body"],
-            subject=said["subject"],
-            kind=said["type"],
-            priority=said.get("priority", "normal"),
-            **more,
-        )
-        sent = receipt.message
+        sent = self._send(said, key).message
         return Mail(
             sender=sent.sender,
             to=sent.recipients[0].address,
@@ -108,7 +107,7 @@ class Mailboxes:
     def check_mail(self, agent: str) -> list[Mail]:
         """Everything in a mailbox, read or not, the oldest first. Looking changes nothing."""
         self._room.quarantined()  # whatever is asked of the room, it takes in what strangers did first
-        found = sorted(self._sheets(agent), key=lambda each: (each[1].order, each[0]))
+        found = sorted(self._sheets(agent), key=lambda each: (each[1].message.created_at, each[1].order, each[0]))
         return [_mail(sheet, name, agent) for name, sheet in found]
 
     def unread(self, agent: str) -> list[Mail]:
@@ -142,9 +141,39 @@ class Mailboxes:
 
     # -- below
 
+    def _send(self, said: Fields, key: str | None) -> Receipt:
+        box, to, time = self._room.mailbox(said["from"]), check_party(said["to"], "to"), said.get("timestamp")
+        fields = {"subject": said["subject"], "kind": said["type"], "priority": said.get("priority", "normal")}
+        if key is not None:
+            fields["key"] = key
+        if time is None:
+            return box.send(to, said["body"], **fields)
+        return self._send_at(_time(time), Draft(sender=box.name, to=to, body=said["body"], **fields))
+
+    def _send_at(self, time: datetime, draft: Draft) -> Receipt:
+        """Send a letter whose time its sender chose. Its file's name begins with that time and ends with digits
+        that no other letter has: where one has them, other digits are tried.
+        """
+        office, principal = self._room._office, self._room._principal
+        for last in range(_TRIES, 0, -1):
+            named = draft.but(id=_id_at(draft.sender, time))
+            post = service.sending.prepare(office, principal, named, office.now().wall, {})
+            letter = replace(post.message, created_at=time)
+            post = replace(post, message=letter, encoded=seal(letter, office.limits))
+            try:
+                (receipt,) = service.sending.commit_posts(office, [post], [post])
+            except IdTaken as taken:
+                if taken.field != "id" or last == 1:
+                    raise
+                continue
+            is_by_key = letter.key is not None and receipt.message.key == letter.key
+            if is_by_key or not receipt.repeated:  # else another letter of the same words has these digits
+                return receipt
+        raise IdTaken(field="id")
+
     def _put_away(self, box: Mailbox, ids: tuple[str, ...], now: datetime) -> int:
         """Each of them is asked about again in the commit: somebody may be quicker."""
-        query = Query(mailbox=box.name, message_ids=ids, states=(State.DONE,), unarchived_before=_EVER)
+        query = Query(mailbox=box.name, message_ids=ids, states=(State.DONE,), unarchived_before=EVER)
         moved = move_found(box._office, query, "archive", lambda delivery: deliveries.archive(delivery, now))
         return len(moved)
 
@@ -223,9 +252,25 @@ def _checked(message: Any) -> Fields:
             raise Invalid("is missing, or no text", field=name, hint=", ".join(_REQUIRED))
     if strange := sorted(map(str, set(said) - _SAID)):
         raise Invalid("a letter has no such field", field=strange[0], hint=", ".join(sorted(_SAID)))
+    if said.get("timestamp") is not None:
+        _time(said["timestamp"])
     if said.get("priority", "normal") not in PRIORITIES:
         raise Invalid(f"{said['priority']!a} is no priority", field="priority", hint=", ".join(PRIORITIES))
     return said
+
+
+def _time(value: Any) -> datetime:
+    time = time_in(value)
+    if time is None or not 1970 <= time.year < EVER.year:
+        raise Invalid(f"{value!a} is no time", field="timestamp", hint="in ISO form, such as 2026-03-05T10:30:00Z")
+    return time
+
+
+def _id_at(sender: str, time: datetime) -> str:
+    """A new id for this time. What the time leaves open (a whole second: nine digits) comes from the clock."""
+    now = time_ns()
+    micros = timegm(time.utctimetuple()) * 1_000_000 + (time.microsecond or now // 1000 % 1_000_000)
+    return LAYOUT.fresh_id(sender, micros * 1000, now % 1000)
 
 
 def _file_name(name: Any) -> str:

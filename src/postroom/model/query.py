@@ -47,6 +47,7 @@ class Query(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     after: int | None = None  # came after this number; then the answer is in order of coming
     until: int | None = None  # and not after this one
     since: datetime | None = None  # created at or after
+    sent_before: datetime | None = None  # created before
     offered_at: datetime | None = None  # not expired at this time
     due_at: datetime | None = None  # and not waiting for a later try
     due_most: datetime | None = None  # a retry set for later than this was set by a wrong clock, and is due

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 CHORE = "chore"  # records of when something was last done
 DAY = 24 * 3600
 LONGEST_AGO = 1e9  # seconds; thirty years
+EVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class Sweep(Struct, frozen=True, kw_only=True):
@@ -122,6 +123,8 @@ def _before(now: datetime, older_than: Any) -> datetime:
 
 def _archive(office: Office, now: datetime, cutoff: datetime, tell: Progress) -> int:
     query = Query(states=(State.DONE,), unarchived_before=cutoff, order="age", limit=SLICE)
+    if office.store.archives_by_sending:
+        query = replace(query, unarchived_before=EVER, sent_before=cutoff)
     total = sum(office.store.count(query).values())
     archived = 0
     while moved := move_found(office, query, "archive", lambda delivery: moves.archive(delivery, now)):

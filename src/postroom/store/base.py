@@ -136,6 +136,7 @@ class Store(Protocol):
     """A room's memory."""
 
     vouches: bool  # are letters kept where nobody else writes? Only there can one say who proved what
+    archives_by_sending: bool  # is settled mail archived by the time it was sent, not by when it was settled?
 
     def fresh_id(self, sender: str) -> str | None:
         """An id for a new letter, where the store names letters in its own way."""

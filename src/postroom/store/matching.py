@@ -39,6 +39,7 @@ def tells(message: Message, query: Query, sender: str) -> bool:
         and (query.tag is None or query.tag in message.tags)
         and (query.scope is None or message.scope == query.scope)
         and (query.since is None or message.created_at >= query.since)
+        and (query.sent_before is None or message.created_at < query.sent_before)
     )
 
 

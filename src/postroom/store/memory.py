@@ -50,6 +50,7 @@ class MemoryStore(Tables):
     """A room that lives as long as its process."""
 
     vouches = True
+    archives_by_sending = False
 
     def __init__(self, name: str) -> None:
         super().__init__()

@@ -76,6 +76,7 @@ class FileStore(SqliteStore):
         if places.home != self.root:  # before anybody listens there
             self._make_within(places.home)
         self._places = places
+        self.archives_by_sending = places.layout.archives_by_sending
         self._eyes = Eyes(places, self._noted, self._used)
         super().__init__(f"{self.root}/{OWN_FOLDER}/{INDEX}", boot=boot, durable=False, busy_timeout=busy_timeout)
 

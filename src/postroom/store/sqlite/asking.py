@@ -337,6 +337,8 @@ def _pieces_of_letter(query: Query) -> Iterator[tuple[str, list[Any]]]:
         yield "EXISTS (SELECT 1 FROM json_each(l.tags) WHERE value = ?)", [query.tag]
     if query.since is not None:
         yield "l.created_at >= ?", [micros(query.since)]
+    if query.sent_before is not None:
+        yield "l.created_at < ?", [micros(query.sent_before)]
     yield from _scope(query.scope)
 
 

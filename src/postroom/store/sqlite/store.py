@@ -59,6 +59,7 @@ class SqliteStore(Access):
     """A room in a file. Any number of threads and processes may hold one at once."""
 
     vouches = True
+    archives_by_sending = False
 
     def __init__(self, path: ground.Place, *, boot: str, durable: bool = True, busy_timeout: float = 30.0) -> None:
         super().__init__(path, boot=boot, busy_timeout=busy_timeout)

@@ -20,6 +20,7 @@ class Shape:
     beginning: ClassVar[str] = ""
     ending: ClassVar[str]
     registry: ClassVar[str | None] = None  # the file that shows all agents, in the home
+    archives_by_sending: ClassVar[bool] = False  # as in `Store`
 
     def may_hold(self, name: str) -> bool:
         """Is this the name of a letter?"""
@@ -38,6 +39,7 @@ class Chipset(Shape):
     home = "mail"
     places = ("", "archive", QUEUED)
     ending = ".json"
+    archives_by_sending = True
 
 
 class Swarm(Shape):
