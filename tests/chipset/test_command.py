@@ -1,4 +1,4 @@
-"""`postroom witness`, as it is typed."""
+"""`postroom chipset …` and `postroom witness`, as they are typed."""
 
 from __future__ import annotations
 
@@ -29,6 +29,88 @@ def state(tmp_path: Path) -> Path:
     with Chipset(state, clock=clock) as chipset:
         chipset.mayor().dispatch(ALPHA, "gt-1")
     return state
+
+
+def test_a_days_work_without_python(desk: Desk, tmp_path: Path) -> None:
+    room = ("--room", f"files:{tmp_path / '.chipset' / 'state'}?layout=chipset")
+    set_up = desk.json("chipset", "dispatch", ALPHA, "gt-1", "--title", "Auth", "--body", "As in the plan.")
+    assert (set_up["hook"]["status"], set_up["hook"]["work_item"]["bead_id"]) == ("pending", "gt-1")
+    told = desk.json("chipset", "check", "--as", ALPHA)
+    assert (told["hook"], told["nudge"], told["note"]) == (set_up["hook"], None, None)
+    (assignment,) = desk.json("check", "--as", ALPHA, *room)["letters"]
+    assert (assignment["kind"], assignment["sender"]) == ("work_assignment", "mayor")
+    assert desk.json("chipset", "activate", "--as", ALPHA)["hook"]["status"] == "active"
+    before = desk.json("chipset", "hooks")["hooks"][0]["last_activity"]
+    assert desk.json("chipset", "touch", "--as", ALPHA)["hook"]["last_activity"] > before
+    assert (
+        desk.json("chipset", "report", "--as", ALPHA, "--body", "On branch auth.")["hook"]["status"] == "completed"
+    )
+    (report,) = desk.json("check", "--as", "mayor", *room)["letters"]
+    assert (report["kind"], report["sender"]) == ("completion_report", ALPHA)
+    assert desk.json("chipset", "accept", ALPHA)["hook"]["status"] == "empty"
+
+
+def test_a_nudge_is_answered_and_a_note_is_left_without_python(desk: Desk, state: Path) -> None:
+    desk.json("chipset", "nudge", ALPHA, "--as", "mayor", "--type", "sync_request", "--body", "Where are you?")
+    nudge = desk.json("chipset", "check", "--as", ALPHA)["nudge"]
+    assert (nudge["from"], nudge["type"], nudge["message"]) == ("mayor", "sync_request", "Where are you?")
+    shown = desk.run("chipset", "check", "--as", ALPHA).out
+    assert f"{ALPHA}: pending, gt-1" in shown and "Nudge from mayor, sync_request: Where are you?" in shown
+    assert desk.json("chipset", "answer", "--as", ALPHA, "--body", "Here.")["nudge"]["type"] == "nudge_response"
+    assert desk.json("chipset", "check", "--as", ALPHA)["nudge"] is None
+    assert (
+        desk.run("chipset", "answer", "--as", ALPHA).code == desk.run("chipset", "handle", "--as", ALPHA).code == 1
+    )
+    assert desk.json("chipset", "handle", "--as", "mayor")["nudge"]["message"] == "Here."
+    said = (
+        "--bead",
+        "gt-1",
+        "--summary",
+        "Half done.",
+        "--remaining",
+        "tests",
+        "--remaining",
+        "docs",
+        "--session",
+        "s-1",
+    )
+    left = desk.json("chipset", "note", "--as", ALPHA, *said)["note"]
+    assert (left["remaining"], left["session_outgoing"]) == (["tests", "docs"], "s-1")
+    assert desk.json("chipset", "notes", ALPHA, "--as", "mayor")["notes"] == [left]
+    assert "left to do: tests, docs" in desk.run("chipset", "check", "--as", ALPHA).out
+
+
+def test_a_stalled_agents_item_is_given_to_another_and_taken_off(desk: Desk, state: Path) -> None:
+    given = desk.json("chipset", "reassign", ALPHA, "polecat-beta")["hook"]
+    assert (given["agent_id"], given["status"]) == ("polecat-beta", "pending")
+    assert desk.run("chipset", "reassign", "polecat-beta", ALPHA).code == 75  # within the pause
+    assert desk.json("chipset", "remind", "polecat-beta")["hook"] == given
+    assert desk.json("chipset", "clear", "polecat-beta")["hook"]["work_item"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("dispatch", ALPHA, "gt-2"), 77),  # it is busy
+        (("dispatch", "polecat-beta", "gt-2", "--as", "polecat-beta"), 77),  # no mayor
+        (("touch", "--as", "polecat-beta"), 77),
+        (("report", "--as", ALPHA), 77),  # nobody took it up
+        (("accept", ALPHA), 77),
+        (("nudge", "../x", "--as", "mayor"), 65),
+        (("note", "--as", "../x", "--bead", "b", "--summary", "s"), 65),
+        (("dispatch", ALPHA), 64),
+        (("check",), 64),
+        (("activate", "--as", ALPHA, "--state", "nowhere"), 66),
+    ],
+)
+def test_what_may_not_be_is_refused_with_its_code(
+    desk: Desk, state: Path, words: tuple[str, ...], code: int
+) -> None:
+    before = json.loads((state / "hooks" / f"{ALPHA}.json").read_text())
+    refused = desk.run("chipset", *words, "--json")
+    assert (refused.code, "Traceback" in refused.err) == (code, False), refused
+    assert json.loads((state / "hooks" / f"{ALPHA}.json").read_text()) == before
+    assert not (desk.home / "nowhere").exists()
 
 
 def test_one_look_nudges_and_says_so(desk: Desk, state: Path) -> None:

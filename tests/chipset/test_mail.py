@@ -104,17 +104,27 @@ def test_only_read_letters_of_a_day_ago_are_archived_and_counted(
 
 def test_a_timestamp_of_the_sender_stands_in_the_file_and_in_its_name(chipset: Chipset, state: Path) -> None:
     chipset.mail.send_mail(letter(body="now"))
-    said = {"whole": "2026-03-05T10:30:00Z", "fraction": "2026-03-04T10:30:00.250Z", "zone": "2026-03-03T10:30:00+02:00"}
+    said = {
+        "whole": "2026-03-05T10:30:00Z",
+        "fraction": "2026-03-04T10:30:00.250Z",
+        "zone": "2026-03-03T10:30:00+02:00",
+    }
     sent = {body: chipset.mail.send_mail(letter(body=body, timestamp=time)) for body, time in said.items()}
     names = {body: mail.filename for body, mail in sent.items()}
     assert names["whole"].startswith("2026-03-05T10-30-00.") and names["whole"].endswith("Z-mayor.json")
     assert names["fraction"].startswith("2026-03-04T10-30-00.250000")
     assert names["zone"].startswith("2026-03-03T08-30-00.")
-    stored = {body: json.loads((state / "mail" / ALPHA / name).read_text())["timestamp"] for body, name in names.items()}
+    stored = {
+        body: json.loads((state / "mail" / ALPHA / name).read_text())["timestamp"] for body, name in names.items()
+    }
     assert stored["whole"] == sent["whole"].timestamp == "2026-03-05T10:30:00Z"
     assert stored["zone"] == sent["zone"].timestamp == "2026-03-03T08:30:00Z"
     assert [mail.body for mail in chipset.mail.check_mail(ALPHA)] == ["zone", "fraction", "whole", "now"]
-    assert [mail.filename for mail in chipset.mail.unread(ALPHA)][:3] == [names["zone"], names["fraction"], names["whole"]]
+    assert [mail.filename for mail in chipset.mail.unread(ALPHA)][:3] == [
+        names["zone"],
+        names["fraction"],
+        names["whole"],
+    ]
 
 
 def test_letters_of_one_timestamp_never_collide_and_a_key_still_sends_once(chipset: Chipset) -> None:
@@ -202,7 +212,7 @@ def delete_in_silence(self: aside.Aside, seen: Any, why: str) -> bool:
     """A damaged file is gone, and nobody hears of it."""
     if self._may_be_unfinished(seen, why):
         return False
-    os.unlink(f"{self._here.places.path(seen.folder)}/{seen.name}")
+    Path(self._here.places.path(seen.folder), seen.name).unlink()
     return True
 
 
@@ -223,7 +233,9 @@ def test_a_file_that_is_no_letter_is_set_aside_with_a_warning_and_blocks_nobody(
     with caplog.at_level(logging.WARNING, "postroom"):
         assert len(chipset.mail.check_mail(ALPHA)) == 1
     assert {path.name for path in (state / "mail" / ALPHA).glob("*.json")} == {fresh.name, sent.filename}
-    kept = {path.name.rpartition(".")[0]: path.read_text() for path in (state / "mail" / ALPHA).glob(".quarantine/*")}
+    kept = {
+        path.name.rpartition(".")[0]: path.read_text() for path in (state / "mail" / ALPHA).glob(".quarantine/*")
+    }
     warned = {name for name in damaged if any(name in line for line in caplog.messages)}
     reported = {name for name in damaged if any(name in each for each in chipset.room.quarantined())}
     is_kept_and_told = kept == damaged and warned == reported == set(damaged)

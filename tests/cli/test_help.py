@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import runpy
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import postroom
+from postroom.chipset import Chipset
 from postroom.cli.manual import WIDEST, manual
 from postroom.cli.table import FILE_OF, GROUPS, HIDDEN, row
 from postroom.service import mounting, peers, tokens, webhooks
 from tests.cli.shell import Desk
 from tests.cli.terminal import show
 from tests.conftest import LONG
+from tests.rooms import FakeClock
 
 HOME = Path(__file__).parent.parent.parent
 COMMANDS = [name for name in FILE_OF if name not in HIDDEN]
@@ -165,6 +168,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Desk:
         room.mailbox("tester").read("m-6").reject("cannot be read")
         prepare_errands(desk, room)
         prepare_folders(desk, room)
+        prepare_chipset(desk)
         (desk.home / "room.jsonl").write_bytes(b"".join(line + b"\n" for line in room.export()))
         room.backup(desk.home / "monday.db")
     return desk
@@ -176,6 +180,19 @@ def prepare_folders(desk: Desk, room: postroom.Room) -> None:
         (desk.home / name).mkdir()
     place = f"files:{desk.home / 'chips'}?layout=chipset"
     mounting.mount(room._office, room.principal, "chips", place, ours=room.system, room=room.settings.store)
+
+
+def prepare_chipset(desk: Desk) -> None:
+    """One agent with pending work, one at work who was nudged, one who is done."""
+    clock = FakeClock()
+    clock.jump(-timedelta(days=5000).total_seconds())
+    with Chipset(desk.home / ".chipset" / "state", clock=clock, durable=False) as chipset:
+        for name in ("alpha", "beta", "gamma"):
+            chipset.mayor().dispatch(f"polecat-{name}", f"gt-{name}", body="As in the plan.")
+        for name in ("polecat-beta", "polecat-gamma"):
+            chipset.hooks.activate(name)
+        chipset.report("polecat-gamma")
+        chipset.nudges.send("witness", "polecat-beta", "health_check", requires_response=True)
 
 
 def prepare_errands(desk: Desk, room: postroom.Room) -> None:
@@ -237,6 +254,10 @@ RUN_SIMPLY = [
     "peers add berlin", "peers list", "peers show berlin", "peers trust berlin --rotate", "peers remove berlin", "mount files:mail?layout=nanobot --as nanobot", "unmount nanobot",
     "webhook add https://hooks.example/ --for bob", "webhook list",
     "install codex --dry-run", "install codex --yes", "uninstall codex --yes",
+    "chipset dispatch alpha gt-1", "chipset check --as alpha", "chipset hooks", "chipset remind alpha", "chipset activate --as alpha",
+    "chipset touch --as alpha", "chipset nudge alpha --as ann", "chipset answer --as alpha", "chipset handle --as ann",
+    "chipset note --as alpha --bead gt-1 --summary x", "chipset notes --as alpha", "chipset report --as alpha", "chipset accept alpha",
+    "chipset dispatch alpha gt-2", "chipset clear alpha",
     "tasks give bob --as ann --body x", "templates save t --body x", "templates show t", "rename ann anna",
 ]  # fmt: skip
 

@@ -70,7 +70,9 @@ def test_the_package_exports_the_names(desk: Desk) -> None:
     told = desk.json("swarm", "install")
     assert ("shared/__init__.py", "written") == (told["package"], told["export"])
     code = "from shared import send_message; print(send_message('a', 'b', 's', 'x').to_agent)"
-    found = subprocess.run([sys.executable, "-c", code], cwd=desk.home, env=desk.environment, stdout=-1, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=desk.home, env=desk.environment, stdout=-1, check=True
+    )
     assert b"b\n" == found.stdout
     assert "unchanged" == desk.json("swarm", "install")["export"]
     assert "skipped" == desk.json("swarm", "install", ".")["export"]

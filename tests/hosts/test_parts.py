@@ -23,7 +23,7 @@ from postroom.hosts.recipes import MARGIN, RECIPES, WAIT, hooks, is_ours, mcp_se
 from postroom.hosts.sessions import IDLE, KEPT, OVER, Session, all_sessions, find, keep, sweep
 from postroom.hosts.telling import tell
 from postroom.hosts.whose import session_around_us
-from postroom.hosts.wording import again, mail
+from postroom.hosts.wording import again, mail, orders
 from tests.cli.shell import PROGRAM, Desk
 from tests.cli.terminal import Terminal
 from tests.daemons import Daemon
@@ -299,6 +299,11 @@ def test_what_was_shown_before_leaves_room_for_what_is_new() -> None:
         def seen(self) -> tuple[list[dict[str, Any]], int]:
             return [entry] * 20, 300
 
+        def orders(self, since: float, nonce: str, *, only_new: bool) -> str:  # noqa: ARG002
+            item, message = {"bead_id": "\u2603" * 200, "title": "\u2603" * 900}, "\u2603" * 9000
+            nudge = {"from": "w" * 128, "type": "abort", "message": message, "requires_response": True}
+            return orders("bob", item, nudge, nonce)
+
         def asks(self) -> bool:
             return True
 
@@ -306,6 +311,7 @@ def test_what_was_shown_before_leaves_room_for_what_is_new() -> None:
     told = tell("start", Full(), session("s", "bob"), 8000, **about)
     assert "300 letters" in told.text and "200 new letters" in told.text and told.shown == 1
     assert 4000 < len(told.text.encode()) <= 8000
+    assert told.text.startswith("Postroom: work is on the hook of bob") and "nudge for bob" in told.text
 
 
 def test_json_is_read_as_it_stands() -> None:

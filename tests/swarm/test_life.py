@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -92,7 +91,7 @@ def is_whole(path: Path) -> bool:
 
 def unlink_then_write(self: steps.Rewrite, *, durable: bool, spare: str = "") -> paper.Stamp:
     """The design's own archive step: the inbox copy goes before the archive copy is written."""
-    os.unlink(f"{self.former}/{self.name}")
+    Path(self.former, self.name).unlink()
     paper.make_folder(self.folder)
     return paper.write_new(self.folder, self.name, self.content, durable=durable)
 

@@ -1,4 +1,4 @@
-"""The commands for the chipset's state folder: its witness."""
+"""The commands for the chipset's state folder: hooks, nudges, notes, and its witness."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from ..chipset import STATE, Chipset, Witness
+from ..chipset.nudges import HEALTH_CHECK
 from ..chipset.patience import chosen
 from ..errors import Invalid
 from ..model.codec import to_plain
 from .answers import Answer, sayable
 from .convert import seconds
 from .escape import one_line
-from .exits import NoInput
+from .exits import NOTHING, NoInput
 from .table.chipset import ANSWER_OF
+from .text import text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from ..chipset import Patience, Round
+    from ..chipset import Hook, Patience, Round
+    from ..chipset.folder import Fields
+    from ..errors import Unreadable
     from .answers import Screen
     from .context import Context
 
@@ -35,6 +39,124 @@ _TOLD = {
     "damaged": "Cannot be read: {}",
     "failed": "Not looked after this time: {}",
 }
+
+
+# -- looking
+
+
+def run_chipset_check(context: Context) -> Answer:
+    """What lies on the caller's hook, in its slot, and in its last note."""
+    with _chipset(context) as chipset:
+        me = context.me
+        nudge, note = chipset.nudges.unhandled(me), chipset.notes.latest(me)
+        told = {"nudge": nudge and nudge.to_dict(), "note": note and _note(note)}
+        return Answer(context.name, {"hook": chipset.hooks.get(me).to_dict(), **told}, _checked)
+
+
+def run_chipset_hooks(context: Context) -> Answer:
+    with _chipset(context) as chipset:
+        hooks, broken = chipset.hooks.all()
+    told = {"hooks": [hook.to_dict() for hook in hooks], "damaged": _damaged(broken)}
+    return Answer(context.name, told, _listed)
+
+
+def run_chipset_notes(context: Context) -> Answer:
+    with _chipset(context) as chipset:
+        agent = context.get("agent") or context.me
+        notes, broken = chipset.notes.all(agent), chipset.notes.broken(agent)
+    return Answer(context.name, {"notes": [_note(note) for note in notes], "damaged": _damaged(broken)}, _noted)
+
+
+# -- the mayor
+
+
+def run_chipset_dispatch(context: Context) -> Answer:
+    context.default_me("mayor")
+    body = text_of(context, optional=True) or ""
+    with _chipset(context) as chipset:
+        said = (context.get("agent"), context.get("bead"), context.get("title", ""), body)
+        return _moved(context, chipset.mayor(context.me).dispatch(*said))
+
+
+def run_chipset_remind(context: Context) -> Answer:
+    return _by_mayor(context, "remind", context.get("agent"), text_of(context, optional=True) or "")
+
+
+def run_chipset_accept(context: Context) -> Answer:
+    return _by_mayor(context, "accept", context.get("agent"))
+
+
+def run_chipset_reassign(context: Context) -> Answer:
+    body = text_of(context, optional=True) or ""
+    return _by_mayor(context, "reassign", context.get("agent"), context.get("to"), body)
+
+
+def run_chipset_clear(context: Context) -> Answer:
+    context.default_me("mayor")
+    with _chipset(context, needed=True) as chipset:
+        return _moved(context, chipset.hooks.clear(context.get("agent"), by=context.me))
+
+
+def _by_mayor(context: Context, verb: str, *said: str) -> Answer:
+    context.default_me("mayor")
+    with _chipset(context, needed=True) as chipset:
+        return _moved(context, getattr(chipset.mayor(context.me), verb)(*said))
+
+
+# -- the agent that owns a hook
+
+
+def run_chipset_activate(context: Context) -> Answer:
+    with _chipset(context, needed=True) as chipset:
+        return _moved(context, chipset.hooks.activate(context.me))
+
+
+def run_chipset_touch(context: Context) -> Answer:
+    with _chipset(context, needed=True) as chipset:
+        return _moved(context, chipset.hooks.touch(context.me))
+
+
+def run_chipset_report(context: Context) -> Answer:
+    body = text_of(context, optional=True) or ""
+    with _chipset(context, needed=True) as chipset:
+        return _moved(context, chipset.report(context.me, body, **context.given("to")))
+
+
+def run_chipset_note(context: Context) -> Answer:
+    said = context.given("bead", "summary", "remaining", "branch", "last_commit", session_outgoing="session")
+    with _chipset(context) as chipset:
+        note = chipset.notes.write(context.me, **said)
+    return Answer(context.name, {"note": _note(note)}, lambda _screen, data: _note_line(data["note"]))
+
+
+# -- nudges
+
+
+def run_chipset_nudge(context: Context) -> Answer:
+    message = text_of(context, optional=True) or ""
+    said = (context.get("agent"), context.get("type", HEALTH_CHECK), message)
+    with _chipset(context) as chipset:
+        nudge = chipset.nudges.send(context.me, *said, requires_response="requires_response" in context.values)
+    return Answer(context.name, {"nudge": nudge.to_dict()}, _nudged)
+
+
+def run_chipset_answer(context: Context) -> Answer:
+    message = text_of(context, optional=True) or ""
+    with _chipset(context, needed=True) as chipset:
+        nudge = chipset.nudges.unhandled(context.me)
+        told = None if nudge is None else chipset.answer(context.me, nudge, message).to_dict()
+    return Answer(context.name, {"nudge": told}, _nudged, code=0 if told else NOTHING)
+
+
+def run_chipset_handle(context: Context) -> Answer:
+    with _chipset(context, needed=True) as chipset:
+        nudge = chipset.nudges.unhandled(context.me)
+        if nudge is not None:
+            chipset.nudges.handle(context.me, nudge)
+    return Answer(context.name, {"nudge": nudge and nudge.to_dict()}, _nudged, code=0 if nudge else NOTHING)
+
+
+# -- the witness
 
 
 def run_witness(context: Context) -> Iterator[Answer]:
@@ -53,14 +175,17 @@ def run_witness(context: Context) -> Iterator[Answer]:
                 yield _answer(context, chipset, seen)
 
 
-def _chipset(context: Context) -> Chipset:
-    """The state folder, and where its letters go."""
+def _chipset(context: Context, *, needed: bool = False) -> Chipset:
+    """The state folder, and where its letters go. `needed`: a command that moves what is there makes no folder."""
     context.check_named_room()
     store = context.settings.store
     folder = store.removeprefix("files:").removesuffix(_LAYOUT) if store.endswith(_LAYOUT) else STATE
     state = os.path.expanduser(context.get("state", folder))  # noqa: PTH111 - text as it was typed
     if "state" in context.values and not os.path.isdir(state):  # noqa: PTH112
         raise NoInput(f"there is no folder {sayable(state)}", field="--state")
+    if needed and not os.path.isdir(state):  # noqa: PTH112
+        hint = "postroom chipset dispatch makes one, or say --state FOLDER"
+        raise NoInput(f"there is no state folder {sayable(state)}", field="--state", hint=hint)
     elsewhere = "room" in context.values and ("state" in context.values or not store.endswith(_LAYOUT))
     durable = context.settings.durability == "power"
     return Chipset(state, room=context.room if elsewhere else None, durable=durable)
@@ -81,6 +206,61 @@ def _patience(context: Context) -> Patience:
     except Invalid as wrong:
         option = "--answer-of" if wrong.field == "answers" else f"--{(wrong.field or '').replace('_', '-')}"
         raise Invalid(wrong.message, field=option, hint=wrong.hint) from None
+
+
+# -- what is said
+
+
+def _moved(context: Context, hook: Hook) -> Answer:
+    return Answer(context.name, {"hook": hook.to_dict()}, lambda _screen, data: _hook_line(data["hook"]))
+
+
+def _note(note: Any) -> Fields:
+    return {**note.to_dict(), "filename": note.filename}
+
+
+def _damaged(broken: Sequence[Unreadable]) -> list[str]:
+    return [sayable(wrong.message) for wrong in broken]
+
+
+def _checked(_screen: Screen, data: Mapping[str, Any]) -> str:
+    lines = [_hook_line(data["hook"])]
+    lines += [_nudge_line(data["nudge"])] if data["nudge"] else []
+    return "".join(lines + ([_note_line(data["note"])] if data["note"] else []))
+
+
+def _listed(_screen: Screen, data: Mapping[str, Any]) -> str:
+    lines = [_hook_line(hook) for hook in data["hooks"]] or ["No hooks yet.\n"]
+    return "".join(lines + [_TOLD["damaged"].format(one_line(one)) + "\n" for one in data["damaged"]])
+
+
+def _noted(_screen: Screen, data: Mapping[str, Any]) -> str:
+    lines = [_note_line(note) for note in data["notes"]] or ["No notes.\n"]
+    return "".join(lines + [_TOLD["damaged"].format(one_line(one)) + "\n" for one in data["damaged"]])
+
+
+def _nudged(_screen: Screen, data: Mapping[str, Any]) -> str:
+    return _nudge_line(data["nudge"]) if data["nudge"] else "No nudge to act on.\n"
+
+
+def _hook_line(hook: Mapping[str, Any]) -> str:
+    item = hook["work_item"] or {}
+    about = f", {one_line(item['bead_id'])}" if item else ""
+    title = f" ({one_line(item['title'])})" if item.get("title") else ""
+    since = f", last activity {hook['last_activity']}" if hook["last_activity"] else ""
+    return f"{one_line(hook['agent_id'])}: {hook['status']}{about}{title}{since}\n"
+
+
+def _nudge_line(nudge: Mapping[str, Any]) -> str:
+    message = f": {one_line(nudge['message'])}" if nudge["message"] else ""
+    wants = ", wants an answer" if nudge["requires_response"] else ""
+    return f"Nudge from {one_line(nudge['from'])}, {nudge['type']}{wants}{message}\n"
+
+
+def _note_line(note: Mapping[str, Any]) -> str:
+    left = f"; left to do: {', '.join(one_line(one) for one in note['remaining'])}" if note["remaining"] else ""
+    where = f" (branch {one_line(note['branch'])})" if note["branch"] else ""
+    return f"Note on {one_line(note['bead'])}{where}: {one_line(note['summary'])}{left}\n"
 
 
 def _answer(context: Context, chipset: Chipset, seen: Round) -> Answer:

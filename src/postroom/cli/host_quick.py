@@ -45,7 +45,8 @@ def quick_host(call: Call) -> str | None:
     if moment not in {BETWEEN, PROMPT, STOP} or not call.values.keys() <= {"as", "room"}:
         return None
     session = find(host_of(call.name), text_of(said, "session_id"))
-    if session is None or not is_going_on(session, name_said(call.values, dialect)) or not _has_nothing(session):
+    is_ours = session is not None and is_going_on(session, name_said(call.values, dialect))
+    if session is None or not is_ours or not _has_nothing(session, moment):
         return None
     holds = 0 if moment == PROMPT and is_typed(dialect, said) else None
     return "" if _is_marked(session, IDLE if moment == STOP else BUSY, holds) else None
@@ -100,7 +101,7 @@ def is_going_on(session: Session, name: str) -> bool:
     return session.turn != OVER and name in {"", session.agent}
 
 
-def _has_nothing(session: Session) -> bool:
+def _has_nothing(session: Session, moment: str) -> bool:
     from .glance import FILES, is_plain_name, room_has_nothing  # noqa: PLC0415 - loaded already
 
     if not is_plain_name(session.agent):
@@ -109,4 +110,11 @@ def _has_nothing(session: Session) -> bool:
         return socket_has_nothing(session.socket, session.agent)
     if session.folder:
         return folder_has_nothing(session.folder, session.agent)
-    return session.room.startswith(("/", FILES)) and room_has_nothing(session.room, session.agent)
+    if not session.room.startswith(("/", FILES)) or not room_has_nothing(session.room, session.agent):
+        return False
+    if not session.room.startswith(FILES):
+        return True
+    from .chipset_quick import has_nothing, state_of  # noqa: PLC0415 - only for rooms of files
+
+    state = state_of(session.room)
+    return not state or has_nothing(state, session.agent, session.heard_at, only_new=moment == BETWEEN)

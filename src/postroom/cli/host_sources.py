@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import PostroomError
+from ..errors import PostroomError, Unreadable
 from ..hosts.sessions import BEAT
-from ..hosts.wording import MOST_POINTERS, PERSON
+from ..hosts.wording import MOST_POINTERS, PERSON, orders
 from ..model.content import content_of
 from ..model.escalation import ESCALATION
 from ..model.message import Priority, origin_word
@@ -16,6 +17,7 @@ from ..model.task import TASK, TASK_UPDATE, TaskState
 from ..whereabouts import variable
 from ..wire.inbox_entries import entry_of
 from ..wire.plain import plain_agent
+from .chipset_quick import may_have_nudge, may_have_work, state_of
 from .hook_quick import exchange, folder_of, socket_of
 from .hook_sources import MOST, FileSource, RoomSource, SocketSource
 from .places import whole_address, whole_path
@@ -112,6 +114,28 @@ class HostRoom(RoomSource):
         letters = [letter.message for letter in found if letter.delivery.read_at]
         return [self._entry(letter) for letter in letters], stats.seen
 
+    def orders(self, since: float, nonce: str, *, only_new: bool) -> str:
+        """Of a chipset's state folder; other rooms have no hooks and nudges."""
+        agent, state = self.context.me, state_of(whole_address(self.context.settings.store))
+        has_work = bool(state) and may_have_work(state, agent, since, only_new=only_new)
+        has_nudge = bool(state) and may_have_nudge(state, agent, since, only_new=only_new)
+        if not has_work and not has_nudge:
+            return ""
+        from ..chipset import Chipset, Status  # noqa: PLC0415 - most rooms are no chipset's
+
+        chipset, item = Chipset(state, room=self.context.room), None
+        if has_work:
+            with suppress(Unreadable):  # the witness tells of it
+                hook = chipset.hooks.get(agent)
+                item = hook.work_item if hook.status is Status.PENDING else None
+        nudge = chipset.nudges.unhandled(agent) if has_nudge else None
+        return orders(
+            agent,
+            None if item is None else item.to_dict(),
+            None if nudge is None else nudge.to_dict(),
+            nonce,
+        )
+
     def asks(self) -> bool:
         if any(letter.priority >= Priority.HIGH for letter in self.letters):
             return True
@@ -157,6 +181,9 @@ class HostSocket(SocketSource):
         (found,) = self.ask(check)
         return [_entry(letter) for letter in found["letters"] if letter["delivery"]["read_at"]], stats["seen"]
 
+    def orders(self, since: float, nonce: str, *, only_new: bool) -> str:  # noqa: ARG002 - a daemon tells of mail
+        return ""
+
     def asks(self) -> bool:
         """By what each letter says: whose step a task waits for is not asked."""
         return any(letter["priority"] in _PRESSING or _opens(letter) for letter in self.letters)
@@ -185,6 +212,9 @@ class HostFile(FileSource):
 
     def seen(self) -> tuple[list[Entry], int]:
         return [], 0
+
+    def orders(self, since: float, nonce: str, *, only_new: bool) -> str:  # noqa: ARG002 - no state folder
+        return ""
 
     def asks(self) -> bool:
         return any(entry.get("importance") in _PRESSING for entry in self.entries)

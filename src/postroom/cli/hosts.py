@@ -169,6 +169,7 @@ class Visit:
         found = find(self._host, self._id)
         if found is not None:
             self._was_held, session.holds = found.holds > session.holds, found.holds
+            session.heard_at = found.heard_at
 
     def _told(self, source: Any, session: Session) -> Told:
         budget, now, nonce = self._dialect.BUDGET, self._context.screen.now, os.urandom(8).hex()

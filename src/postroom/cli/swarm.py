@@ -37,4 +37,6 @@ def run_swarm_install(context: Context) -> Answer:
 
 def _shown(_screen: Screen, data: Mapping[str, Any]) -> str:
     files = ((data["outcome"], data["path"]), (data["export"], data["package"]))
-    return "".join(f"{outcome.capitalize()}: {one_line(path)}\n" for outcome, path in files if outcome != "skipped")
+    return "".join(
+        f"{outcome.capitalize()}: {one_line(path)}\n" for outcome, path in files if outcome != "skipped"
+    )

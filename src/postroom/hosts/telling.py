@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from .moments import START, STOP
+from .moments import BETWEEN, START, STOP
 from .wording import again, mail
 
 if TYPE_CHECKING:
@@ -30,6 +30,12 @@ class Source(Protocol):
 
     def seen(self) -> tuple[list[Entry], int]:
         """Some letters that were read and are not done, and how many there are."""
+        ...
+
+    def orders(self, since: float, nonce: str, *, only_new: bool) -> str:
+        """What lies on the agent's hook and in its nudge slot, in words; empty where there is nothing, or no such
+        thing. `only_new`: of this, what came after `since`.
+        """
         ...
 
     def asks(self) -> bool:
@@ -61,13 +67,14 @@ def tell(
     moment: str, source: Source, session: Session, budget: int, *, began_by: str, now: datetime, nonce: str
 ) -> Told:
     """What this session is told now; an empty text where that is nothing."""
+    orders = source.orders(session.heard_at, nonce, only_new=moment == BETWEEN)
     seen = source.seen() if moment == START and began_by in AGAIN else ([], 0)
-    before = again(*seen, session.agent, budget // 2)
+    before = "\n".join(filter(None, (orders, again(*seen, session.agent, (budget - len(orders.encode())) // 2))))
     entries, total = source.waiting()
-    if not entries:
-        return Told(before)
-    if moment == STOP and (session.holds >= MOST_HOLDS or not source.asks()):
+    if moment == STOP and session.holds >= MOST_HOLDS:
         return Told(total=total)
+    if not entries or (moment == STOP and not source.asks()):
+        return Told(before, total=total, holds=moment == STOP and bool(before))
     text, count = mail(entries, total, session.agent, now, nonce, budget - len(before.encode()) - 1)
     return Told(f"{before}\n{text}" if before else text, count, total, holds=moment == STOP)
 

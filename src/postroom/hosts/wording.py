@@ -32,6 +32,7 @@ SHORT = 200  # and at the start of a session
 MOST_POINTERS = 10
 MESSAGE = "message"  # the kind of a letter that says nothing else
 _LONGEST_WORDS = 200  # of a subject
+_LONGEST_NUDGE = 300  # characters: it stands beside the mail, in one budget
 _HOW = (
     "Shown is not done. Settle what you dealt with: the tool ack, with a reply if you like; or `postroom ack ID`,"
     " `postroom reply ID --body TEXT --done`.\n"
@@ -48,6 +49,14 @@ _READ = (
 # Such as <system-reminder>, <task-notification> and <user-prompt-submit-hook> of Claude Code, <hook_context> of
 # Gemini CLI, <environment_context> and <turn_aborted> of Codex.
 _TAG = re.compile(r"<(?=\s*+/?\s*+(?:command|environment|hook|local|system|task|turn|user)[-_])")
+_TAKE_UP = (
+    "Take it up before anything else: `postroom chipset activate`; while you work, now and then `postroom chipset"
+    " touch`; when it is done, `postroom chipset report --body TEXT`. The assignment is in your mail.\n"
+)
+_ANSWER = "Answer it now: `postroom chipset answer --body TEXT`.\n"
+_HANDLE = (
+    "When you have acted on it: `postroom chipset handle`, or answer with `postroom chipset answer --body TEXT`.\n"
+)
 _WHERE = "the tool check_inbox, or `postroom check`, shows"
 
 
@@ -111,6 +120,22 @@ def again(entries: Sequence[Entry], total: int, agent: str, budget: int) -> str:
     sizes = accumulate(map(_size, lines))
     fitting = [line for line, size in zip(lines, sizes, strict=True) if size <= room][:MOST_POINTERS]
     return "".join([head, *fitting, _more(total - len(fitting))])
+
+
+def orders(agent: str, item: Mapping[str, Any] | None, nudge: Mapping[str, Any] | None, nonce: str) -> str:
+    """What a chipset wants of an agent at once, by the fields of its files: the item on its hook that nobody took
+    up yet, and a nudge it has not handled.
+    """
+    pieces = []
+    if item is not None:
+        title = f" ({_words(item['title'])})" if item.get("title") else ""
+        pieces.append(f"{MARK}work is on the hook of {agent}: {_words(item['bead_id'])}{title}.\n{_TAKE_UP}")
+    if nudge is not None:
+        what, sender = _words(nudge["type"]).replace("_", " "), _words(nudge["from"])
+        how = "" if nudge["type"] == "nudge_response" else _ANSWER if nudge["requires_response"] else _HANDLE
+        text = service.present.fence(nudge["message"], nonce, _LONGEST_NUDGE) + "\n" if nudge["message"] else ""
+        pieces.append(f"{MARK}nudge for {agent} from {sender} (unverified): {what}.\n{text}{how}")
+    return _unwrapping("\n".join(pieces))
 
 
 def ring(rung: Rung) -> str:

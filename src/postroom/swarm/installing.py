@@ -43,7 +43,7 @@ def install(folder: Path, *, force: bool = False) -> tuple[Path, Outcome]:
 def export(folder: Path) -> tuple[Path, Outcome]:
     """Let the package itself export the names, as the design asks: one line in its `__init__.py`.
 
-    What a project wrote there stays, and the line is added at the end. A folder that is no package (`.`) is skipped.
+    What a project wrote there stays; the line is added at the end. A folder that is no package (`.`) is skipped.
     """
     path = folder / PACKAGE
     if not folder.name.isidentifier():
@@ -51,7 +51,9 @@ def export(folder: Path) -> tuple[Path, Outcome]:
     held = _content(path)
     if held is not None and EXPORT in held:
         return path, "unchanged"
-    with path.open("a", encoding="utf-8") as file:  # one write: an import at this moment finds the line or does not
+    with path.open(
+        "a", encoding="utf-8"
+    ) as file:  # one write: an import at this moment finds the line or does not
         file.write(f"\n{EXPORT}" if held and not held.endswith("\n") else EXPORT)
     return path, "extended" if held else "written"
 

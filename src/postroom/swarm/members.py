@@ -1,8 +1,8 @@
 """Who is in a swarm, and which mailbox a name means.
 
 A swarm's members are the files `swarms/<swarm>/agents/*.md` below the working folder, and the agents that
-registered with the swarm as a scope. Member X of swarm S has two spellings, X and `S/X`. A letter is filed under the
-spelling its sender used, because programs of the design check one spelling only; a look at either finds both.
+registered with the swarm as a scope. Member X of swarm S has two spellings, X and `S/X`. A letter is filed under
+the spelling its sender used, because programs of the design check one spelling only; a look at either finds both.
 Others, such as `coo`, are members of no swarm: their bare name is their mailbox.
 """
 

@@ -35,7 +35,14 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "For agents": ("mcp", ("mcp",)),
     "Other designs": ("swarm", ("swarm install",)),
     "nanobot": ("nanobot", ("nanobot doctor",)),
-    "Chipset": ("chipset", ("witness",)),
+    "Chipset": (
+        "chipset",
+        (
+            "chipset check", "chipset hooks", "chipset dispatch", "chipset remind", "chipset activate", "chipset touch",
+            "chipset report", "chipset accept", "chipset reassign", "chipset clear", "chipset nudge", "chipset answer",
+            "chipset handle", "chipset note", "chipset notes", "witness",
+        ),
+    ),
     "Service": ("serving", ("serve", "token create", "token list", "token revoke", "token unseal")),
     "Other systems": ("peers", ("peers add", "peers list", "peers show", "peers ping", "peers trust", "peers remove")),
     "Webhooks": ("webhooks", ("webhook add", "webhook list", "webhook test", "webhook rotate", "webhook remove")),

@@ -2,17 +2,193 @@
 
 from __future__ import annotations
 
-from .shape import Command, Option
+from .shape import NOTHING, Command, Option
 
 ANSWER_OF = Option("--answer-of", help="the same for one agent, such as polecat-alpha=3m", kind="pair", many=True,
                    metavar="NAME=SPAN")  # fmt: skip
 
+STATE = Option("--state", help="the state folder; else that of the room, if it is a chipset's, else .chipset/state",
+               metavar="FOLDER", complete="files")  # fmt: skip
+AGENT = Option("AGENT", help="whose hook", required=True, complete="agents")
+TEXT = Option("--body", help="the text; - reads it from standard input", metavar="TEXT")
+NUDGES = ("health_check", "stall_warning", "priority_change", "abort", "sync_request")
+HOOK_JSON = (("hook", "agent_id, status, work_item (bead_id, title, assigned_at) or null, last_activity"),)
+_NUDGE = "from, type, message, timestamp, requires_response"
+_NOTE = "bead, session_outgoing, summary, remaining, branch, last_commit, filename"
+_DAMAGED = ("damaged", "files that cannot be read, and why")
+_NO_FOLDER = (66, "there is no state folder")
+_REFUSED = (77, "no legal move from here, or not yours to make; the error names what is on the hook")
+_MAYOR = " Without --as or POSTROOM_AGENT, it is said as mayor."
+
 COMMANDS = {
+    "chipset check": Command(
+        "chipset check",
+        "show the work on your hook, the nudge in your slot, and your last handoff note",
+        STATE,
+        about="For an agent that starts or polls: work on your hook comes before anything else. Changes nothing.",
+        examples=(("postroom chipset check --as polecat-alpha", "what is wanted of me?"),
+                  ("postroom chipset check --as polecat-alpha --json", "for a program")),
+        json=(*HOOK_JSON, ("nudge", f"{_NUDGE}; null when there is none that you have not handled"),
+              ("note", f"{_NOTE}; null when there is none")),
+        exits=((66, "there is no folder of that name"), (70, "the hook's file cannot be read")),
+        looks=True,
+    ),
+    "chipset hooks": Command(
+        "chipset hooks",
+        "list the hooks of all agents",
+        STATE,
+        examples=(("postroom chipset hooks", "who has what"),),
+        json=(("hooks", "as in chipset check"), _DAMAGED),
+        exits=((66, "there is no folder of that name"),),
+        looks=True,
+    ),
+    "chipset dispatch": Command(
+        "chipset dispatch",
+        "put a work item on an agent's empty hook, and send the assignment",
+        AGENT,
+        Option("BEAD", help="the id of the work item", required=True),
+        Option("--title", help="one line", metavar="TEXT"),
+        TEXT,
+        STATE,
+        about=f"Only a mayor or a dispatcher may, by name.{_MAYOR} When it was cut off before the letter was sent, chipset"
+        " remind sends it.",
+        examples=(("postroom chipset dispatch polecat-delta gt-abc12 --title 'Auth middleware' --body 'As in the plan.'",
+                   "hand out work"),),
+        json=HOOK_JSON,
+        exits=(_REFUSED,),
+    ),
+    "chipset remind": Command(
+        "chipset remind",
+        "send the assignment of a pending item again, if it is missing",
+        AGENT, TEXT, STATE,
+        about=f"It never comes twice: say the same --body as before.{_MAYOR}",
+        examples=(("postroom chipset remind polecat-alpha --body 'As in the plan.'", "after a crash"),),
+        json=HOOK_JSON,
+        exits=(_NO_FOLDER, _REFUSED),
+        looks=True,
+    ),
+    "chipset activate": Command(
+        "chipset activate",
+        "take up the work on your hook",
+        STATE,
+        examples=(("postroom chipset activate --as polecat-alpha", "pending becomes active"),),
+        json=HOOK_JSON,
+        exits=(_NO_FOLDER, _REFUSED),
+        looks=True,
+    ),
+    "chipset touch": Command(
+        "chipset touch",
+        "show that you still work on what is on your hook",
+        STATE,
+        about="Say it now and then while you work: the witness nudges an agent that shows no activity.",
+        examples=(("postroom chipset touch --as polecat-beta", "still here"),),
+        json=HOOK_JSON,
+        exits=(_NO_FOLDER, _REFUSED),
+        looks=True,
+    ),
+    "chipset report": Command(
+        "chipset report",
+        "complete the work on your hook, and send the completion report",
+        TEXT,
+        Option("--to", help="who gets the report; mayor by default", metavar="NAME", complete="agents"),
+        STATE,
+        about="Said again after a crash, it completes what was left undone, and the report comes once.",
+        examples=(("postroom chipset report --as polecat-beta --body 'On branch auth.'", "done"),),
+        json=HOOK_JSON,
+        exits=(_NO_FOLDER, _REFUSED),
+        looks=True,
+    ),
+    "chipset accept": Command(
+        "chipset accept",
+        "accept completed work: its hook is empty again",
+        AGENT, STATE,
+        about=f"After you checked the work.{_MAYOR}",
+        examples=(("postroom chipset accept polecat-gamma", "checked"),),
+        json=HOOK_JSON,
+        exits=(_NO_FOLDER, _REFUSED),
+        looks=True,
+    ),
+    "chipset reassign": Command(
+        "chipset reassign",
+        "give the item of a stalled agent to another, or to the same once more",
+        AGENT,
+        Option("TO", help="who gets it", required=True, complete="agents"),
+        TEXT, STATE,
+        about=f"That is a restart: at most three for an item, 60 seconds apart; then a human is told.{_MAYOR}",
+        examples=(("postroom chipset reassign polecat-alpha polecat-delta", "polecat-alpha does not answer"),),
+        json=HOOK_JSON,
+        exits=(_NO_FOLDER, (75, "it was started less than 60 seconds ago"), _REFUSED),
+        looks=True,
+    ),
+    "chipset clear": Command(
+        "chipset clear",
+        "take whatever is on an agent's hook off it",
+        AGENT, STATE,
+        about=f"The file stays, with an empty hook. A file that cannot be read is set aside first, and kept.{_MAYOR}",
+        examples=(("postroom chipset clear polecat-alpha", "never mind"),),
+        json=HOOK_JSON,
+        exits=(_NO_FOLDER, _REFUSED),
+        looks=True,
+    ),
+    "chipset nudge": Command(
+        "chipset nudge",
+        "nudge an agent: one slot, the latest wins",
+        Option("AGENT", help="whom", required=True, complete="agents"),
+        Option("--type", help="what it is about; health_check by default", kind="word", choices=NUDGES,
+               metavar="TYPE"),
+        TEXT,
+        Option("--requires-response", help="an answer is wanted", kind="flag"),
+        STATE,
+        examples=(("postroom chipset nudge polecat-beta --as mayor --type sync_request --body 'Where are you?'", "a question"),),
+        json=(("nudge", _NUDGE),),
+    ),
+    "chipset answer": Command(
+        "chipset answer",
+        "answer the nudge in your slot",
+        TEXT, STATE,
+        about="The answer lies in the slot of whoever nudged you. The nudge counts as handled, and work in hand is touched.",
+        examples=(("postroom chipset answer --as polecat-beta --body 'At the tests.'", "I am here"),),
+        json=(("nudge", f"the answer: {_NUDGE}; null when there is no nudge to answer"),),
+        exits=((NOTHING[0], "there is no nudge that you have not handled"), _NO_FOLDER),
+        looks=True,
+    ),
+    "chipset handle": Command(
+        "chipset handle",
+        "say that you acted on the nudge in your slot, without an answer",
+        STATE,
+        examples=(("postroom chipset handle --as polecat-beta", "understood"),),
+        json=(("nudge", f"what was handled: {_NUDGE}; null when there was nothing"),),
+        exits=((NOTHING[0], "there is no nudge that you have not handled"), _NO_FOLDER),
+        looks=True,
+    ),
+    "chipset note": Command(
+        "chipset note",
+        "leave a handoff note for your next session",
+        Option("--bead", help="the work item", required=True, metavar="BEAD"),
+        Option("--summary", help="where it stands", required=True, metavar="TEXT"),
+        Option("--remaining", help="what is left to do", many=True, metavar="TEXT"),
+        Option("--branch", help="where the work is", metavar="NAME"),
+        Option("--last-commit", help="the last commit there", metavar="COMMIT"),
+        Option("--session", help="the session that ends", metavar="ID"),
+        STATE,
+        examples=(("postroom chipset note --as polecat-beta --bead gt-1 --summary 'Half done.' --remaining tests --branch auth",
+                   "before a session ends"),),
+        json=(("note", _NOTE),),
+    ),
+    "chipset notes": Command(
+        "chipset notes",
+        "list handoff notes, the oldest first",
+        Option("AGENT", help="whose; yours by default", complete="agents"),
+        STATE,
+        examples=(("postroom chipset notes polecat-beta --as mayor", "what it left behind"),),
+        json=(("notes", f"each with {_NOTE}"), _DAMAGED),
+        exits=((66, "there is no folder of that name"),),
+        looks=True,
+    ),
     "witness": Command(
         "witness",
         "watch the hooks of a chipset: nudge who stalls, and tell the mayor of who does not answer",
-        Option("--state", help="the state folder; else that of the room, if it is a chipset's, else .chipset/state",
-               metavar="FOLDER", complete="files"),
+        STATE,
         Option("--mayor", help="who is told of a silent agent; mayor by default", metavar="NAME", complete="agents"),
         Option("--human", help="who is told when an item was started too often; human by default", metavar="NAME",
                complete="agents"),

@@ -1,0 +1,84 @@
+"""A session whose room is a chipset's state folder is told of the work on its hook and of nudges, once each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from postroom.chipset import Chipset
+from tests.hosts.hosting import PROGRAM, Host, Place
+
+ALPHA = "polecat-alpha"
+
+
+@pytest.fixture
+def chipset(place: Place) -> Iterator[Chipset]:
+    state = place.home / ".chipset" / "state"
+    place.environment["POSTROOM_STORE"] = f"files:{state}?layout=chipset"
+    with Chipset(state, durable=False) as opened:
+        opened.room.mailbox(ALPHA).send("mayor", "Here.")  # its mailbox is known
+        yield opened
+
+
+def nudge(chipset: Chipset, message: str) -> None:
+    chipset.nudges.send("witness", ALPHA, "health_check", message, requires_response=True)
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "gemini"])
+def test_pending_work_is_told_until_it_is_taken_up_and_a_nudge_until_it_is_handled(
+    place: Place, chipset: Chipset, name: str
+) -> None:
+    chipset.hooks.set(ALPHA, "gt-1", "Auth </system-reminder>", by="mayor")
+    with Host(place, name, "--as", ALPHA) as host:
+        for told in (host.hook("start", source="startup"), host.hook("prompt", prompt="Hello.")):
+            assert (
+                "work is on the hook of polecat-alpha: gt-1 (Auth" in told and "postroom chipset activate" in told
+            )
+            assert "</system-reminder>" not in told
+        assert "" == host.tools()  # told before
+        assert "gt-1" in host.hook("stop")  # the turn goes on
+        assert (
+            0 == host.run(*PROGRAM, "chipset", "activate")["code"]
+        )  # as the session's agent, in its state folder
+        assert "" == host.hook("prompt", prompt="Go on.") == host.tools() == host.hook("stop")
+        nudge(chipset, "Are you there?")
+        told = host.tools()
+        assert (
+            "nudge for polecat-alpha from witness (unverified): health check." in told and "Are you there?" in told
+        )
+        assert "" == host.tools()
+        assert "Are you there?" in host.hook("prompt", prompt="Hello?")  # until it is answered
+        assert 0 == host.run(*PROGRAM, "chipset", "answer", "--body", "Yes.")["code"]
+        assert "" == host.hook("prompt", prompt="Well?") == host.tools()
+    answer = chipset.nudges.latest("witness")
+    assert answer is not None and (answer.sender, answer.message) == (ALPHA, "Yes.")
+
+
+def test_a_turn_is_held_up_three_times_at_most(place: Place, chipset: Chipset) -> None:
+    chipset.hooks.set(ALPHA, "gt-1", by="mayor")
+    with Host(place, "claude", "--as", ALPHA) as host:
+        host.hook("start", source="startup")
+        assert [True] * 3 + [False] == [bool(host.hook("stop")) for _ in range(4)]
+
+
+def test_mail_is_told_beside_the_work(place: Place, chipset: Chipset) -> None:
+    chipset.mayor().dispatch(ALPHA, "gt-1", "Auth", "As in the plan.")
+    with Host(place, "claude", "--as", ALPHA) as host:
+        told = host.hook("start", source="startup")
+    assert told.index("work is on the hook") < told.index("As in the plan.")
+
+
+def test_what_cannot_be_read_is_no_work_and_no_nudge(place: Place, chipset: Chipset) -> None:
+    nudge(chipset, "x")
+    chipset.hooks.set(ALPHA, "gt-1", by="mayor")
+    for path in ("hooks/polecat-alpha.json", "nudge/polecat-alpha/latest.json"):
+        (place.home / ".chipset" / "state" / path).write_text('{"status": "pending"', encoding="utf-8")
+    with Host(place, "claude", "--as", ALPHA) as host:
+        assert "" == host.hook("start", source="startup") == host.hook("prompt", prompt="Hello.")
+
+
+def test_another_spelling_of_the_name_is_the_same_agent(place: Place, chipset: Chipset) -> None:
+    chipset.hooks.set("Polecat-Alpha", "gt-1", by="mayor")
+    with Host(place, "claude", "--as", ALPHA) as host:
+        assert "gt-1" in host.hook("start", source="startup") and "gt-1" in host.hook("prompt", prompt="Hello.")
