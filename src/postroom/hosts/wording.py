@@ -129,7 +129,8 @@ def orders(agent: str, item: Mapping[str, Any] | None, nudge: Mapping[str, Any] 
     pieces = []
     if item is not None:
         title = f" ({_words(item['title'])})" if item.get("title") else ""
-        pieces.append(f"{MARK}work is on the hook of {agent}: {_words(item['bead_id'])}{title}.\n{_TAKE_UP}")
+        work = service.present.harmless(f"{_words(item['bead_id'])}{title}")
+        pieces.append(f"{MARK}work is on the hook of {agent}: {work}.\n{_TAKE_UP}")
     if nudge is not None:
         what, sender = _words(nudge["type"]).replace("_", " "), _words(nudge["from"])
         how = "" if nudge["type"] == "nudge_response" else _ANSWER if nudge["requires_response"] else _HANDLE
