@@ -184,6 +184,9 @@ class Mail:
     def __init__(self, said: Hostile) -> None:
         self._found = [entry(said)], 1
 
+    def orders(self, since: float, nonce: str, *, only_new: bool) -> str:  # noqa: ARG002
+        return ""
+
     def waiting(self) -> tuple[list[dict[str, Any]], int]:
         return self._found
 
@@ -192,6 +195,12 @@ class Mail:
 
     def asks(self) -> bool:
         return True
+
+
+def orders(said: Hostile) -> str:
+    """What a hook says of a chipset's work and nudge."""
+    nudge = {"from": said.name, "type": "abort", "message": said.body, "requires_response": True}
+    return wording.orders("bob", {"bead_id": said.tag, "title": said.subject}, nudge, NONCE)
 
 
 def hook(dialect: Any, moment: str, began_by: str = "startup") -> Callable[[Hostile], str]:
@@ -244,6 +253,7 @@ def channel_letter(said: Hostile) -> Message:
 PRESENTERS: dict[str, Callable[[Hostile], str]] = {
     "to_markdown": lambda said: present.markdown(letter(said), NONCE),
     "digest": digest,
+    "a chipset's hook and nudge": orders,
     "agent-inbox's hook": lambda said: wording.shown([entry(said)], 1, LATER, NONCE, 2000)[0],
     "hook, mail": lambda said: wording.mail([entry(said)], 1, "bob", LATER, NONCE, 9000)[0],
     "Claude Code, prompt": hook(claude, PROMPT),

@@ -157,7 +157,7 @@ class Mailboxes:
         office, principal = self._room._office, self._room._principal
         for last in range(_TRIES, 0, -1):
             named = draft.but(id=_id_at(draft.sender, time))
-            post = service.sending.prepare(office, principal, named, office.now().wall, {})
+            post = service.sending.prepare(office, principal, named, office.now().wall)
             letter = replace(post.message, created_at=time)
             post = replace(post, message=letter, encoded=seal(letter, office.limits))
             try:
