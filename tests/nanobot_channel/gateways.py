@@ -106,16 +106,11 @@ class Gateway:
             *(str(self.python), "-m", "nanobot", "gateway", "--foreground", "--verbose"),
             *("-c", str(self.config), "-p", str(port)),
         ]
-        if not self._takes_foreground():
-            command.remove("--foreground")
         self._read_from = len(self.said())
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 command, env=self.surroundings, cwd=self.home, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-
-    def _takes_foreground(self) -> bool:
-        return not any(self.python.parent.parent.glob("lib/python*/site-packages/nanobot_ai-0.2.*"))
 
     def is_up(self) -> bool:
         assert self.process is not None

@@ -24,12 +24,12 @@ DESIGNED = {
     "maxConcurrentTasks": 3,
     "pollInterval": 5.0,
     "mailboxesRoot": "~/.nanobot/mailboxes",
-    "store": "",
 }
+OURS = {"store": "", "mailsPerMinute": 60, "automaticMails": 10, "automaticPerHour": 100}
 
 
 def test_the_defaults_are_the_designed_ones_and_parse_again() -> None:
-    assert DESIGNED == default_config()
+    assert DESIGNED | OURS == default_config()
     assert parse({}) == parse(default_config())
 
 

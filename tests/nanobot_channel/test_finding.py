@@ -73,8 +73,9 @@ def test_the_doctor_says_whether_a_gateway_is_up_and_whose_matter_the_model_is(
         found["gateway"]["level"],
         found["gateway"]["what"],
     )
-    assert f"nanobot gateway -c {coder.config}" == found["gateway"]["hint"]
-    assert "nanobot's own matter" in found["model"]["what"] and "nanobot status" == found["model"]["hint"]
+    hint, _, port = found["gateway"]["hint"].rpartition(" ")  # two gateways cannot share a port
+    assert f"nanobot gateway -c {coder.config} -p" == hint and 18790 < int(port) < 18890
+    assert "nanobot's own matter" in found["model"]["what"] and "nanobot agent -m hello" == found["model"]["hint"]
     coder.start()
     code, found = doctor(python, tmp_path, *where)
     assert (0, "ok") == (code, found["gateway"]["level"])

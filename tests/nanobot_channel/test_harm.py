@@ -14,7 +14,6 @@ from postroom.model.delivery import State
 from postroom.model.task import TaskState
 from postroom.nanobot_channel import enclosures, reception, settling, taking
 from postroom.nanobot_channel.bus import Inbound
-from postroom.nanobot_channel.manners import Pace
 from postroom.service.reading import received
 
 from .office import PATIENCE, content_and_mode, desk, run, state_of, until, use
@@ -157,7 +156,6 @@ def test_letters_of_one_peer_that_wait_keep_nobody_else_waiting(
             assert await bert.wait(PATIENCE) is not None
             left = [received(coder.post.office, "coder", id).delivery for id in sent]
             assert any(one.state is State.UNREAD for one in left) and not any(one.attempts for one in left)
-            coder.reception._pace = Pace(100)
             coder.says = lambda _: "done"
             await coder.answer(next(one for one in coder.seen if one.sender == "anna"), "done")
             await until(lambda: state_of(coder, sent[-1]) is State.DONE)

@@ -147,9 +147,11 @@ def test_local_code_may_open_a_task_and_nothing_else(tmp_path: Path) -> None:
                 "mailbox_ttl": 99,
             }
             message = Message(metadata=dict(said))
-            made = outbound.outgoing(message, coder.post)
+            warned: list[str] = []
+            made = outbound.outgoing(message, coder.post, warned.append)
             assert made.is_task and not made.is_retry and made.deadline.year == 2030
-            again = outbound.outgoing(message, coder.post)
+            assert ["mailbox_ttl is 99, and is sent as 3: it can be lowered, not raised"] == warned
+            again = outbound.outgoing(message, coder.post, warned.append)
             assert again.is_retry and made.id == again.id
             await coder.post.room.mailbox("anna").register()
             receipt = await coder.post.send(made, None)
@@ -158,10 +160,15 @@ def test_local_code_may_open_a_task_and_nothing_else(tmp_path: Path) -> None:
             for wrong in (
                 {"mailbox_type": "bounce"},
                 {"mailbox_type": "task", "mailbox_task": {"deadline": "soon"}},
+                {"mailbox_type": "task", "mailbox_task": {"id": "a b"}},
+                {"mailbox_ttl": 0},
+                {"mailbox_ttl": "3"},
+                {"mailbox_callback": "person:sofa"},
+                {"mailbox_callback": {"channel": "person"}},
             ):
-                with pytest.raises(Invalid, match="mailbox_t"):
-                    outbound.outgoing(Message(metadata=wrong), coder.post)
-            plain = outbound.outgoing(Message(), coder.post)
+                with pytest.raises(Invalid, match=r"mailbox_[tc]"):
+                    outbound.outgoing(Message(metadata=wrong), coder.post, warned.append)
+            plain = outbound.outgoing(Message(), coder.post, warned.append)
             assert plain.is_automatic  # nobody in a conversation wrote it
 
     asyncio.run(scene())

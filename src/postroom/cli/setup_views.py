@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..hosts.install.planning import diff as diff_of
-from ..mcp.sdk import INSTALL
+from ..mcp.sdk import APART, INSTALL, is_beside_nanobot
 from .answers import sayable
 from .escape import one_line
 
@@ -60,7 +60,8 @@ def next_steps(order: Order, outcome: str) -> list[str]:
     if outcome in {"incomplete", "absent"}:
         steps += [f"postroom install {order.host} puts it in place."]
     if not order.with_server and outcome not in {"declined", "elsewhere"}:
-        steps += [f'The MCP server is left out: it needs {INSTALL} (in a clone: ".[mcp]"). Then install again.']
+        need = APART if is_beside_nanobot() else f'it needs {INSTALL} (in a clone: ".[mcp]")'
+        steps += [f"The MCP server is left out: {need}. Then install again."]
     return steps
 
 

@@ -7,6 +7,10 @@ from importlib.util import find_spec
 from ..errors import Invalid
 
 INSTALL = 'pip install "postroom[mcp]"'
+APART = (
+    'nanobot is installed in this environment and needs version 1 of the SDK `mcp`, so "postroom[mcp]" conflicts'
+    " with it: use an environment of its own, such as pipx install 'postroom[mcp]'"
+)
 _BESIDE = "where another program needs the old one, use an environment of its own: pipx install 'postroom[mcp]'"
 
 
@@ -23,4 +27,9 @@ def need_sdk() -> None:
     if find_spec("mcp") is None:
         raise SdkMissing("the MCP server needs the official SDK, which is not installed", hint=INSTALL)
     raise SdkMissing("the MCP server needs version 2.3 of the SDK `mcp`, an older one is installed",
-                     hint=f"{INSTALL}; {_BESIDE}")  # fmt: skip
+                     hint=APART if is_beside_nanobot() else f"{INSTALL}; {_BESIDE}")  # fmt: skip
+
+
+def is_beside_nanobot() -> bool:
+    """Whether nanobot is installed here, which excludes the version of the SDK that the MCP server needs."""
+    return find_spec("nanobot") is not None

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from ..model.codec import to_plain
 from . import wording
 from .config import OWN_CHANNEL
 
 if TYPE_CHECKING:
+    from ..model.message import Message
     from .enclosures import Unpacked
     from .turns import Turn
 
@@ -59,8 +61,24 @@ def inbound(turn: Turn, unpacked: Unpacked) -> Inbound:
         session=errand.session,
         content=content,
         media=unpacked.media,
-        metadata={OWN_CHANNEL: ours},
+        metadata={OWN_CHANNEL: ours, **_designed(message)},
     )
+
+
+def _designed(message: Message) -> dict[str, Any]:
+    """The letter's fields under the keys of the design. Values are those of the checked letter: nothing that a
+    peer wrote becomes a key here, for nanobot obeys some keys.
+    """
+    return {
+        "mailbox_type": message.kind,
+        "mailbox_task": None if message.task is None else to_plain(message.task),
+        "mailbox_parts": [
+            {name: value for name, value in part.to_json().items() if name != "bytes"} for part in message.parts
+        ],
+        "mailbox_ttl": message.hops,
+        "mailbox_trace": list(message.trace),
+        "reply_to": message.in_reply_to,
+    }
 
 
 def stop(turn: Turn) -> Inbound:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nanobot.agent.tools.context import current_request_context
-from nanobot.bus.events import InboundMessage
+from nanobot.bus.events import InboundMessage, OutboundMessage
 from nanobot.channels.base import BaseChannel
 from nanobot.config.loader import load_config
 from nanobot.config.paths import get_data_dir, get_media_dir
+from nanobot.config.schema import Base
 
-from ..errors import Busy, PostroomError, UnknownAgent
+from ..errors import Busy, PostroomError, TooFast, UnknownAgent
 from . import asked, events, homes, outbound, wording
 from . import config as settings
 from .bus import Inbound
@@ -29,14 +30,25 @@ from .reception import Reception
 from .toolbox import WHOM
 
 if TYPE_CHECKING:
-    from nanobot.bus.events import OutboundMessage
-
     from .post import Caller, Post
     from .turns import Turn
 
 STOP_PATIENCE = 10.0  # seconds
 BEFORE_TOLD = 1.0  # seconds after a word in which nanobot would queue again what the turn did not take up
 BEFORE_GIVING_UP = 2.0  # seconds after a turn was stopped: a gateway that goes down stops its channels next
+
+
+class MailboxConfig(Base):  # type: ignore[misc] # nanobot is installed elsewhere, and unknown here
+    """The section of the design, for programs that make it in Python. The channel itself reads `config.Config`."""
+
+    enabled: bool = False
+    agent_id: str = ""
+    description: str = ""
+    capabilities: list[str] = []  # noqa: RUF012 - pydantic copies it
+    allow_from: list[str] = ["*"]  # noqa: RUF012 - likewise
+    max_concurrent_tasks: int = 3
+    poll_interval: float = 5.0
+    mailboxes_root: str = "~/.nanobot/mailboxes"
 
 
 class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed elsewhere, and unknown here
@@ -46,6 +58,8 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
     display_name = "Mailbox"
 
     def __init__(self, config: Any, bus: Any) -> None:
+        if isinstance(config, MailboxConfig):
+            config = config.model_dump(by_alias=True)
         self.settings = settings.parse(config)
         super().__init__({**config, "allowFrom": list(self.settings.allow_from)}, bus)
         self.post: Post | None = None
@@ -89,6 +103,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         self._workspace = written.workspace_path
         home = await asyncio.to_thread(homes.home_at, get_data_dir())
         self.post = await shared(self.settings, str(self._workspace), home)
+        self.post.tell_person = self._tell_person
         self.reception = Reception(self.post, self, self._log, Path(get_media_dir(OWN_CHANNEL)))
         self._subscribe()
         self._running = True
@@ -156,6 +171,12 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         elif not outbound.is_about_turn(msg):
             await self._mail(self.post, msg)
 
+    async def send_message(self, to_id: str, msg: dict[str, Any]) -> None:
+        """Mail a message of the design to another agent. A loop, or a `ttl` that is spent, is refused."""
+        if self.post is None:
+            raise ConnectionError("the mailbox is not open yet")
+        await self.post.send_designed(to_id, msg)
+
     async def _has_failed(self, turn: Turn, msg: OutboundMessage | None) -> bool:
         """As far as a nanobot that does not say so lets us know: by what it has just kept in the session."""
         if self._says_how:
@@ -179,17 +200,29 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         return list(held["messages"]) if held else []
 
     async def _mail(self, post: Post, msg: OutboundMessage) -> None:
+        """Send new mail, or tell the conversation why not. What is raised is tried again by nanobot for some
+        seconds. That is too short for a pace: TooFast is raised only where no conversation can be told of it.
+        """
         caller = outbound.caller_of(msg)
         try:
-            await post.send(outbound.outgoing(msg, post), caller)
-        except Busy:
-            raise
+            await post.send(outbound.outgoing(msg, post, self._warn), caller)
         except PostroomError as refused:
+            if isinstance(refused, TooFast):
+                del msg.metadata[outbound.SENT_AS]  # the next try is counted like the first
+            if isinstance(refused, Busy) and (caller is None or not isinstance(refused, TooFast)):
+                raise
             if isinstance(refused, UnknownAgent):
                 refused.hint = WHOM  # a model registers nobody
             self._log.warning("mailbox: the mail to {} is not sent: {}", msg.chat_id, refused)
             if caller is not None and caller.channel != OWN_CHANNEL:
                 await self._tell_not_sent(msg, caller, refused)
+
+    def _warn(self, text: str) -> None:
+        self._log.warning("mailbox: {}", text)
+
+    async def _tell_person(self, caller: Caller, text: str) -> None:
+        """Into the person's chat, without a turn of the model."""
+        await self._publish_outbound(OutboundMessage(channel=caller.channel, chat_id=caller.chat, content=text))
 
     async def _tell_not_sent(self, msg: OutboundMessage, caller: Caller, refused: PostroomError) -> None:
         """A model that tries again whenever it is told is not told for ever."""
@@ -223,6 +256,10 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             turn.queued_at = time.monotonic()
         elif msg.channel not in {"system", OWN_CHANNEL}:  # a person speaks
             self._refused.pop((msg.channel, msg.chat_id), None)
+            if self.post is not None:
+                self.post.person_wrote(f"{msg.channel}:{msg.chat_id}")
+        elif msg.channel == "system" and self.post is not None:  # such as the result of a subagent
+            self.post.unattended.add(msg.chat_id)
         await self._publish_inbound(msg)
 
     async def _told(self, turn: Turn, at: float) -> None:

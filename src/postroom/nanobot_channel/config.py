@@ -40,6 +40,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     )
     mailboxes_root: Annotated[str, Meta(min_length=1)] = "~/.nanobot/mailboxes"
     store: str = ""  # the address of any other room; empty means the folder above
+    mails_per_minute: Annotated[int, Meta(ge=1, le=1_000_000)] = 60  # to one peer, and turns begun by one peer
+    automatic_mails: Annotated[int, Meta(ge=1, le=1_000_000)] = 10  # to one peer in one conversation (G11)
+    automatic_per_hour: Annotated[int, Meta(ge=1, le=1_000_000)] = 100  # to one peer over all conversations (G11)
 
     @property
     def address(self) -> str:

@@ -32,7 +32,9 @@ SHIM = Path(__file__).parent / "shim"
 DEFAULT_CONFIG = "~/.nanobot/config.json"
 PATIENCE = 60.0  # seconds
 MAY_INSTALL = 'pip install "postroom[nanobot]"'
-MODEL = note("model", "provider and model are nanobot's own matter, and are not looked at here", "nanobot status")
+MODEL = note(
+    "model", "provider and model are nanobot's own matter, and are not looked at here", "nanobot agent -m hello"
+)
 
 _ASK = """
 import json, sys
@@ -181,7 +183,8 @@ def _of_config(path: Path) -> list[Finding]:
     if not said.enabled:
         return [warning("config", f"{settings.SECTION}.enabled is false in {path}", "set it to true")]
     of_room = _of_room(said)
-    running = [signs.of_gateway(said, path)] if of_room.level is Level.OK else []
+    is_second = path != Path(DEFAULT_CONFIG).expanduser()
+    running = [signs.of_gateway(said, path, is_second=is_second)] if of_room.level is Level.OK else []
     return [of_room, *_strangers(said), *running, MODEL]
 
 

@@ -10,11 +10,13 @@ import re
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import Invalid
+from ..model.names import check_id
 from ..store.files.layouts.base import time_or_none
 from .config import OWN_CHANNEL
 from .post import Caller, Outgoing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from .post import Post
@@ -25,6 +27,8 @@ SENT_AS = "mailbox_id"  # likewise: the id of the letter it becomes, so that a s
 COLLECTED = "mailbox_collected"  # likewise: it is kept for the end of its turn
 TYPE = "mailbox_type"  # put there by local code
 TASK = "mailbox_task"
+TTL = "mailbox_ttl"
+CALLBACK = "mailbox_callback"
 _PROGRESS = ("_progress", "_tool_hint", "_tool_events", "_stream_delta", "_stream_end", "_retry_wait")
 _ERROR = "Sorry, I encountered an error"
 _ERRORS = (_ERROR, "Error calling ", "Error: ")  # what old versions say when a turn failed; new ones have an event
@@ -170,11 +174,19 @@ def caller_of(message: Message) -> Caller | None:
     return caller if isinstance(caller, Caller) else None
 
 
-def outgoing(message: Message, post: Post) -> Outgoing:
-    """New mail. Local code may say that it is a task, and when it is due."""
+def outgoing(message: Message, post: Post, warn: Callable[[str], None]) -> Outgoing:
+    """New mail. Local code may say that it is a task, its id and when it is due, a lower ttl, and where its answer
+    is told. What cannot be done is refused or warned of.
+    """
     kind = message.metadata.get(TYPE) or "message"
     if kind not in {"message", "task"}:
         raise Invalid(f"{kind!a} is not a type", field=TYPE, hint="message or task")
+    task, most = message.metadata.get(TASK), post.office.limits.hops
+    if task is not None and kind != "task":
+        warn(f"{TASK} is left out: {TYPE} is not task")
+    ttl, callback = _ttl(message.metadata.get(TTL)), _callback(message.metadata.get(CALLBACK))
+    if ttl is not None and ttl > most:
+        warn(f"{TTL} is {ttl}, and is sent as {most}: it can be lowered, not raised")
     is_retry = SENT_AS in message.metadata
     id = message.metadata.setdefault(SENT_AS, post.new_id())
     return Outgoing(
@@ -182,11 +194,40 @@ def outgoing(message: Message, post: Post) -> Outgoing:
         text=message.content,
         media=tuple(message.media),
         is_task=kind == "task",
-        deadline=_deadline(message.metadata.get(TASK)),
+        deadline=_deadline(task),
         id=id,
         is_retry=is_retry,
-        is_automatic=caller_of(message) is None and TYPE not in message.metadata,
+        is_automatic=caller_of(message) is None and TYPE not in message.metadata and callback is None,
+        task_id=_task_id(task, warn),
+        ttl=None if ttl is None else min(ttl, most),
+        callback=callback,
     )
+
+
+def _ttl(value: Any) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    raise Invalid(f"{value!a} is no ttl of a mail that is sent", field=TTL, hint="a whole number from 1 on")
+
+
+def _callback(value: Any) -> Caller | None:
+    """Where local code wants an answer told. It is kept on our side, and stands in no mail."""
+    if value is None:
+        return None
+    said = value if isinstance(value, dict) else {}
+    channel, chat, session = (said.get(name) for name in ("channel", "chat_id", "session_id"))
+    if not (isinstance(channel, str) and channel and isinstance(chat, str) and chat):
+        raise Invalid("needs a channel and a chat_id", field=CALLBACK, hint="as text; session_id may be left out")
+    return Caller(channel=channel, chat=chat, session=str(session or f"{channel}:{chat}"))
+
+
+def _task_id(task: Any, warn: Callable[[str], None]) -> str | None:
+    if not isinstance(task, dict):
+        return None
+    for name in sorted(map(str, task.keys() - {"id", "deadline"})):
+        if (name, task[name]) != ("state", "pending"):
+            warn(f"{TASK}.{name} is left out: a task is given with its id and its deadline")
+    return None if task.get("id") is None else check_id(task["id"], f"{TASK}.id")
 
 
 def _deadline(task: Any) -> datetime | float | None:

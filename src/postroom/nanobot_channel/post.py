@@ -6,25 +6,31 @@ The channel and the tools of one process share it. All file work runs in the roo
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
-from .. import room
+from .. import room, service
 from ..aio import AsyncRoom
-from ..errors import LoopDetected, NotAllowed, TooFast
+from ..errors import HopsSpent, LoopDetected, NotAllowed, PostroomError, TooFast
 from ..model.message import same_name
 from ..model.names import check_agent, check_party
-from ..model.task import TaskState
+from ..model.task import TaskState, answer
+from ..nanobot.letters import post as post_of
 from ..policy.admission import REQUIRED
-from . import asked, manners
+from . import asked, manners, wording
 from .asked import Asked
 from .config import OWN_CHANNEL
 from .enclosures import body
 from .turns import Turns
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from ..aio_task import AsyncTask
     from ..mailbox import Mailbox
     from ..model.message import Message
@@ -32,6 +38,8 @@ if TYPE_CHECKING:
     from ..service.sending import Receipt
     from .config import Config
     from .turns import Turn
+
+log = logging.getLogger("postroom")
 
 _shared: dict[tuple[str, str, str], Post] = {}
 _opening = asyncio.Lock()
@@ -45,6 +53,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     letter: str | None = None  # the letter that began the turn
     is_reached: bool = True  # can a gateway speak there later?
+
+    @property
+    def place(self) -> str:
+        """The conversation in which automatic mails are counted: a person's chat, or a thread of mail."""
+        return self.session if self.channel == OWN_CHANNEL else f"{self.channel}:{self.chat}"
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +73,9 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     id: str | None = None  # chosen before, so that a second try sends nothing twice
     is_retry: bool = False
     is_automatic: bool = False  # nobody in a conversation wrote it: it is not answered by itself
+    task_id: str | None = None  # chosen by local code
+    ttl: int | None = None  # likewise: fewer hops than usual
+    callback: Caller | None = None  # likewise: where its answer is told, in the place of the caller
 
 
 class Post:
@@ -72,7 +88,10 @@ class Post:
         self.room = AsyncRoom(opened)
         self.box = self.room.mailbox(self.name)
         self.turns = Turns()
-        self._pace = manners.Pace()
+        self.automatic = manners.Automatic(config.automatic_mails, config.automatic_per_hour)
+        self.unattended: set[str] = set()  # conversations in which something else than a person or mail speaks
+        self.tell_person: Callable[[Caller, str], Awaitable[None]] | None = None  # set by a channel that runs
+        self._pace = manners.Pace(config.mails_per_minute)
 
     @property
     def office(self) -> Office:
@@ -96,8 +115,14 @@ class Post:
         """Mail, or a task, from a conversation. Its answer comes back there."""
         to = check_party(outgoing.to, "to")
         turn = self.turn_of(caller)
-        self._check_manners(to, turn, outgoing)
-        return await self.room.run(self._send, outgoing, to, self._where(caller, turn), _passed_on(caller, turn))
+        if same_name(to, self.name):
+            raise NotAllowed("that is you", field="to")
+        if turn is not None:
+            _check_turn(to, turn)
+        if not outgoing.is_retry:
+            await self._check_limits(to, caller)
+        where = self._where(outgoing.callback or caller, turn)
+        return await self.room.run(self._send, outgoing, to, where, _passed_on(caller, turn))
 
     def _send(self, outgoing: Outgoing, to: str, where: Asked | None, via: str | None) -> Receipt:
         id = outgoing.id or self.new_id()
@@ -108,19 +133,40 @@ class Post:
             fields["in_reply_to"] = via
         fields["metadata"] = _metadata(outgoing)
         content = body(outgoing.text, outgoing.media)
+        mailbox = self.mailbox if outgoing.ttl is None else self._mailbox_with(hops=outgoing.ttl)
         if outgoing.is_task:
             said = None if where is None else where.to_record()
-            return self.mailbox.give_task(to, content, deadline=outgoing.deadline, session=said, **fields)
+            key = {} if outgoing.task_id is None else {"key": outgoing.task_id}  # which names the task
+            return mailbox.give_task(to, content, deadline=outgoing.deadline, session=said, **fields, **key)
         if where is not None:
             asked.remember(self.office, self.name, id, where)
-        return self.mailbox.send(to, content, **fields)
+        return mailbox.send(to, content, **fields)
+
+    async def send_designed(self, to: str, message: dict[str, Any]) -> None:
+        """A message of the design, as `MailboxManager.send` takes it, by local code."""
+        if same_name(check_party(to, "to"), self.name):
+            raise NotAllowed("that is you", field="to")
+        if message.get("ttl") == 0:
+            raise HopsSpent("the message was relayed as often as it may be", field="ttl")
+        self.check_pace(to)
+        await self.room.run(self._send_designed, to, message)
+
+    def _send_designed(self, to: str, message: dict[str, Any]) -> None:
+        post = post_of(self.office, self.name, to, message)
+        service.sending.commit_posts(self.office, [post], [post], answer)
+
+    def _mailbox_with(self, **limits: Any) -> Mailbox:
+        """The mailbox under other limits than the room's."""
+        changed = copy(self.mailbox)
+        changed._office = replace(self.office, limits=replace(self.office.limits, **limits))
+        return changed
 
     async def reply(self, letter: str, to: str, text: str, caller: Caller | None) -> Receipt:
         """An answer from a conversation; what comes of it comes back there."""
         turn = self.turn_of(caller)
         if turn is not None:
             _check_turn(to, turn)
-        self.check_pace(to)
+        await self._check_limits(to, caller)
         return await self.room.run(self._reply, letter, text, self._where(caller, turn))
 
     def _reply(self, letter: str, text: str, where: Asked | None) -> Receipt:
@@ -132,9 +178,7 @@ class Post:
     async def answer(self, task: AsyncTask, text: str, caller: Caller | None) -> None:
         """The answer to a question about a task that we gave: a round, like any errand."""
         turn = self.turn_of(caller)
-        if turn is not None:
-            _check_rounds(turn)
-        self.check_pace(task.receiver)
+        await self._check_limits(task.receiver, caller)
         rounds = 0 if turn is None else turn.errand.rounds
         await self.room.run(asked.set_rounds, self.office, self.name, task.id, rounds)
         await task.answer(text)
@@ -166,19 +210,47 @@ class Post:
             home=self.home,
         )
 
-    def _check_manners(self, to: str, turn: Turn | None, outgoing: Outgoing) -> None:
-        if same_name(to, self.name):
-            raise NotAllowed("that is you", field="to")
-        if turn is not None:
-            _check_turn(to, turn)
-        if not outgoing.is_retry:
-            self.check_pace(to)
+    async def _check_limits(self, to: str, caller: Caller | None) -> None:
+        """Refuse a mail that is one too many: within a minute, or of those that no person asked for (G11)."""
+        self.check_pace(to)
+        if caller is None or (caller.letter is None and caller.place not in self.unattended):
+            return
+        turn = self.turn_of(caller)
+        rounds = 0 if turn is None else turn.errand.rounds
+        stop = self.automatic.stop(caller.place, to, rounds, time.monotonic())
+        if stop is None:
+            return
+        if stop.is_first:
+            await self.tell_of_stop(to, stop.why, caller)
+        raise NotAllowed(stop.why, field="to", hint="ask the person first: it goes on when a person writes")
 
     def check_pace(self, to: str) -> None:
         if not self._pace.allows(to, time.monotonic()):
             raise TooFast(
-                f"more than {manners.PER_MINUTE} mails to {to} within a minute", field="to", hint="wait a minute"
+                f"more than {self._pace.most} mails to {to} within a minute", field="to", hint="wait a minute"
             )
+
+    def person_wrote(self, place: str) -> None:
+        self.unattended.discard(place)
+        self.automatic.person_wrote(place)
+
+    async def tell_of_stop(self, peer: str, why: str, caller: Caller | None = None) -> None:
+        """Tell the peer and the person: in the person's chat, or, where mail began all this, by a letter."""
+        told = [peer]
+        if caller is None or caller.channel == OWN_CHANNEL:
+            told.append(self.office.limits.human)
+        elif self.tell_person is not None:
+            await self.tell_person(caller, wording.stopped(self.name, peer, why))
+        for name in told:
+            await self.room.run(self._notify, name, wording.stopped(self.name, peer, why))
+
+    def _notify(self, to: str, text: str) -> None:
+        try:
+            self._mailbox_with(unknown="accept").send(
+                to, text, kind="notification", subject="Automatic mail stopped", metadata=dict(manners.AUTOMATIC)
+            )
+        except PostroomError as refused:  # the stop itself is what matters
+            log.warning("mailbox: %s cannot be told of the stop: %s", to, refused)
 
 
 def _metadata(outgoing: Outgoing) -> dict[str, Any]:
@@ -197,15 +269,6 @@ def _check_turn(to: str, turn: Turn) -> None:
     if turn.is_of_mail and same_name(to, turn.peer):
         says = "your last words in this turn are mailed to it" if turn.errand.answers else "it expects no answer"
         raise LoopDetected(f"this turn was begun by a mail of {turn.peer}: {says}", field="to")
-    _check_rounds(turn)
-
-
-def _check_rounds(turn: Turn) -> None:
-    if turn.errand.rounds >= manners.MOST_ROUNDS:
-        raise NotAllowed(
-            f"this went on for {turn.errand.rounds} rounds without a word of the person",
-            hint="ask the person first",
-        )
 
 
 def _is_question(letter: Message, task: AsyncTask) -> bool:

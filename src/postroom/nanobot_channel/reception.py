@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from .. import service
 from ..errors import Busy, LeaseLost, UnknownAgent
 from ..model.delivery import State
+from ..model.message import same_name
+from ..model.names import fold
 from ..model.task import TaskState
 from . import asked, bus, enclosures, holders, manners, settling
 from .lodging import Lodging
@@ -52,7 +54,9 @@ class Reception:
         self._media = media
         self._holder = holders.signature(post.name)
         self._lodging = Lodging(post, nanobot, self._holder)
-        self._pace = manners.Pace()
+        self._pace = manners.Pace(post.config.mails_per_minute)
+        self._put_back: set[str] = set()  # folded senders of letters in this batch that were put back
+        self._held: dict[str, str] = {}  # letters that wait for the pace of replies, and their senders
         self._untold = Untold()
         self._looked_at = -BETWEEN_LOOKS  # seconds of a steady clock
 
@@ -110,12 +114,16 @@ class Reception:
                 self._log.warning("mailbox: no mail could be claimed: {}", told(batch))
                 await asyncio.sleep(poll)
                 continue
+            self._put_back.clear()
             for work in batch:
                 await self._take_in(work)
 
     async def _claim(self, count: int) -> list[AsyncWork]:
         poll = self.post.config.poll_interval
-        busy, left = self.post.turns.peers_with(MOST_OF_ONE), self._lodging.left
+        now, replies = time.monotonic(), self.post.automatic.replies
+        self._held = {letter: sender for letter, sender in self._held.items() if replies.wait(sender, now)}
+        busy = self.post.turns.peers_with(MOST_OF_ONE) | self._pace.waiting(now)
+        left = self._lodging.left | self._held.keys()
         if not busy and not left:
             return await self.post.box.claim(count, lease=LEASE, timeout=poll, holder=self._holder)
         wait = 0.0 if busy else poll  # the bell rings for whoever is busy, too
@@ -197,6 +205,8 @@ class Reception:
 
     async def _take_in(self, work: AsyncWork) -> None:
         """Whatever is wrong with a letter costs that letter a try, until it is dead; the others go on."""
+        if same_name(work.sender, self.post.office.limits.human):
+            self.post.automatic.person_wrote()
         broken = await attempt(self._receive(work))
         if broken is not None:
             await self._fail(work, broken)
@@ -230,8 +240,8 @@ class Reception:
         elif not await self._reaches(errand):
             self._log.info("mailbox: {} is for nobody who is reached; mail_tasks shows it", work.id)
             await work.ack()
-        elif not self._is_in_pace(work.sender, errand):
-            await work.fail(f"more than {manners.PER_MINUTE} mails of {work.sender} within a minute")
+        elif await self._has_to_wait(work, errand):
+            await work.release()
         else:
             await self._take_in_hand(work, errand)
 
@@ -246,10 +256,23 @@ class Reception:
         """A turn that tells somebody who is not there would be lost, and the answer with it."""
         return errand.what != "tell" or errand.asked is None or await self._bus.reaches(errand.asked.channel)
 
-    def _is_in_pace(self, sender: str, errand: Errand) -> bool:
-        """What comes of tasks that we gave is as much as we gave."""
-        is_result = errand.task is not None and errand.what != "work"
-        return is_result or self._pace.allows(sender, time.monotonic())
+    async def _has_to_wait(self, work: AsyncWork, errand: Errand) -> bool:
+        """Is this letter over a pace? Then it goes back without a try, and so does what its sender wrote after it:
+        it is claimed again when there is room for it, in the order of acceptance (G7).
+        """
+        sender, now, replies = work.sender, time.monotonic(), self.post.automatic.replies
+        if errand.follows and replies.wait(sender, now):
+            self._held[work.id] = sender
+            if self.post.automatic.is_first(sender):
+                why = f"{replies.most} replies of {sender} were answered within an hour"
+                await self.post.tell_of_stop(sender, why)
+            return True
+        if fold(sender) in self._put_back or not self._pace.allows(sender, now):
+            self._put_back.add(fold(sender))
+            return True
+        if errand.follows:
+            replies.allows(sender, now)
+        return False
 
     async def _take_in_hand(self, work: AsyncWork, errand: Errand) -> None:
         turn = Turn(work, errand)
@@ -331,7 +354,7 @@ class Reception:
                 await settling.settle(self.post, turn, text, files)
             except (Busy, OSError) as busy:
                 self._log.warning("mailbox: the answer to {} cannot be mailed now: {}", turn.id, busy)
-                await asyncio.sleep(pause)
+                await asyncio.sleep(max(pause, getattr(busy, "retry_after", None) or 0.0))
             else:
                 return
         await settling.settle(self.post, turn, text, files)

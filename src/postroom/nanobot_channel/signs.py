@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,12 +23,16 @@ if TYPE_CHECKING:
 
 CHECK = "gateway"
 PROGRAM = "nanobot"  # as gateways say on their card
+FIRST_PORT = 18790  # of a gateway, where nothing else is said
 MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds
 
 
-def of_gateway(said: Config, config: Path) -> Finding:
-    """Nothing is made by looking: where no room is yet, no gateway ever was."""
+def of_gateway(said: Config, config: Path, *, is_second: bool) -> Finding:
+    """Nothing is made by looking: where no room is yet, no gateway ever was. A second gateway of this machine has
+    another config and needs another port.
+    """
     start = f"nanobot gateway -c {shlex.quote(str(config))}"
+    start += f" -p {_free_port()}" if is_second else ""
     name = check_agent(said.agent_id, "agentId")
     if not _was_opened(said.address):
         return _not_started(name, start)
@@ -38,6 +43,15 @@ def of_gateway(said: Config, config: Path) -> Finding:
         return _not_started(name, start)
     except PostroomError as wrong:
         return warning(CHECK, f"the mailboxes cannot be looked at: {wrong}", "postroom doctor")
+
+
+def _free_port() -> int:
+    """The first port after that of the first gateway on which nobody listens."""
+    for port in range(FIRST_PORT + 1, FIRST_PORT + 100):
+        with socket.socket() as tried:
+            if tried.connect_ex(("127.0.0.1", port)):
+                return port
+    return FIRST_PORT + 1
 
 
 def _was_opened(address: str) -> bool:

@@ -57,6 +57,7 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int = 0
     reason: str = ""
     home: str = ""  # of the gateway that has the session; empty: whoever takes it
+    follows: bool = False  # work that replies to a letter of ours
 
 
 DONE = Errand(what="done")
@@ -81,7 +82,8 @@ def sort(mailbox: Mailbox, work: Work, config: Config) -> Errand:
         return Errand(what="refuse", reason=NO_TASK)
     wants = manners.wants_answer(letter, work.delivery)
     answers = letter.id if wants else None
-    return Errand(what="work", session=session, wants_answer=wants, answers=answers, home=home)
+    follows = _is_answer_to_us(mailbox, letter)
+    return Errand(what="work", session=session, wants_answer=wants, answers=answers, home=home, follows=follows)
 
 
 def session_of(peer: str, thread: str) -> str:

@@ -56,6 +56,14 @@ def not_sent(to: str, why: str) -> str:
     return one_line(f"[Mailbox] Your mail to {to[:LONGEST_NAME]} was not sent: {why}")
 
 
+def stopped(agent: str, peer: str, why: str) -> str:
+    """What a peer and the person read when an agent may write no more mails by itself."""
+    return (
+        f"[Mailbox] {agent} and {peer} went on by themselves for too long: {why}. {agent} goes on with {peer} when"
+        f" a person writes to {agent}."
+    )
+
+
 def _head(what: str, letter: Message) -> str:
     return f"[{what} from agent {letter.sender}, id {letter.id}, sent {minute(letter.created_at)}]"
 

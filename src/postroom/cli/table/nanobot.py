@@ -12,7 +12,7 @@ COMMANDS = {
         Option("--repair", help="put the channel where nanobot looks for it", kind="flag"),
         about="Looks at which nanobot is installed beside this Postroom, whether the channel and its tools are there,"
         " asks nanobot itself, checks the section channels.mailbox, and says whether a gateway of this agent is up. Provider and"
-        " model are nanobot's own matter: `nanobot status` tells. nanobot 0.3 looks for channels in its own folder:"
+        " model are nanobot's own matter: `nanobot agent -m hello` tries them. nanobot 0.3 looks for channels in its own folder:"
         " if ours was removed from there, --repair puts it back. Needs no --as and no room.",
         examples=(
             ("postroom nanobot doctor", "how is it"),
