@@ -233,3 +233,7 @@ def test_without_the_sdk_the_server_is_left_out_and_that_is_told(desk: Desk, tmp
     for words in (["--check"], ["--dry-run", "--agent", "coder"]):
         assert "The MCP server is left out" in desk.run("install", "codex", *words, PYTHONPATH=path).out
     assert not (desk.home / ".codex" / "config.toml").exists() and (desk.home / ".codex" / "hooks.json").exists()
+    (blind / "nanobot").mkdir()
+    (blind / "nanobot" / "__init__.py").touch()
+    beside_nanobot = desk.run("install", "claude", "--dry-run", PYTHONPATH=path).out
+    assert "conflicts with it: use an environment of its own" in beside_nanobot

@@ -1,6 +1,7 @@
 """Environments with a real nanobot and Postroom installed beside it, and gateways in them.
 
-By default the newest version that is known; with POSTROOM_INTEROP=1 all of them.
+By default the newest version that is known, and one test with each of the others; with POSTROOM_INTEROP=1 all
+tests with all of them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ PLUGIN = ChannelPlugin(name="person", display_name="Person", runtime=f"{__packag
 """
 SECTIONS: dict[str, dict[str, Any]] = {  # of agents that are not as usual
     "picky": {"allowFrom": ["coder"]},
+    "slow": {"mailsPerMinute": 3},
+    "chatty": {"automaticMails": 3},
     "narrow": {"allowFrom": ["researcher"], "capabilities": ["python"], "maxConcurrentTasks": 1},
 }
 Open = Callable[..., Gateway]

@@ -12,6 +12,7 @@ from postroom.model.delivery import State
 from postroom.nanobot_channel import config, toolbox
 from postroom.nanobot_channel.bus import Inbound
 from postroom.nanobot_channel.config import OWN_CHANNEL
+from postroom.nanobot_channel.manners import Pace
 from postroom.nanobot_channel.post import Caller, Post, shared
 from postroom.nanobot_channel.reach import is_reached
 from postroom.nanobot_channel.reception import Reception
@@ -79,7 +80,13 @@ class Desk:
 
 @asynccontextmanager
 async def desk(
-    folder: Path, agent: str, says: Says = lambda _: None, *, home: str = "", **section: Any
+    folder: Path,
+    agent: str,
+    says: Says = lambda _: None,
+    *,
+    home: str = "",
+    pace: Pace | None = None,
+    **section: Any,
 ) -> AsyncIterator[Desk]:
     """A reception at work, over the mailboxes in `folder`. Desks of one agent have different homes."""
     said = {"enabled": True, "agentId": agent, "mailboxesRoot": str(folder / "mailboxes"), "pollInterval": 0.2}
@@ -87,6 +94,8 @@ async def desk(
     workspace.mkdir(exist_ok=True)
     post = await shared(config.parse(said | section), str(workspace), home)
     made = Desk(post, says, folder / f"{agent}-media")
+    if pace is not None:
+        made.reception._pace = pace
     running = asyncio.create_task(made.reception.run())
     try:
         await until(lambda: bool(made.told.lines))

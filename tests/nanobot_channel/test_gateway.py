@@ -10,13 +10,14 @@ from functools import partial
 import pytest
 
 from ..conftest import takes_long
-from .conftest import Open
+from .conftest import VERSIONS, Open
 from .gateways import PATIENCE, QUIET, Gateway, until
 from .models import Asked, Call
 
 pytestmark = pytest.mark.nanobot
 
 
+@pytest.mark.parametrize("version", VERSIONS, indirect=True)
 def test_a_letter_reaches_the_model_and_its_answer_is_mailed_once(gateway: Open) -> None:
     coder = gateway("coder", lambda _: "Merge sort.", description="writes code", capabilities=["python"])
     anna = coder.room.mailbox("anna")

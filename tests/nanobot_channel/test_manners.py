@@ -157,14 +157,56 @@ def test_who_is_not_allowed_is_told(crew: Crew) -> None:
     assert [] == gateway.model.asked
 
 
-def test_a_flood_is_slowed_down(crew: Crew) -> None:
+def test_a_burst_of_forty_letters_of_one_sender_is_answered(crew: Crew) -> None:
+    """By default, with no failed attempt; somebody else does not wait for it."""
     coder = crew("coder", lambda _: "ok")
-    flood = coder.room.mailbox("flood")
-    for number in range(30):
-        flood.send("coder", f"mail {number}", kind="notification")
-    until(lambda: len(asked_by(coder, "flood")) >= 20, what="twenty turns", show=coder.said)
-    calls_after_a_while(coder)
-    assert 20 == len(asked_by(coder, "flood"))
-    anna = coder.room.mailbox("anna")
+    flood, anna = coder.room.mailbox("flood"), coder.room.mailbox("anna")
+    sent = {flood.send("coder", f"mail {number}").id for number in range(40)}
     anna.send("coder", "and me?")
     assert anna.wait(PATIENCE, sender="coder") is not None
+    until(lambda: len(flood.check(peek=True, limit=100)) == 40, what="40 answers", patience=120, show=coder.said)
+    answers = flood.check(peek=True, limit=100)
+    assert ({"coder"}, sent) == ({one.sender for one in answers}, {one.message.in_reply_to for one in answers})
+    assert "could not be taken in" not in coder.said()
+
+
+def test_the_stock_tool_keeps_the_pace_and_says_what_was_not_sent(crew: Crew) -> None:
+    """What nanobot tries again after a second is not sent either."""
+
+    def script(asked: Asked) -> str | Call | list[Call]:
+        if asked.last == "greet anna":
+            calls = [
+                Call("message", {"channel": "mailbox", "chat_id": "anna", "content": f"{n}"}) for n in range(5)
+            ]
+            return "done" if asked.results else calls
+        return f"I heard: {asked.last}"
+
+    slow = crew("slow", script)
+    anna = slow.room.mailbox("anna")
+    anna.register()
+    with slow.person() as person:
+        person.say("greet anna")
+        heard = [person.hear() for _ in range(3)]
+    assert 2 == sum("more than 3 mails to anna within a minute" in line for line in heard), heard
+    calls_after_a_while(slow)
+    assert 3 == len(anna.check(sender="slow"))
+
+
+def test_two_mails_per_turn_do_not_multiply_and_the_person_is_told_once(crew: Crew) -> None:
+    def twice(asked: Asked) -> str | list[Call]:
+        calls = [Call("mail_send", {"to": "coder", "text": f"Hello {number}!"}) for number in range(2)]
+        return "Thank you." if asked.results else calls
+
+    chatty, coder = crew("chatty", twice), crew("coder", lambda _: "Thank you very much! And how are you?")
+    with chatty.person() as person:
+        person.say("say hello")
+        calls = calls_after_a_while(chatty, coder)
+        print(calls, chatty.said()[-3000:])
+        assert (
+            calls[0] <= 2 * (1 + 5) and calls[1] <= 5 + 1
+        )  # two direct mails and three automatic ones, one notice
+        heard = [person.hear() for _ in range(7)]
+        assert 1 == sum(line.startswith("[Mailbox] chatty and coder went on") for line in heard), heard
+        person.say("go on")
+        again = calls_after_a_while(chatty, coder)
+        assert calls[1] < again[1] <= calls[1] + 5 + 1

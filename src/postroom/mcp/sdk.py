@@ -32,4 +32,5 @@ def need_sdk() -> None:
 
 def is_beside_nanobot() -> bool:
     """Whether nanobot is installed here, which excludes the version of the SDK that the MCP server needs."""
-    return find_spec("nanobot") is not None
+    spec = find_spec("nanobot")
+    return spec is not None and spec.origin is not None  # without nanobot, only our folder in it may be there

@@ -32,9 +32,8 @@ SHIM = Path(__file__).parent / "shim"
 DEFAULT_CONFIG = "~/.nanobot/config.json"
 PATIENCE = 60.0  # seconds
 MAY_INSTALL = 'pip install "postroom[nanobot]"'
-MODEL = note(
-    "model", "provider and model are nanobot's own matter, and are not looked at here", "nanobot agent -m hello"
-)
+TRY_MODEL = "nanobot agent -m hello"
+MODEL = note("model", "provider and model are nanobot's own matter, and are not looked at here", TRY_MODEL)
 
 _ASK = """
 import json, sys

@@ -212,17 +212,17 @@ class Post:
 
     async def _check_limits(self, to: str, caller: Caller | None) -> None:
         """Refuse a mail that is one too many: within a minute, or of those that no person asked for (G11)."""
+        if caller is not None and (caller.letter is not None or caller.place in self.unattended):
+            turn = self.turn_of(caller)
+            rounds = 0 if turn is None else turn.errand.rounds
+            stop = self.automatic.stop(caller.place, to, rounds, time.monotonic())
+            if stop is not None:
+                if stop.is_first:
+                    await self.tell_of_stop(to, stop.why, caller)
+                raise NotAllowed(
+                    stop.why, field="to", hint="ask the person first: it goes on when a person writes"
+                )
         self.check_pace(to)
-        if caller is None or (caller.letter is None and caller.place not in self.unattended):
-            return
-        turn = self.turn_of(caller)
-        rounds = 0 if turn is None else turn.errand.rounds
-        stop = self.automatic.stop(caller.place, to, rounds, time.monotonic())
-        if stop is None:
-            return
-        if stop.is_first:
-            await self.tell_of_stop(to, stop.why, caller)
-        raise NotAllowed(stop.why, field="to", hint="ask the person first: it goes on when a person writes")
 
     def check_pace(self, to: str) -> None:
         if not self._pace.allows(to, time.monotonic()):

@@ -27,7 +27,7 @@ FIRST_PORT = 18790  # of a gateway, where nothing else is said
 MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds
 
 
-def of_gateway(said: Config, config: Path, *, is_second: bool) -> Finding:
+def of_gateway(said: Config, config: Path, *, is_second: bool = False) -> Finding:
     """Nothing is made by looking: where no room is yet, no gateway ever was. A second gateway of this machine has
     another config and needs another port.
     """
