@@ -110,7 +110,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "nanobot",
         (sys.executable, "tools/nanobot.py"),
-    ),  # every version has one test here, and all in `make interop`
+    ),  # one test with each version; in `make interop` all
     (
         "tests with nanobot",
         (

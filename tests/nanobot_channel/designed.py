@@ -15,6 +15,8 @@ from nanobot.bus.events import OutboundMessage
 from nanobot.bus.queue import MessageBus
 from nanobot.channels.mailbox import MailboxChannel, MailboxConfig, MailboxManager
 
+from postroom.errors import PostroomError
+
 ROOT = Path(sys.argv[1])
 CALLBACK = {"channel": "feishu", "chat_id": "user_123", "session_id": "feishu:user_123"}
 
@@ -70,7 +72,7 @@ async def main() -> dict[str, Any]:
         await channel.send(
             OutboundMessage(channel="mailbox", chat_id="researcher", content="x", metadata=metadata)
         )
-        return (await until(lambda: files("researcher")[before:]))[0]
+        return files("researcher")[before]
 
     plain = await sent()
     saw["plain"] = {name: plain[name] for name in ("from", "to", "type", "ttl", "trace")}
@@ -84,7 +86,7 @@ async def main() -> dict[str, Any]:
     for wrong in (mail("round", trace=["researcher", "coder"]), mail("spent", ttl=0)):
         try:
             await channel.send_message("researcher", wrong)
-        except Exception as refused:
+        except PostroomError as refused:
             saw["refused"].append(type(refused).__name__)
 
     # what comes of it: the conversation that the callback named is told, by our own record

@@ -140,9 +140,8 @@ def test_in_a_thread_of_mail_they_stop_too_and_the_human_is_told_by_letter(tmp_p
 
 def test_over_all_conversations_they_stop_after_so_many_mails_an_hour(tmp_path: Path) -> None:
     async def scene() -> None:
-        section = {"automaticMails": 1000, "automaticPerHour": 12}
         async with (
-            desk(tmp_path, "boss", **section) as boss,
+            desk(tmp_path, "boss", automaticMails=1000, automaticPerHour=12) as boss,
             desk(tmp_path, "coder", lambda _: "hello to you!") as coder,
             chatty(boss, "coder", 2, "mail_send"),
         ):

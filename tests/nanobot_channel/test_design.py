@@ -18,6 +18,9 @@ SCRIPT = Path(__file__).parent / "designed.py"
 
 def test_programs_written_against_the_design_find_its_names_fields_and_rules(python: Path, tmp_path: Path) -> None:
     kept = {name: text for name, text in os.environ.items() if not name.startswith(("POSTROOM_", "COV", "PYTEST"))}
+    (tmp_path / ".nanobot").mkdir()
+    reached = json.dumps({"channels": {"feishu": {"enabled": True}}})
+    (tmp_path / ".nanobot" / "config.json").write_text(reached, encoding="utf-8")
     command = [str(python), str(SCRIPT), str(tmp_path / "mailboxes")]
     environment = kept | {"HOME": str(tmp_path), "PYTHONPATH": ""}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)

@@ -136,8 +136,9 @@ class Post:
         mailbox = self.mailbox if outgoing.ttl is None else self._mailbox_with(hops=outgoing.ttl)
         if outgoing.is_task:
             said = None if where is None else where.to_record()
-            key = {} if outgoing.task_id is None else {"key": outgoing.task_id}  # which names the task
-            return mailbox.give_task(to, content, deadline=outgoing.deadline, session=said, **fields, **key)
+            if outgoing.task_id is not None:
+                fields["key"] = outgoing.task_id  # which names the task
+            return mailbox.give_task(to, content, deadline=outgoing.deadline, session=said, **fields)
         if where is not None:
             asked.remember(self.office, self.name, id, where)
         return mailbox.send(to, content, **fields)
