@@ -35,7 +35,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     capabilities: tuple[str, ...] = ()
     allow_from: tuple[str, ...] = (EVERYONE,)
     max_concurrent_tasks: Annotated[int, Meta(ge=0, le=1_000_000)] = 3
-    poll_interval: Annotated[float, Meta(ge=0.1, le=86_400)] = (
+    poll_interval: Annotated[float, Meta(ge=0.01, le=86_400)] = (
         5.0  # seconds; bells are quicker, this is the fallback
     )
     mailboxes_root: Annotated[str, Meta(min_length=1)] = "~/.nanobot/mailboxes"
