@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -34,6 +35,15 @@ def until(look: Callable[[], T], *, what: str, patience: float = PATIENCE, show:
             raise AssertionError(f"no {what} within {patience} s\n{show()}")
         time.sleep(0.02)
     return found
+
+
+def free_port() -> int:
+    """A port below those of outgoing connections, one of which could take it before the gateway does."""
+    while True:
+        port = random.randrange(12_000, 32_000)
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
 
 
 class Gateway:
@@ -98,9 +108,7 @@ class Gateway:
         until(self.is_up, what=f"start of {self.agent}", patience=60.0, show=self.said)
 
     def launch(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self.socket.unlink(missing_ok=True)
         command = [
             *(str(self.python), "-m", "nanobot", "gateway", "--foreground", "--verbose"),
