@@ -14,7 +14,6 @@ from postroom.service.authorize import NEEDS, RULES
 from postroom.wire.events import MAP_TYPES, TYPES
 from postroom.wire.federation_problems import NUMBERS, Refusal
 from postroom.wire.federation_table import ROWS as FEDERATION
-from postroom.wire.mail_problems import NO_CONVERSATION, NOT_FOUND
 from postroom.wire.mail_problems import NUMBERS as MAIL_NUMBERS
 from postroom.wire.map_table import MAP
 from postroom.wire.methods import ACTIONS, ALIASES, MAIL, SESSION, VERBS
@@ -118,11 +117,10 @@ def error_rows() -> Iterator[str]:
 
 
 def mail_error_rows() -> Iterator[str]:
-    yield "| error | of | JSON-RPC code | `data.code` |"
-    yield "|---|---|---|---|"
+    yield "| error | of | JSON-RPC code and `data.code` |"
+    yield "|---|---|---|"
     for kind, field, number in MAIL_NUMBERS:
-        code = NOT_FOUND if number == NO_CONVERSATION else number
-        yield f"| `{kind.__name__}` | {f'`{field}`' if field else 'anything else'} | {code} | {number} |"
+        yield f"| `{kind.__name__}` | {f'`{field}`' if field else 'anything else'} | {number} |"
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from .clock import RandomIds, SystemClock
 from .errors import Invalid
 from .letter import Letter
 from .mailbox import Mailbox
+from .model.message import DEFAULT_SCOPE
 from .model.names import check_agent, check_party, meant
 from .service.authorize import OWNER, authorize
 from .service.given import check_count, listed
@@ -96,6 +97,7 @@ class Room:
         principal: Principal = OWNER,
     ) -> None:
         self.settings = settings
+        self._default_scope = DEFAULT_SCOPE  # of what agent-inbox's programs say without one; the service sets it
         self._principal = principal
         self._office = Office(
             store,

@@ -41,13 +41,13 @@ TIMES: list[Any] = [
     "tomorrow", True, [], float("nan"), float("inf"), 1e300, HUGE, timedelta.max, datetime(2030, 1, 1),  # noqa: DTZ001
 ]  # fmt: skip
 SENT: dict[str, list[Any]] = {
-    "to": [*NAMES, [], ["bob", "../x"], ["bob", 5], {"bob": 1}, "broadcast:", "broadcast:a/b", "broadcast:../x"],
+    "to": [*NAMES, [], ["bob", "../x"], ["bob", 5], {"bob": 1}, "broadcast:", "broadcast:a//b", "broadcast:../x", "broadcast:a:"],
     "cc": [*NAMES, ["bob", None]],
     "bcc": [*NAMES, "broadcast:team"],
     "subject": LINES,
     "kind": ["", "two words", "9lives", "x" * 65, "k\n", "ключ", 5, None, b"task"],
     "priority": ["highest", "", 0, 5, -1, True, None, 2.5, [], {}, b"high", HUGE],
-    "scope": ["", "../x", "a/b", "x" * 129, 5, b"x", "\ud800"],
+    "scope": ["", "../x", "a/../b", "a//b", "a:", ":a", "a b", "x" * 129, 5, b"x", "\ud800"],
     "expires": TIMES,
     "at": TIMES,
     "thread_tag": LABELS,
@@ -75,7 +75,7 @@ CARD: dict[str, list[Any]] = {
     "program": ["two\nlines", 5],
     "model": ["two\nlines", 5],
     "capabilities": [5, "python", [5], [""], ["x\n"], {"python": 1}],
-    "scopes": [5, "team", [5], ["a/b"], ["../x"]],
+    "scopes": [5, "team", [5], ["a//b"], ["../x"]],
     "allow_from": [5, "ann", [5], ["../x"], [""]],
     "max_concurrent_tasks": [-1, True, "3", 1.5, HUGE],
     "metadata": OBJECTS,
@@ -145,10 +145,10 @@ def acts(box: Mailbox) -> list[tuple[str, Callable[[Any], object], list[Any]]]:
         ("thread", lambda v: box.check(thread=v), ["", "../x", 5]),
         ("thread_tag", lambda v: box.check(thread_tag=v), ["", 5, "x\n"]),
         ("tag", lambda v: box.check(tag=v), ["", 5, "x\n"]),
-        ("scope", lambda v: box.check(scope=v), ["", "a/b", 5]),
+        ("scope", lambda v: box.check(scope=v), ["", "a//b", 5]),
         ("since", lambda v: box.check(since=v), ["now", 5, datetime(2030, 1, 1)]),  # noqa: DTZ001
-        ("scope", lambda v: box.conversations(scope=v), ["", "a/b", 5, "\ud800"]),
-        ("scope", lambda v: box.tagged("t", v), ["", "a/b", 5, "\ud800"]),
+        ("scope", lambda v: box.conversations(scope=v), ["", "a//b", 5, "\ud800"]),
+        ("scope", lambda v: box.tagged("t", v), ["", "a//b", 5, "\ud800"]),
         ("thread_tag", box.tagged, ["", *words, None]),
         ("id", box.read, [*IDS, None]),
         ("id", lambda v: box.reply(v, "x"), [*IDS, None]),
@@ -162,7 +162,7 @@ def acts(box: Mailbox) -> list[tuple[str, Callable[[Any], object], list[Any]]]:
         ("cursor", room.changes, ["", "x", "a:b:c", None, f"a:b:{'9' * 50}"]),
         ("mailboxes", lambda v: room.wait(v, 0), [*lists, []]),
         ("id", room.agent, ["", "../x", 5]),
-        ("scope", lambda v: box.broadcast(v, "x"), ["", "../x", "a/b", 5, None]),
+        ("scope", lambda v: box.broadcast(v, "x"), ["", "../x", "a//b", 5, None]),
         ("exclude", lambda v: box.broadcast("team", "x", exclude=v), [5, None, [5], ["../x"], "../x"]),
         ("drafts", box.send_many, [5, None, "x", [5], [draft("bob"), "x"]]),
         ("handoff", lambda v: box.handoff("bob", v), [5, None, {}, Handoff(work_completed=5),  # type: ignore[arg-type]

@@ -90,6 +90,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     settings = options.settings
     _take_handles()
     room = open_room(settings.store, **_said(options))
+    room._default_scope = options.scope
     stack.callback(room.close)
     held = Held(settings.store)
     held.take()

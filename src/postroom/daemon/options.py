@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from ..errors import BadStore, Invalid
 from ..map_link.wants import Wants, checked
+from ..model.message import DEFAULT_SCOPE
+from ..model.names import check_scope
 from ..room import chosen_settings
 from ..settings import SERVICE_DEFAULTS, Settings
 from ..store.opening import file_of, place_of
@@ -39,6 +41,7 @@ class Options(Struct, frozen=True, kw_only=True):
     inboxes: str = ""  # the folder of inbox.jsonl files; empty: none are written
     map_link: Wants | None = None  # to a MAP server
     peers: str = ""  # the file of peers; empty: there is none
+    scope: str = DEFAULT_SCOPE  # of what agent-inbox's programs say without one
     log_level: str = "info"
 
     @property
@@ -80,6 +83,7 @@ def options(
         map_link=_map_link(map_link or {}),
         map=_map(map or variable("POSTROOM_MAP") or "token"),
         peers=_peers(peers or variable("POSTROOM_PEERS"), settings),
+        scope=check_scope(first_variable("POSTROOM_SCOPE", "INBOX_SCOPE") or DEFAULT_SCOPE, "scope"),
         log_level=log_level,
     )
     if host and chosen.map == "open" and not chosen.is_loopback:

@@ -9,21 +9,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from .. import service
-from ..errors import Invalid, NameTaken, NotAllowed
+from ..errors import NameTaken, NotAllowed
 from ..model.names import check_agent, fold
 from ..model.record import CARD
 from ..service.authorize import SOCKET, Principal
+from ..wire.map_names import cleaned
 
 if TYPE_CHECKING:
     from ..service.office import Office
 
 METHODS = ("api-key", "bearer")
 NONE = "none"
-_NO_NAME = re.compile(r"[^A-Za-z0-9._/-]+")
 
 
 def known(office: Office, said: dict[str, Any], *, is_open: bool) -> Principal:
@@ -36,11 +35,11 @@ def known(office: Office, said: dict[str, Any], *, is_open: bool) -> Principal:
     return service.tokens.holder(office, credential)
 
 
-def agent_id(principal: Principal, said: dict[str, Any]) -> str:
+def agent_id(office: Office, principal: Principal, said: dict[str, Any]) -> str:
     """Under which id an agent registers."""
     asked = said.get("agent_id")
     if principal.agent is None:
-        return check_agent(asked or cleaned(said.get("name", "")), "name")
+        return check_agent(asked or _id_of(office, said), "agent_id" if asked else "name")
     if asked is not None and asked != principal.agent:
         told = f"this token is {principal.agent}'s"
         raise NotAllowed(told, field="agent_id", hint="leave agentId out, or connect with an operator's token")
@@ -49,7 +48,7 @@ def agent_id(principal: Principal, said: dict[str, Any]) -> str:
 
 def child_id(office: Office, principal: Principal, parent: str, said: dict[str, Any]) -> str:
     """Under which id a child does. With an agent's token it is below the agent's own name."""
-    asked = said.get("agent_id") or cleaned(said.get("name", ""))
+    asked = said.get("agent_id") or _id_of(office, said)
     if principal.agent is None:
         return check_agent(asked or f"{parent}.{office.ids.token()[:8]}", "name")
     below = f"{principal.agent}."
@@ -59,6 +58,20 @@ def child_id(office: Office, principal: Principal, parent: str, said: dict[str, 
     if office.store.spelling(name) is not None and not office.store.records(CARD, name):
         raise NameTaken(f"{name!r} is a mailbox already", field="agent_id")
     return name
+
+
+def _id_of(office: Office, said: dict[str, Any]) -> str:
+    """The id of an agent that says only its name. A name with blanks, colons or the like cannot be a mailbox's:
+    the agent gets the nearest id that can, and keeps its name as its display name, by which mail finds it
+    (`wire.map_routing`). Two names never share an id.
+    """
+    name = said.get("name", "")
+    id = cleaned(name)
+    held = office.store.records(CARD, id) if id != name else []
+    if held and held[0].value.get("display_name") != name:
+        hint = "choose another name, or say an agentId"
+        raise NameTaken(f"{name[:128]!a} would be {id!r} here, which is another agent's", field="name", hint=hint)
+    return id
 
 
 def acting_as(principal: Principal, agent: str) -> Principal:
@@ -78,10 +91,3 @@ def shown(principal: Principal, method: str) -> dict[str, Any]:
         {"scopes": scopes} if scopes is not None else {}
     )
     return {"id": principal.agent or principal.name, "issuer": "postroom", "claims": claims}
-
-
-def cleaned(name: str) -> str:
-    """As far as a name of a mailbox can be made of it: `Ann Lee` → `Ann-Lee`."""
-    if not isinstance(name, str):
-        raise Invalid("must be text", field="name")
-    return _NO_NAME.sub("-", name).strip("-._/")[:128]

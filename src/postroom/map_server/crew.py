@@ -66,7 +66,7 @@ class Crew(Proving):
 
     async def _register(self, said: dict[str, Any]) -> dict[str, Any]:
         asked = said.get("agent_id")
-        name = asked if asked in self._returning else agent_id(self.principal, said)
+        name = asked if asked in self._returning else agent_id(self._office, self.principal, said)
         return await self._taken(REGISTER, name, said)
 
     async def _spawn(self, said: dict[str, Any]) -> dict[str, Any]:

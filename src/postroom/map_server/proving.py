@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..callers import Caller
 from ..errors import IllegalMove, Invalid, NotAllowed
-from ..wire.map_names import GATEWAY, PARTICIPANTS, SOFTWARE, VERSION
+from ..wire.map_names import GATEWAY, PARTICIPANTS, SOFTWARE, VERSION, cleaned
 from ..wire.map_problems import number_of
-from .admission import METHODS, NONE, acting_as, cleaned, known, shown
+from .admission import METHODS, NONE, acting_as, known, shown
 
 if TYPE_CHECKING:
     from ..service.authorize import Principal

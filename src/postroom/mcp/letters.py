@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..model.card import WORDS, Warmth
+from ..model.card import Presence
+from ..model.codec import convert
 from ..model.content import content_of
 from ..model.parts import Part
 from ..wire.inbox_records import stamp
@@ -42,21 +43,6 @@ def messages(letters: Iterable[Mapping[str, Any]], **more: Any) -> dict[str, Any
     return {**more, "count": len(told), "messages": told}
 
 
-def record(one: Mapping[str, Any]) -> dict[str, Any]:
-    """The same of a letter as agent-inbox writes it down."""
-    told = {
-        "id": one["id"],
-        "from": one["sender_id"],
-        "subject": one.get("subject"),
-        "content": one["content"],
-        "threadTag": one.get("thread_tag"),
-        "importance": one["importance"],
-        "createdAt": one["created_at"],
-        "inReplyTo": one.get("in_reply_to"),
-    }
-    return {name: value for name, value in told.items() if value not in (None, "")}
-
-
 def time(text: str) -> str:
     """As on the socket."""
     return stamp(datetime.fromisoformat(text))
@@ -68,16 +54,16 @@ def content(letter: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def agent(row: Mapping[str, Any]) -> dict[str, Any]:
-    card, presence = row["card"], row["presence"]
+    card, presence = row["card"], convert(row["presence"], Presence)
     told = {
         "agentId": card["id"],
         "name": card.get("display_name"),
         "scope": next(iter(card.get("scopes") or ()), None) or "default",
-        "status": WORDS[Warmth(presence["warmth"])].inbox,
+        "status": presence.inbox_word,
         "program": card.get("program"),
         "description": card.get("description"),
         "capabilities": card.get("capabilities"),
-        "lastActive": time(presence["last_active_at"]) if presence.get("last_active_at") else None,
+        "lastActive": stamp(presence.last_active_at) if presence.last_active_at else None,
         "location": "local",
     }
     return {name: value for name, value in told.items() if value not in (None, "", [], ())}

@@ -35,7 +35,7 @@ ROWS = (
         about="Send a message to agents. It is stored durably before this returns.",
         run=tools.send_message,
         args=(
-            Arg("to", "addresses", "agent ids, or {agent, system, scope}; needed unless to_scope names a team"),
+            Arg("to", "addresses", "agent ids, or {agent, system, scope}; not needed with to_scope or inReplyTo"),
             Arg("body", "text", "plain text"),
             Arg("content", "object", "instead of body: an object with a string `type`"),
             Arg("from", "text", "default: you"),
@@ -62,7 +62,7 @@ ROWS = (
     Tool(
         name="read_thread",
         title="Read a thread",
-        about="All messages of a thread that you sent or got, oldest first.",
+        about="All messages of a thread that you are in, oldest first.",
         run=tools.read_thread,
         args=(Arg("threadTag", "text", "its tag, or the `thread` of a message", required=True), Arg("scope", "text"), ME),
         answer={"threadTag": TEXT, **_MESSAGES},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid, NotAllowed, UnknownAgent
 from ..model.content import payload_to_parts
-from .letters import agent, message, messages, record
+from .letters import agent, message, messages
 
 if TYPE_CHECKING:
     from .caller import Caller
@@ -17,15 +17,23 @@ USUAL_WAIT = 30.0
 
 
 async def send_message(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
+    """A message with `inReplyTo` is a reply: it stays in the scope of what it answers, unless it names another,
+    and without `to` goes to whoever wrote that.
+    """
     fields = some(said, "subject", "thread_tag", "in_reply_to", "key", importance="priority")
-    scope = said.get("to_scope") or caller.scope
+    answers = said.get("in_reply_to")
+    scope = said.get("to_scope") or (caller.scope if answers is None else None)
     told = {"agent_id": caller.sender(said.get("from")), "body": _body(said), **fields}
     told |= {"scope": scope} if scope else {}
     if "to" in said:
         return sent(await caller.call("send", {"to": said["to"], **told}))
-    if "to_scope" not in said:
-        raise Invalid("is missing", field="to", hint="an agent's id, or to_scope for everyone in a team")
-    return sent(await caller.call("broadcast", told))
+    if "to_scope" in said:
+        return sent(await caller.call("broadcast", told))
+    if answers is None:
+        hint = "an agent's id, to_scope for everyone in a team, or inReplyTo for whoever wrote that message"
+        raise Invalid("is missing", field="to", hint=hint)
+    del told["in_reply_to"]
+    return sent(await caller.call("reply", {"message_id": answers, **told}))
 
 
 async def check_inbox(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
@@ -36,17 +44,23 @@ async def check_inbox(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
 
 
 async def read_thread(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
+    """All of a thread, for an agent that is in it and for an operator that is nobody; the holder of an agent's
+    token sees what that agent sent or got, and no more (I8).
+    """
+    tag, me = said["thread_tag"], said.get("agent_id") or caller.me
+    found = await _thread(caller, said, {"agent_id": me} if me else {})
+    if me and found and caller.agent is None:
+        with suppress(NotAllowed, Invalid):  # in a room with tokens, a caller without one is no operator
+            found = await _thread(caller, said, {})
+    return messages(found, threadTag=tag)
+
+
+async def _thread(caller: Caller, said: dict[str, Any], me: dict[str, str]) -> list[dict[str, Any]]:
     """By its tag; what is no tag may be the id of a thread."""
     tag, team = said["thread_tag"], said.get("scope") or caller.scope
     scope = {"scope": team} if team else {}
-    if not (said.get("agent_id") or caller.me):  # as agent-inbox does: an operator sees all of it
-        found = await caller.call("read_thread", {"thread_tag": tag, **scope})
-        return {"threadTag": tag, "count": found["count"], "messages": [record(one) for one in found["messages"]]}
-    me = {"agent_id": caller.who(said.get("agent_id"))}
-    found = await caller.call("tagged", {**me, "tag": tag, **scope})
-    if not found["letters"]:
-        found = await caller.call("thread", {**me, "thread": tag})
-    return messages(found["letters"], threadTag=tag)
+    found = (await caller.call("tagged", {**me, "tag": tag, **scope}))["letters"]
+    return found or (await caller.call("thread", {**me, "thread": tag}))["letters"]  # type: ignore[no-any-return]
 
 
 async def list_agents(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:

@@ -125,6 +125,11 @@ class Presence(Struct, frozen=True, kw_only=True):
         """How each design says it: by what it does while it is here, else by how long it is away."""
         return WORDS[self.status if self.warmth is Warmth.ACTIVE else self.warmth]
 
+    @property
+    def inbox_word(self) -> str:
+        """How agent-inbox says it, on every surface that speaks its words: who said goodbye is offline at once."""
+        return WORDS[Status.OFFLINE].inbox if self.left else self.words.inbox
+
 
 class Agent(Struct, frozen=True, kw_only=True):
     """A card and its presence: one row of the directory."""

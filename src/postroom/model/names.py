@@ -12,6 +12,8 @@ from typing import Any
 from ..errors import Invalid
 
 AGENT_RULE = "1 to 128 of A-Z a-z 0-9 . _ - starting with a letter or digit, optionally swarm/agent"
+NAME_RULE = "1 to 128 of A-Z a-z 0-9 . _ - starting with a letter or digit"
+SCOPE_RULE = "1 to 128 of A-Z a-z 0-9 . _ - : / where each part between : and / starts with a letter or digit"
 ID_RULE = "1 to 200 of A-Z a-z 0-9 . _ : -"
 KIND_RULE = "1 to 64 of A-Z a-z 0-9 . _ : - starting with a letter"
 PARTY_RULE = "an agent's name, or agent@system for one at another system"
@@ -22,7 +24,11 @@ ANY = "any:"  # and capabilities, with commas: whoever can do all of them
 
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,127})?")
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
-_PARTY = re.compile(rf"(?:{_AGENT.pattern})?@(?:\*|{_WORD})(?:/{_WORD})?")
+_NAME = re.compile(_WORD)
+# At most 32 parts, so that the id of a scope's catch-all conversation stays an id (model/thread.py). No part is
+# `..` or empty: a scope may name a folder.
+_SCOPE = re.compile(r"(?!.{129})[A-Za-z0-9][A-Za-z0-9._-]*(?:[:/][A-Za-z0-9][A-Za-z0-9._-]*){0,31}")
+_PARTY = re.compile(rf"(?:{_AGENT.pattern})?@(?:\*|{_WORD})(?:/{_SCOPE.pattern})?")
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9._:-]{0,63}")
 
@@ -70,11 +76,18 @@ def check_id(value: Any, field: str) -> str:
 
 
 def check_scope(value: Any, field: str) -> str:
-    """A scope (a swarm, a team): named like an agent, without the slash."""
-    scope = _check(value, field, _AGENT, AGENT_RULE)
-    if "/" in scope:
-        raise Invalid(f"{scope!r} holds a '/'", field=field, hint="a scope is a single name")
-    return scope
+    """A scope (a swarm, a team): `team`, or as MAP's clients write it, `swarm:team` or `org/team`."""
+    return _check(value, field, _SCOPE, SCOPE_RULE)
+
+
+def is_scope_only(value: str) -> bool:
+    """Is it the name of a scope that no agent can have, such as `swarm:team`?"""
+    return bool(_SCOPE.fullmatch(value)) and not _AGENT.fullmatch(value)
+
+
+def check_name(value: Any, field: str) -> str:
+    """A single name, such as a system's or a template's: like an agent's, without the slash."""
+    return _check(value, field, _NAME, NAME_RULE)
 
 
 def check_kind(value: Any, field: str) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .message import Message
 
 GENERAL = "conv-general:"  # and a scope: all letters of a scope that belong to no other conversation
+_SLASH = "::"  # stands for the "/" of a scope in an id, which may hold none; no scope holds two colons in a row
 
 
 class Thread(Struct, frozen=True, kw_only=True):
@@ -63,7 +64,7 @@ def conversation_of(message: Message) -> str:
         return message.conversation_id
     if message.thread_tag is not None:
         return tag_conversation(message.thread_tag, message.scope)
-    return f"{GENERAL}{message.scope}"
+    return general_conversation(message.scope)
 
 
 def tag_conversation(tag: str, scope: str = DEFAULT_SCOPE) -> str:
@@ -72,12 +73,14 @@ def tag_conversation(tag: str, scope: str = DEFAULT_SCOPE) -> str:
 
 
 def general_conversation(scope: str = DEFAULT_SCOPE) -> str:
-    return f"{GENERAL}{scope}"
+    return f"{GENERAL}{scope.replace('/', _SLASH)}"
 
 
 def general_scope(conversation: str) -> str | None:
     """The scope whose catch-all this is, if it is one."""
-    return conversation.removeprefix(GENERAL) if conversation.startswith(GENERAL) else None
+    if not conversation.startswith(GENERAL):
+        return None
+    return conversation.removeprefix(GENERAL).replace(_SLASH, "/")
 
 
 def turn_of(message: Message) -> Turn:

@@ -145,13 +145,17 @@ def leave(office: Office, caller: Principal, id: str, agent: str) -> datetime:
 def start_thread(
     office: Office, caller: Principal, id: str, root: str, *, parent: str | None = None, subject: Any = None
 ) -> Strand:
-    """Open a thread at a turn (by its letter's id). The first one there is the one its replies belong to."""
+    """Open a thread at a turn (by its letter's id). The first one there is the one its replies belong to. A caller
+    that is no agent may name a turn that is not there, as agent-inbox's programs do; an agent must see it.
+    """
     words = "" if subject is None else check_line(subject, "subject", LONGEST_SUBJECT)
     made: list[Strand] = []
 
     def step(view: View) -> tuple[Talk, list[Happening]]:
         _check_inside(caller, view)
-        turn_in(view, check_id(root, "root_turn_id"))
+        check_id(root, "root_turn_id")
+        if caller.agent is not None:
+            turn_in(view, root)
         service.turning.check_strand(view, parent, "parent_thread_id")
         if len(view.talk.strands) >= MOST_STRANDS:
             raise TooLarge(f"{MOST_STRANDS} threads were opened in it already", field="conversation")

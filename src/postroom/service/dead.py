@@ -103,7 +103,8 @@ def forget(office: Office, letters: Sequence[Message], now: datetime) -> list[Wr
 
 def way_of(message: Message) -> dict[str, Any]:
     """What a letter has from the one it answers: needed to tell whether another says the same."""
-    return {
+    inherited = {} if message.in_reply_to is None else {n: getattr(message, n) for n in service.sending.INHERITED}
+    return inherited | {
         "thread_id": message.thread_id,
         "thread_tag": message.thread_tag,
         "conversation_id": message.conversation_id,

@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from ..errors import Invalid
 from ..model.message import same_name
-from ..model.names import check_scope
+from ..model.names import check_name, check_scope
 from ..model.peer import AUTHS, EVERYWHERE, EXPOSURES
 from ..model.values import check_label, check_line
 
 if TYPE_CHECKING:
     from ..model.peer import Peer
 
-SYSTEM_RULE = "1 to 128 of A-Z a-z 0-9 . _ - starting with a letter or digit"
 PIN_RULE = "sha256: and 64 hex digits, as postroom peers trust shows it"
 TOKENS = frozenset({"bearer", "api-key"})  # proofs that are a token
 _HEX = re.compile(r"[0-9a-f]{64}")
@@ -26,10 +25,7 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 def check_system(value: Any, field: str) -> str:
     """What a system is called: like an agent, without the slash."""
-    try:
-        return check_scope(value, field)
-    except Invalid as wrong:
-        raise Invalid(wrong.message, field=field, hint=SYSTEM_RULE) from None
+    return check_name(value, field)
 
 
 def check_peer(peer: Peer, ours: str = "") -> Peer:

@@ -106,7 +106,7 @@ def presence(office: Office, view: View) -> list[Present]:
     for seat in view.seats:
         card = find_record(office, CARD, seat.agent)
         agent = None if card is None else agent_of(office, card, moment)
-        word = UNKNOWN if agent is None else agent.presence.words.inbox
+        word = UNKNOWN if agent is None else agent.presence.inbox_word
         found.append(Present(seat=seat, agent=agent, presence=word))
     return found
 

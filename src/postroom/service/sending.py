@@ -15,7 +15,7 @@ from .. import model, policy, service
 from ..errors import Invalid, PostroomError, TooLarge, UnknownAgent
 from ..model.codec import convert, to_plain
 from ..model.delivery import open_delivery
-from ..model.message import Message, is_any, is_broadcast
+from ..model.message import Message, Priority, is_any, is_broadcast
 from ..model.names import AT, BROADCAST, check_agent, check_id, check_scope, fold, meant
 from ..model.record import MEMBER, SPENT, spent_key
 from ..policy.admission import check_expiry
@@ -147,7 +147,7 @@ def _prepare(office: Office, caller: Principal, draft: Draft, now: datetime, bat
             break
     way = None if message.key is None else _way_of_first(office, message.sender, message.key)
     if way is not None:
-        return _repeat(office, message, way)
+        return _repeat(office, message, way, draft)
     if message.expires_at is not None:
         check_expiry(message.expires_at, now)
     first, others = _mailboxes(office, message, draft)
@@ -156,7 +156,7 @@ def _prepare(office: Office, caller: Principal, draft: Draft, now: datetime, bat
         seeks = not (batch is None and service.elsewhere.are_open(office, peers, message, far))
     if message.in_reply_to is not None:
         names = [name for name, _ in first] + others
-        message = _follow(office, message, names, relays=draft.relays)
+        message = _follow(office, message, names, draft)
     check_pace(office, message, batch)
     at = draft.fields.get("at")
     due_at = None if at is None else _due_at(message, at, now)
@@ -204,7 +204,7 @@ def _way_of_first(office: Office, sender: str, key: str) -> dict[str, Any] | Non
     return spent[0].value["way"] if spent else None
 
 
-def _repeat(office: Office, message: Message, way: dict[str, Any]) -> Post:
+def _repeat(office: Office, message: Message, way: dict[str, Any], draft: Draft) -> Post:
     """A letter with a key that was used before. What held for the first is not asked again; whether it says
     the same, the store decides.
     """
@@ -212,14 +212,22 @@ def _repeat(office: Office, message: Message, way: dict[str, Any]) -> Post:
         "thread_tag": message.thread_tag or way["thread_tag"],
         "conversation_id": message.conversation_id or way["conversation_id"],
     }
-    followed = replace(message, **(way | said | {"trace": tuple(way["trace"])}))
+    kept = {name: way[name] for name in way if name not in INHERITED or draft.fields.get(name) is None}
+    if "priority" in kept:
+        kept["priority"] = Priority(kept["priority"])
+    followed = replace(message, **(kept | said | {"trace": tuple(way["trace"])}))
     return Post(message=followed, encoded=seal(followed, office.limits), deliveries=())
+
+
+# What an answer has from the letter that it answers, where its sender says nothing else. Whatever surface it comes
+# by: `reply` of the library, `inReplyTo` of the socket, MCP and MAP.
+INHERITED = ("subject", "priority", "scope")
 
 
 def reply_draft(
     office: Office, caller: Principal, mailbox: str, id: str, /, body: Any, *, to_all: bool = False, **more: Any
 ) -> Draft:
-    """An answer: thread, scope, priority, conversation and callback kept, "Re:" once."""
+    """An answer to whoever wrote the letter, with its callback; what else is kept is in `_inherited`."""
     authorize(caller, "send", mailbox)
     letter = service.addressing.routed_to(office, known_letter(office, mailbox, id))
     known = tuple(one for one in letter.recipients if service.elsewhere.is_somebody(office, one.address))
@@ -227,14 +235,7 @@ def reply_draft(
     # What escalated is answered to everyone it went past: that is how an answer comes back down.
     names = service.naming.names_of(office, mailbox)
     to, cc = _answer_to(letter, names, to_all=to_all or letter.kind == model.escalation.ESCALATION)
-    kept: dict[str, Any] = {
-        "to": to,
-        "cc": cc,
-        "subject": marked("Re:", letter.subject),
-        "priority": letter.priority,
-        "scope": letter.scope,
-        "callback": letter.callback,
-    }
+    kept: dict[str, Any] = {"to": to, "cc": cc, "callback": letter.callback}
     return Draft(**(kept | more | {"sender": mailbox, "in_reply_to": letter.id, "body": body}))
 
 
@@ -309,13 +310,15 @@ def _answer_to(letter: Message, own: Sequence[str], *, to_all: bool) -> tuple[tu
     return (letter.sender, *(a for a in to if a not in own)), tuple(a for a in cc if a not in own)
 
 
-def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relays: bool) -> Message:
-    """Thread, conversation, hops and trace from the letter this one answers or passes on."""
+def _follow(office: Office, message: Message, mailboxes: Sequence[str], draft: Draft) -> Message:
+    """Thread, conversation, hops and trace from the letter this one answers or passes on; of an answer, also what
+    it inherits.
+    """
     parent = service.addressing.routed_to(
         office, known_letter(office, message.sender, message.in_reply_to, "in_reply_to")
     )
     targets = [recipient.address for recipient in message.recipients]
-    passed_to = targets if relays else service.addressing.without_it(office, parent, targets)
+    passed_to = targets if draft.relays else service.addressing.without_it(office, parent, targets)
     hops, trace = message.hops, message.trace
     if passed_to:
         reached = mailboxes if any(map(is_broadcast, passed_to)) else passed_to
@@ -333,7 +336,20 @@ def _follow(office: Office, message: Message, mailboxes: Sequence[str], *, relay
         conversation_id=message.conversation_id or parent.conversation_id,
         hops=hops,
         trace=trace,
+        **_inherited(draft, parent, is_answer=len(passed_to) < len(targets)),
     )
+
+
+def _inherited(draft: Draft, parent: Message, *, is_answer: bool) -> dict[str, Any]:
+    """What a letter has from the one it refers to, where its sender left it unsaid. One that goes to nobody who
+    knows that letter is no answer: it stays in the same scope, and has a subject and a priority of its own.
+    """
+    if draft.relays:
+        return {}
+    had: dict[str, Any] = {"scope": parent.scope}
+    if is_answer:
+        had |= {"subject": marked("Re:", parent.subject), "priority": parent.priority}
+    return {name: value for name, value in had.items() if draft.fields.get(name) is None}
 
 
 def _mailboxes(

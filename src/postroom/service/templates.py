@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid, Missing, TooLarge
 from ..model.codec import convert, to_plain
-from ..model.names import check_kind, check_scope
+from ..model.names import check_kind, check_name
 from ..model.record import TEMPLATE
 from ..model.template import Template, filled, places_in
 from ..model.values import check_label, check_line, check_text
@@ -39,7 +39,7 @@ def save(office: Office, caller: Principal, name: str, /, **said: Any) -> Templa
 
 def get(office: Office, caller: Principal, name: str) -> Template:
     authorize(caller, "template")
-    held = find_record(office, TEMPLATE, check_scope(name, "template"))
+    held = find_record(office, TEMPLATE, check_name(name, "template"))
     if held is None:
         raise Missing(f"there is no template {name!r}", field="template", hint=_known(office))
     return convert(held.value, Template)
@@ -84,7 +84,7 @@ def check_template(office: Office, name: Any, said: Mapping[str, Any]) -> Templa
     if unknown:
         raise Invalid("a template has no such field", field=min(unknown), hint=", ".join(sorted(fields)))
     template = Template(
-        name=check_scope(name, "template"),  # short, and safe on a command line
+        name=check_name(name, "template"),  # short, and safe on a command line
         body=check_text(said.get("body", ""), "body"),
         subject=check_line(said.get("subject", ""), "subject", LONGEST_SUBJECT),
         kind=check_kind(said.get("kind", "message"), "kind"),

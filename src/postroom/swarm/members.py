@@ -62,7 +62,9 @@ def places(name: str) -> list[Place]:
 
 
 def _files_of(swarm: str) -> list[str]:
-    names = []
+    names: list[str] = []
+    if not _has_mailboxes(swarm):
+        return names
     for path in sorted((SWARMS / swarm / "agents").glob("*.md")):
         if path.name.startswith("_"):
             continue
@@ -75,7 +77,13 @@ def _files_of(swarm: str) -> list[str]:
 
 def _has_file(swarm: str, name: str) -> bool:
     """Both are checked names, so this is never a path out of the folder."""
-    return not name.startswith("_") and (SWARMS / swarm / "agents" / f"{name}.md").is_file()
+    is_member = _has_mailboxes(swarm) and not name.startswith("_")
+    return is_member and (SWARMS / swarm / "agents" / f"{name}.md").is_file()
+
+
+def _has_mailboxes(swarm: str) -> bool:
+    """Can `swarm/agent` be the name of a mailbox? In a scope such as `swarm:team` everybody has the bare name."""
+    return not {":", "/"} & set(swarm)
 
 
 def _folders() -> list[Path]:

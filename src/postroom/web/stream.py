@@ -2,7 +2,7 @@
 with `Last-Event-ID` hears what it missed.
 
     event: message.created
-    data: {"id": ...}
+    data: {"id": ..., "postroom": {...}}
     id: 0f3c...:1a2b:42
 """
 
@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 from ..callers import Caller
 from ..errors import Invalid
 from ..model.codec import encode
+from ..wire.events import stream_data
 from ..wire.table import snake
 from .gate import every
 from .outbox import Outbox
@@ -85,7 +86,8 @@ def event_of(notice: dict[str, Any]) -> bytes:
     params = notice["params"]
     event = params["event"]
     kind = " ".join(str(event["type"]).split())
-    lines = (_WORDS.get(kind, kind).encode(), encode(event["data"]), str(params["cursor"]).encode())
+    type = _WORDS.get(kind, kind)
+    lines = (type.encode(), encode(stream_data(type, event["data"])), str(params["cursor"]).encode())
     return b"event: %b\ndata: %b\nid: %b\n\n" % lines
 
 

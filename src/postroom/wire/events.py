@@ -34,9 +34,19 @@ from ..service import talks, tokens
 from ..service.naming import is_sent_by, resident, seen_by
 from ..service.records import find_record
 from ..service.retelling import type_of
-from .inbox_records import message_record, milliseconds, present
+from .inbox_records import MessageRecord, message_record, milliseconds, present
 from .mail_records import conversation_record, seat_record, thread_record, turn_record
 from .map_messages import map_letter
+from .map_names import (
+    AGENT_CHANGED,
+    AGENT_REGISTERED,
+    AGENT_UNREGISTERED,
+    AGENT_UPDATED,
+    SCOPE_CREATED,
+    SCOPE_DELETED,
+    SCOPE_JOINED,
+    SCOPE_LEFT,
+)
 from .map_records import role_of
 
 if TYPE_CHECKING:
@@ -63,11 +73,32 @@ _OF_A_NOTICE |= dict.fromkeys(ENDS, CLOSED)
 DELIVERED, DELIVERED_IN_THE_SDK = "message.delivered", "message_delivered"
 NO_SPELLING: Mapping[str, str] = {}
 EMITTED = "emit"
-# What the types of our events and of MAP's begin with.
-_OURS = frozenset({
-    "message", "mail", "agent", "agents", "resync", "map", "session", "scope", "task", "participant", "client",
-    "permission", "permissions", "federation", "system", "gateway",
+# The types of what the service itself publishes. Nobody else's event may be taken for one of these (G8).
+_PUBLISHED = frozenset({
+    *TYPES, *MAP_TYPES.values(), DELIVERED, "resync", AGENT_REGISTERED, AGENT_UNREGISTERED, AGENT_CHANGED,
+    AGENT_UPDATED, SCOPE_CREATED, SCOPE_DELETED, SCOPE_JOINED, SCOPE_LEFT,
 })  # fmt: skip
+# The fields of agent-inbox's event streams, by type. Types that it does not know are told as they are.
+_IN_STREAMS: dict[str, frozenset[str]] = {
+    MESSAGE: frozenset(MessageRecord.__struct_fields__),
+    TURN_ADDED: frozenset({
+        "id", "conversation_id", "participant_id", "source_message_id", "content_type", "content", "thread_id",
+        "in_reply_to", "importance", "created_at",
+    }),
+    CREATED: frozenset({
+        "id", "scope", "subject", "status", "participants", "metadata", "created_at", "updated_at",
+    }),
+    JOINED: frozenset({"conversation_id", "agent_id"}),
+    CLOSED: frozenset({"conversation_id", "status"}),
+    REOPENED: frozenset({"conversation_id", "status"}),
+}  # fmt: skip
+_OF_A_SEAT = ("agent_id", "role", "joined_at")
+# What says the same once more, in MAP's spelling.
+_SPELT_TWICE = frozenset({
+    "conversationId", "participantId", "participant", "timestamp", "contentType", "threadId", "inReplyTo",
+    "createdAt", "updatedAt", "closedAt", "participantCount", "turn", "from", "to", "messageId", "priority",
+})  # fmt: skip
+OURS = "postroom"  # the one key under which a stream tells what agent-inbox's does not
 _SLICE = 500
 
 
@@ -136,16 +167,30 @@ def arrived(event: Event, mailbox: str, type: str) -> Event:
     return replace(event, id=f"{event.number}-{DELIVERED}", type=type, data=told, in_map={})
 
 
+def stream_data(type: str, data: dict[str, Any]) -> dict[str, Any]:
+    """The data of an event as agent-inbox's streams have it: its fields, and what else there is under one key."""
+    theirs = _IN_STREAMS.get(type)
+    if theirs is None:
+        return data
+    told = {name: value for name, value in data.items() if name in theirs}
+    if "participants" in told:
+        seats = told["participants"]
+        told["participants"] = [{word: seat[word] for word in _OF_A_SEAT if word in seat} for seat in seats]
+    more = {name: value for name, value in data.items() if name not in theirs | _SPELT_TWICE}
+    return told | ({OURS: more} if more else {})
+
+
 def emitted(said: dict[str, Any], id: str, number: int, now: datetime, source: str) -> Event:
-    """What somebody told those who listen; it is kept nowhere. `source` says who, and a word of the house's own
-    becomes `emit.` and that word: nobody takes it for something that happened.
+    """What somebody told those who listen; it is kept nowhere. `source` says who. Every type arrives under its own
+    name, but for those that the service publishes itself: they become `emit.` and that name, so that nobody takes
+    them for something that happened.
     """
     told = said["event"]
     kind = told.get("type") if isinstance(told, dict) else None
     word = kind if isinstance(kind, str) and kind else EMITTED
     return Event(
         id=f"{number}-{EMITTED}-{id}",  # many may be told between two changes
-        type=f"{EMITTED}.{word}" if _family(word) in _OURS else word,
+        type=f"{EMITTED}.{word}" if fold(word).replace("_", ".") in _PUBLISHED else word,
         number=number,
         timestamp=now,
         data={"event": told, "meta": said.get("meta") or {}},
@@ -153,11 +198,6 @@ def emitted(said: dict[str, Any], id: str, number: int, now: datetime, source: s
         conversation="",
         sender=source,
     )
-
-
-def _family(word: str) -> str:
-    """The first part of an event's type, however it is written."""
-    return re.split(r"[^a-z0-9]", fold(word).strip(), maxsplit=1)[0]
 
 
 class Past:

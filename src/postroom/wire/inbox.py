@@ -14,8 +14,10 @@ from msgspec.structs import asdict
 from .. import service
 from ..errors import Invalid, PostroomError, UnknownAgent
 from ..model.codec import to_plain
-from ..model.names import check_agent
+from ..model.names import check_agent, is_scope_only
 from ..model.query import Query
+from ..service.authorize import OWNER
+from ..service.identity import system_id
 from .inbox_records import agent_record, far_agent_record, message_record, payload_to_parts
 from .saying import LIMIT, box_of
 from .table import Method, Param
@@ -56,9 +58,10 @@ def _send(room: Room, said: dict[str, Any]) -> Any:
         body = said.get("body")
     elif not isinstance(body, str):
         body = payload_to_parts(body)
+    if "in_reply_to" not in fields:
+        fields.setdefault("scope", room._default_scope)
     try:
-        box = box_of(room, said, "from" if "agent_id" not in said else "agent_id")
-        return {"messageId": box.send(body=body, **to, **fields).id}
+        return {"messageId": room.mailbox(_writer(room, said)).send(body=body, **to, **fields).id}
     except PostroomError as refused:
         refused.field = _THEIRS.get(refused.field or "", refused.field)
         raise
@@ -75,6 +78,11 @@ def _sender(said: dict[str, Any]) -> str | None:
     """In whichever words it is said."""
     named: str | None = said.get("agent_id") or said.get("from")
     return named
+
+
+def _writer(room: Room, said: dict[str, Any]) -> str:
+    """Who writes it: without a name, the caller's agent, else the service itself, by the name of its system."""
+    return _sender(said) or room.principal.agent or system_id(room._office, OWNER, room.settings.system)
 
 
 def _recipients(to: Any) -> dict[str, Any]:
@@ -100,6 +108,8 @@ def _recipient(one: Any) -> tuple[str, Any]:
 def _check_inbox(room: Room, said: dict[str, Any]) -> Any:
     """In the order they came. Only what is returned is marked as read."""
     name = said.get("agent_id") or room.principal.agent or _reader(said)
+    if "agent_id" not in said and is_scope_only(name):
+        return {"messages": []}  # nobody is called like that
     found = service.reading.check(
         room._office,
         room.principal,
@@ -134,7 +144,7 @@ def _went_to_others(found: Found) -> bool:
 
 
 def _read_thread(room: Room, said: dict[str, Any]) -> Any:
-    tag, scope = said["thread_tag"], said.get("scope", DEFAULT)
+    tag, scope = said["thread_tag"], said.get("scope", room._default_scope)
     me = room.principal.agent
     if me is None and "agent_id" in said:
         me = room.mailbox(said["agent_id"]).name
@@ -174,7 +184,7 @@ def _notify(room: Room, said: dict[str, Any]) -> Any:
     if event.get("type") == "agent.spawn":
         if not name:
             raise Invalid("is missing", field="event.agent.agentId")
-        told = {"display_name": agent.get("name"), "scopes": agent.get("scopes") or [DEFAULT],
+        told = {"display_name": agent.get("name"), "scopes": agent.get("scopes") or [room._default_scope],
                 "metadata": _metadata(agent)}  # fmt: skip
         upsert(room, name, told)
     elif event.get("type") == "agent.done" and name:
@@ -242,14 +252,14 @@ def _row(name: str, about: str, run: Any, *params: Param, result: str, **more: A
 
 
 AGENT = Param("agent_id", "text", f"whose; without it the token's agent, else the scope, else {DEFAULT!r}")
-SCOPE = Param("scope", "text", f"{DEFAULT!r} when nothing is said")
+SCOPE = Param("scope", "text", f"that of the service (INBOX_SCOPE) when nothing is said, else {DEFAULT!r}")
 ROWS = (
     _row("ping", "is anybody there?", _ping, result="pid", action="agents", writes=False),
     _row(
         "send",
         "send a letter",
         _send,
-        Param("from", "text", "the sender; with a token, its agent"),
+        Param("from", "text", "the sender; without it the token's agent, else the service by its system's name"),
         Param(
             "to", "any", "a name, {agent, system, scope}, or a list of these or of {agent_id, kind}", required=True
         ),

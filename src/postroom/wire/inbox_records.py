@@ -113,7 +113,7 @@ def agent_record(agent: Agent) -> dict[str, Any]:
         agentId=card.id,
         name=card.display_name or None,
         scope=card.scopes[0] if card.scopes else DEFAULT_SCOPE,
-        status=WORDS[Status.OFFLINE].inbox if presence.left else presence.words.inbox,
+        status=presence.inbox_word,
         program=card.program or None,
         lastActive=stamp(presence.last_active_at or card.registered_at),
         location="local",

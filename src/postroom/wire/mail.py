@@ -55,7 +55,7 @@ def create(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     creator = opener(said) or room.principal.agent
     opening = Opening(
         id=said.get("id") or said.get("conversation_id"),
-        scope=said.get("scope"),
+        scope=said.get("scope", room._default_scope),
         subject=said.get("subject"),
         type=said.get("type"),
         metadata=said.get("metadata"),
@@ -152,10 +152,7 @@ def turn(room: Room, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def turns(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    try:
-        view = _look(room, said)
-    except Missing:  # agent-inbox answers so; and a conversation nobody may see has no turns to be seen
-        return {"turns": [], "hasMore": False}
+    view = _look(room, said)
     order, cursor = said.get("order", "asc"), said.get("cursor")
     if order not in {"asc", "desc"}:
         raise Invalid("must be asc or desc", field="order")

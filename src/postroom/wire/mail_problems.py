@@ -1,8 +1,7 @@
 """What went wrong in `mail/*`, in the numbers both dialects know.
 
-An error has one code. Programs for agent-inbox test -32001 for a conversation that is not there, and know no other
-number of this family; so that one keeps it. Every other error has MAP's number, which those programs never saw as
-they fail on any error alike. MAP's number is always in `data.code`, too: who speaks MAP finds all of them there.
+They are MAP's numbers (mail 1.1), and stand in `data.code`, too. On agent-inbox's own socket one is another: its
+programs test -32001 for a conversation that is not there (`session.refusal`).
 What is no matter of conversations (a value of the wrong kind, a full disk) is left to the general table.
 """
 
@@ -18,7 +17,6 @@ from .problems import is_bad_token
 if TYPE_CHECKING:
     from ..errors import PostroomError
 
-NOT_FOUND = -32001
 CLOSED, NO_PARTICIPANT, NO_PERMISSION = 10001, 10002, 10003
 NO_CONVERSATION, NO_TURN, NO_THREAD, BAD_CONTENT, NO_PARENT = 10000, 10004, 10005, 10006, 10010
 
@@ -53,7 +51,7 @@ def mail_problem(error: PostroomError) -> Problem | None:
     details = {"field": error.field, "hint": error.hint, "error": type(error).__name__, "number": error.code}
     data = {"code": number, "category": "mail", "retryable": error.temporary, "details": details}
     if number == NO_CONVERSATION:
-        return Problem(NOT_FOUND, "Conversation not found", data)
+        return Problem(number, "Conversation not found", data)
     return Problem(number, str(error), data)
 
 

@@ -6,6 +6,10 @@ made of one name here. Where a name is another word altogether, `_OTHERWISE` say
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
+from ..errors import Invalid
 from ..model.card import MAP_STATES
 
 VERSION = 1  # of the protocol
@@ -34,6 +38,7 @@ FEDERATION = frozenset({MEET, ROUTE, ANNOUNCE, FIND, PART})
 GATEWAY = "gateway"  # the participant that a system is
 PARTICIPANTS = ("agent", "client", "system", GATEWAY)
 _PREFIX = "map/"
+_NO_NAME = re.compile(r"[^A-Za-z0-9._/-]+")
 _OTHERWISE = {REPLAY: "map/events.replay"}
 
 # What happens to agents and scopes, as the SDK's server calls it; its constants say `agent_registered`.
@@ -48,6 +53,13 @@ STATES = tuple(MAP_STATES)
 OPEN_STATES = ("x-", "custom:")  # so begin words of one's own
 GUEST = "map_guest"  # in the metadata of an agent: it comes by the link of another room
 FIRST_STATE, SUSPENDED, STOPPED = "idle", "suspended", "stopped"
+
+
+def cleaned(name: Any) -> str:
+    """The nearest name that a mailbox can have: `Ann Lee` → `Ann-Lee`."""
+    if not isinstance(name, str):
+        raise Invalid("must be text", field="name")
+    return _NO_NAME.sub("-", name).strip("-._/")[:128]
 
 
 def dotted(name: str) -> str:

@@ -17,7 +17,7 @@ from ..service import elsewhere
 from ..service.authorize import OWNER
 from ..service.identity import system_id
 from ..service.peers import all_peers
-from .map_names import LINK_NAME
+from .map_names import LINK_NAME, cleaned
 from .map_records import children_of, has_gone, role_of
 
 if TYPE_CHECKING:
@@ -30,15 +30,25 @@ if TYPE_CHECKING:
 
 def recipients(room: Room, sender: str, address: Address) -> list[str]:
     """What the letter is addressed to: names, and `broadcast:` for scopes."""
+    agents = [_id_of(room, name) for name in address.agents]
     if address.is_plain:
-        return list(address.agents)
-    found = [*address.agents, *_near(room, address)]
+        return agents
+    found = [*agents, *_near(room, address)]
     if address.roles or address.kin or address.everyone:
-        agents = listed_agents(room)
-        found += [name for name in _looked_up(agents, sender, address) if not same_name(name, sender)]
+        here = listed_agents(room)
+        found += [name for name in _looked_up(here, sender, address) if not same_name(name, sender)]
         if not found and not address.scopes:
             raise Missing("nobody is meant by it", field="to")
     return [*dict.fromkeys(found), *(BROADCAST + _scope(room, scope) for scope in address.scopes)]
+
+
+def _id_of(room: Room, name: str) -> str:
+    """The id of an agent that is called by a name no mailbox can have, as it registered (`Ann Lee`)."""
+    id = cleaned(name)
+    if id == name:
+        return name
+    card = room._office.store.records(CARD, id)
+    return id if card and card[0].value.get("display_name") == name else name
 
 
 def listed_agents(room: Room) -> list[Agent]:

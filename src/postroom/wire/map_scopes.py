@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..errors import Invalid
 from ..model.names import check_scope
 from ..model.record import MEMBER
 from ..service import scopes
@@ -28,8 +29,8 @@ MOST = 1000  # rows in one answer
 
 
 def create(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    """Its id is the one it says, else its name as far as a name of the house can be made of it."""
-    id = said.get("scope_id") or _NO_NAME.sub("-", said.get("name", "")).strip("-._")[:_LONGEST]
+    """Its id is the one it says, else its name, or the nearest to it that a scope can be called."""
+    id = said.get("scope_id") or _id_of(said.get("name", ""))
     says = {_camel(word): said[word] for word in SAYS if word in said}
     scope = scopes.create(
         room._office, room.principal, _whose(room, said), id or f"scope-{room._office.ids.token()[:12]}", says
@@ -76,6 +77,13 @@ def members(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     limit, cursor = min(check_count(said.get("limit", MOST), "limit"), MOST), said.get("cursor", "")
     rows = [name for name in found if name > cursor]
     return {"members": rows[:limit]} | ({"nextCursor": rows[limit - 1]} if len(rows) > limit else {})
+
+
+def _id_of(name: str) -> str:
+    try:
+        return check_scope(name, "name")
+    except Invalid:
+        return _NO_NAME.sub("-", name).strip("-._")[:_LONGEST]
 
 
 def _both(room: Room, said: dict[str, Any], scope: ScopeCard | None = None) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from .table import LONGEST_WAIT, Method, Param
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..mailbox import Mailbox
     from ..model.message import Message
     from ..room import Room
 
@@ -138,11 +139,16 @@ def _digest(room: Room, said: dict[str, Any]) -> Any:
 
 
 def _thread(room: Room, said: dict[str, Any]) -> Any:
-    return _letters(box_of(room, said).thread(said["thread"]))
+    return _letters(_view(room, said).thread(said["thread"]))
 
 
 def _tagged(room: Room, said: dict[str, Any]) -> Any:
-    return _letters(box_of(room, said).tagged(said["tag"], said.get("scope")))
+    return _letters(_view(room, said).tagged(said["tag"], said.get("scope")))
+
+
+def _view(room: Room, said: dict[str, Any]) -> Room | Mailbox:
+    """A mailbox and what it sent or got; or everything, where an operator names none."""
+    return room if "agent_id" not in said and room.principal.operator else box_of(room, said)
 
 
 def _threads(room: Room, said: dict[str, Any]) -> Any:
