@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -239,7 +240,6 @@ def test_errors_in_its_words(shared: Daemon) -> None:
     ("said", "field"),
     [
         ({"from": "a", "payload": "x"}, "to"),
-        ({"to": "b", "payload": "x"}, "from"),
         ({"from": "a", "to": [{"kind": "to"}], "payload": "x"}, "to"),
         ({"from": "a", "to": "b", "payload": "x", "importance": "zzz"}, "importance"),
         ({"from": "../a", "to": "b", "payload": "x"}, "from"),
@@ -290,3 +290,90 @@ def test_a_misspelt_action_is_told_what_was_meant(shared: Daemon) -> None:
 def test_an_id_is_echoed(shared: Daemon) -> None:
     assert 7 == shared.ask(action="ping", id=7)["id"]
     assert "x" == shared.ask(action="nope", id="x")["id"]
+
+
+TEAM = "swarm:gsd"  # as claude-code-swarm names its scopes
+
+
+def rpc(daemon: Daemon, method: str, **params: Any) -> dict[str, Any]:
+    reply: dict[str, Any] = daemon.ask(jsonrpc="2.0", id=1, method=method, params=params)
+    return reply
+
+
+def test_a_scope_with_a_colon_is_like_any_other(shared: Daemon) -> None:
+    for name in ("gsd-main", "gsd-executor"):
+        agent = {"agentId": name, "scopes": [TEAM]}
+        assert shared.ask(action="notify", event={"type": "agent.spawn", "agent": agent})["ok"]
+    assert {TEAM} == {row["scope"] for row in shared.ask(action="list_agents", scope=TEAM)["agents"]}
+    said = {"from": "gsd-main", "payload": "x", "scope": TEAM, "threadTag": "t-7"}
+    send(shared, to="gsd-executor", **said)
+    send(shared, to=f"broadcast:{TEAM}", **said)
+    found = inbox(shared, agentId="gsd-executor", scope=TEAM, unreadOnly=True, clear=True)
+    assert [TEAM, TEAM] == [record["scope"] for record in found]
+    assert 2 == shared.ask(action="read_thread", threadTag="t-7", scope=TEAM)["count"]
+    assert [] == inbox(shared, scope=TEAM)
+    opened = rpc(shared, "mail/create", scope="org/team", subject="S")["result"]
+    assert [opened["id"]] == [one["id"] for one in rpc(shared, "mail/list", scope="org/team")["result"]["conversations"]]
+
+
+def test_what_is_emitted_in_a_scope_with_a_colon_is_heard_there(shared: Daemon) -> None:
+    with shared.line() as line:
+        line.ask({"jsonrpc": "2.0", "id": 1, "method": "map/subscribe", "params": {"filter": {"scopes": [TEAM]}}})
+        shared.ask(action="emit", event={"type": "x"}, scope=TEAM)
+        assert "x" == line.hear()["params"]["event"]["type"]
+
+
+@pytest.mark.parametrize("word", ["task.dispatched", "agent.idle", "session.started", "message", "scope:x", "mail"])
+def test_what_is_emitted_arrives_under_its_own_name(shared: Daemon, word: str) -> None:
+    with shared.line() as line:
+        line.ask({"jsonrpc": "2.0", "id": 1, "method": "map/subscribe", "params": {}})
+        shared.ask(action="emit", event={"type": word})
+        assert word == line.hear()["params"]["event"]["type"]
+
+
+def test_an_answer_stays_in_the_conversation(shared: Daemon) -> None:
+    said = {"subject": "S", "importance": "urgent", "scope": "team-r"}
+    first = send(shared, **{"from": "ann-r", "to": "bob-r", "payload": "q", **said})
+    send(shared, **{"from": "bob-r", "to": "ann-r", "payload": "a", "inReplyTo": first})
+    (asked,), (answer,) = inbox(shared, agentId="bob-r"), inbox(shared, agentId="ann-r")
+    kept = ("scope", "importance", "conversation_id")
+    assert [asked[name] for name in kept] == [answer[name] for name in kept]
+    assert ("Re: S", first) == (answer["subject"], answer["in_reply_to"])
+
+
+def test_without_a_sender_it_is_the_service_that_writes(shared: Daemon) -> None:
+    send(shared, to="from-nobody", payload="x")
+    (record,) = inbox(shared, agentId="from-nobody")
+    assert shared.where["system"] == record["sender_id"]
+
+
+def test_a_conversation_that_is_not_there_has_its_number(shared: Daemon) -> None:
+    absent = rpc(shared, "mail/get", id="nowhere")["error"]
+    assert (-32001, 10000) == (absent["code"], absent["data"]["code"])
+    assert [] == rpc(shared, "mail/turns/list", conversationId="nowhere")["result"]["turns"]
+    assert [] == rpc(shared, "mail/thread/list", conversationId="nowhere")["result"]["threads"]
+
+
+def test_a_thread_may_begin_at_a_turn_that_is_not_there(shared: Daemon) -> None:
+    id = rpc(shared, "mail/create")["result"]["id"]
+    thread = rpc(shared, "mail/thread/create", conversationId=id, rootTurnId="turn-1", subject="T")["result"]
+    assert ("turn-1", "T") == (thread["root_turn_id"], thread["subject"])
+    listed = rpc(shared, "mail/thread/list", conversationId=id)["result"]["threads"]
+    assert [thread["id"]] == [one["id"] for one in listed]
+
+
+@pytest.mark.parametrize("variable", ["INBOX_SCOPE", "POSTROOM_SCOPE"])
+def test_the_scope_of_the_service_is_that_of_what_names_none(tmp_path: Path, variable: str) -> None:
+    with Daemon(tmp_path, **{"INBOX_SCOPE": "beaten", variable: TEAM}) as daemon, daemon.line() as line:
+        line.ask({"jsonrpc": "2.0", "id": 1, "method": "map/subscribe", "params": {"filter": {"scopes": [TEAM]}}})
+        daemon.ask(action="emit", event={"type": "x"})
+        assert "x" == line.hear()["params"]["event"]["type"]
+        daemon.ask(action="notify", event={"type": "agent.spawn", "agent": {"agentId": "bob"}})
+        first = send(daemon, **{"from": "ann", "to": "bob", "payload": "q", "threadTag": "t"})
+        send(daemon, **{"from": "ann", "to": "bob", "payload": "q", "scope": "other"})
+        send(daemon, **{"from": "bob", "to": "ann", "payload": "a", "inReplyTo": first})
+        assert [TEAM, "other"] == [record["scope"] for record in inbox(daemon, agentId="bob")]
+        assert [TEAM] == [record["scope"] for record in inbox(daemon, agentId="ann")]
+        assert [TEAM] == [row["scope"] for row in daemon.ask(action="list_agents")["agents"]]
+        assert 2 == daemon.ask(action="read_thread", threadTag="t")["count"]
+        assert TEAM == rpc(daemon, "mail/create")["result"]["scope"]

@@ -151,3 +151,36 @@ def test_who_is_away_for_a_moment_keeps_its_name(open_port: int) -> None:
         assert ["cal"] == back.join(resumeToken=token)["ownedAgents"]
         back.ask("map/agents/unregister", agentId="cal")
         assert "cal" == other.register(name="cal")["id"]
+
+
+@pytest.mark.parametrize("name", ["Ann Lee", "swarm:ann", "Ann: the (second)"])
+def test_a_name_that_no_mailbox_can_have_is_kept_beside_an_id_that_can(port: int, operator: str, name: str) -> None:
+    with visitor(port) as named, visitor(port) as other:
+        named.join(operator, name=name)
+        told = named.ask("map/agents/register", name=name)["agent"]
+        assert name == told["name"] != told["id"]
+        assert told["id"] == named.ask("map/agents/register", name=name)["agent"]["id"]  # it may come back
+        other.join(operator, kind="client", name="desk")
+        other.send(name, "by its name")
+        other.send(told["id"], "by its id")
+        assert ["by its name", "by its id"] == [named.message()["payload"] for _ in range(2)]
+        assert 3000 == refused(other, "map/agents/register", name=told["id"].replace("-", "?"))
+
+
+def test_a_name_or_a_scope_that_cannot_be_is_refused_and_the_client_is_told(port: int, operator: str) -> None:
+    with visitor(port) as one:
+        one.join(operator)
+        assert -32602 == refused(one, "map/agents/register", name="x", agentId="swarm:x")
+        assert -32602 == refused(one, "map/agents/register", name="x", scopes=["a b"])
+        assert -32602 == refused(one, "map/send", to="no body", payload="x")
+
+
+def test_a_scope_with_a_colon_is_joined_and_written_to(port: int, operator: str) -> None:
+    with agent(port, operator, "col-a") as ann, agent(port, operator, "col-b", scopes=["swarm:colon"]) as bob:
+        made = ann.ask("map/scopes/create", name="swarm:colon")["scope"]
+        assert "swarm:colon" == made["id"]
+        ann.ask("map/scopes/join", scopeId="swarm:colon", agentId="col-a")
+        assert ["col-a", "col-b"] == ann.ask("map/scopes/members", scopeId="swarm:colon")["members"]
+        for to in ({"scope": "swarm:colon"}, "scope:swarm:colon"):
+            ann.ask("map/send", to=to, payload="all")
+            assert "all" == bob.message()["payload"]

@@ -12,6 +12,7 @@ import pytest
 
 from postroom.mcp.rows import ROWS
 from postroom.mcp.tools import LONGEST_WAIT
+from postroom.wire.methods import call as wire_call
 from tests.mcp.house import MODES, House, ask, played, refused
 
 CHARACTERS_PER_TOKEN = 3.2  # of compact JSON; tokenizers in use take 3.5 to 4.5, so this counts too many
@@ -223,6 +224,59 @@ def test_threads_are_read_by_their_tag() -> None:
             (letter,) = (await ask(operator, "read_thread", threadTag="release"))["messages"]
             assert ("ann", {"type": "text", "text": "1"}) == (letter["from"], letter["content"])
             assert 0 == (await ask(eve, "read_thread", threadTag="release"))["count"]
+
+    played(story)
+
+
+def test_who_is_in_a_thread_reads_all_of_it() -> None:
+    async def story(house: House) -> None:
+        async with house.client("ann") as ann, house.client("bob") as bob, house.client("eve") as eve:
+            first = await ask(ann, "send_message", to="bob", body="1", threadTag="release")
+            await ask(bob, "send_message", to="carol", body="2", threadTag="release")
+            await ask(bob, "send_message", to="carol", body="3", threadTag="release", to_scope="elsewhere")
+            await ask(bob, "send_message", to="dan", body="4", inReplyTo=first["messageId"], threadTag="aside")
+            found = await ask(ann, "read_thread", threadTag="release")
+            assert ["1", "2"] == [one["content"]["text"] for one in found["messages"]]
+            found = await ask(ann, "read_thread", threadTag=first["thread"])
+            assert ["1", "4"] == [one["content"]["text"] for one in found["messages"]]
+            assert 0 == (await ask(eve, "read_thread", threadTag="release"))["count"]
+        async with house.client(token="ann") as ann:  # noqa: S106 - a name
+            assert 1 == (await ask(ann, "read_thread", threadTag="release"))["count"]
+
+    played(story)
+
+
+def test_a_message_that_answers_another_is_a_reply() -> None:
+    async def story(house: House) -> None:
+        async with house.client("ann") as ann, house.client("bob", scope="own-team") as bob:
+            said = {"subject": "S", "importance": "urgent", "to_scope": "swarm:team"}
+            first = await ask(ann, "send_message", to="bob", body="?", **said)
+            await ask(bob, "send_message", to="ann", body="!", inReplyTo=first["messageId"])
+            await ask(bob, "send_message", body="!!", inReplyTo=first["messageId"])
+            answers = house.room.mailbox("ann").check()
+            assert [("Re: S", "URGENT", "swarm:team", "ann")] * 2 == [
+                (one.subject, one.priority.name, one.message.scope, one.message.recipients[0].address)
+                for one in answers
+            ]
+            assert "to" == (await refused(bob, "send_message", body="to nobody"))["field"]
+
+    played(story)
+
+
+def test_presence_is_told_in_the_same_words_as_on_the_socket() -> None:
+    async def story(house: House) -> None:
+        house.room.mailbox("ann").register()
+        house.room.mailbox("bob").register()
+        house.room.mailbox("bob").leave()
+        async with house.client("ann") as ann:
+            rows = (await ask(ann, "list_agents"))["agents"]
+            told = {row["agentId"]: row["status"] for row in rows}
+            assert {"ann": "active", "bob": "offline"} == told
+            on_socket = wire_call(house.room, "list_agents", {})["agents"]
+            assert told == {row["agentId"]: row["status"] for row in on_socket}
+            id = wire_call(house.room, "mail/create", {"initialParticipants": [{"id": "ann"}, {"id": "bob"}]})["id"]
+            there = wire_call(house.room, "mail/presence", {"id": id})["participants"]
+            assert told == {one["agent_id"]: one["presence"] for one in there}
 
     played(story)
 

@@ -10,7 +10,9 @@ from hypothesis import strategies as some
 
 from postroom.errors import Invalid
 from postroom.model.message import is_broadcast, same_name
-from postroom.model.names import check_agent, check_id, check_kind, check_scope, fold
+from postroom.model.address import format_address, parse_address
+from postroom.model.names import check_agent, check_id, check_kind, check_name, check_party, check_scope, fold
+from postroom.model.thread import general_conversation, general_scope
 
 BAD_NAMES = [
     "",
@@ -77,10 +79,34 @@ def test_ids_may_hold_colons_and_kinds_begin_with_a_letter() -> None:
             check_kind(bad, "kind")
 
 
-def test_a_scope_is_a_single_name() -> None:
-    assert check_scope("team", "scope") == "team"
-    with pytest.raises(Invalid, match="single name"):
-        check_scope("team/one", "scope")
+@pytest.mark.parametrize("scope", ["team", "swarm:team", "org/team", "a:b/c.d", "any:x", "broadcast:x", "a" * 128])
+def test_a_scope_may_hold_colons_and_slashes_as_maps_do(scope: str) -> None:
+    assert check_scope(scope, "scope") == scope
+    assert format_address(parse_address(f"bob@far/{scope}", "to")) == f"bob@far/{scope}"
+    assert check_party(f"bob@far/{scope}", "sender") == f"bob@far/{scope}"
+
+
+@pytest.mark.parametrize(
+    "scope", ["", "a:", "/a", ":a", "a//b", "a::b", "a/../b", "a/.b", "..", "a b", "a\n", "a" * 129, "ä", "a:" * 32 + "a"]
+)
+def test_a_scope_is_no_path_and_no_part_of_it_is_empty(scope: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        check_scope(scope, "scope")
+    assert refused.value.field == "scope"
+
+
+@given(some.from_regex(r"[a-z0-9][a-z0-9.]{0,3}([:/][a-z0-9][a-z0-9.]{0,3}){0,31}", fullmatch=True))
+def test_each_scope_has_a_catch_all_of_its_own_whose_id_is_an_id(scope: str) -> None:
+    if len(scope) <= 128:
+        id = check_id(general_conversation(check_scope(scope, "scope")), "id")
+        assert general_scope(id) == scope
+
+
+def test_a_template_or_a_system_is_a_single_name() -> None:
+    assert check_name("team", "template") == "team"
+    for bad in ("team/one", "team:one"):
+        with pytest.raises(Invalid):
+            check_name(bad, "template")
 
 
 def test_names_that_differ_in_case_alone_are_the_same() -> None:

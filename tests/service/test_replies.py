@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom import Handoff, HopsSpent, Invalid, LoopDetected, Message, Room, TooFast, TooLarge
+from postroom import Handoff, HopsSpent, IdTaken, Invalid, LoopDetected, Message, Room, TooFast, TooLarge
+from postroom.model.thread import conversation_of
 from tests.rooms import FakeClock, House, addresses, spoken, texts
 
 
@@ -39,6 +40,50 @@ def test_a_reply_may_say_otherwise(room: Room) -> None:
     message = answer.message
     assert (message.subject, message.scope, message.thread_tag) == ("New", "other", "two")
     assert (message.conversation_id, message.kind, message.priority.name) == ("c-2", "response", "LOW")
+
+
+def test_a_letter_that_names_what_it_answers_keeps_the_same_as_a_reply(room: Room) -> None:
+    """`inReplyTo` of any wire comes here."""
+    root = room.mailbox("ann").send("bob", "q", subject="Sorting", priority="high", scope="swarm:research").message
+    answer = room.mailbox("bob").send(["ann", "carol"], "a", in_reply_to=root.id).message
+    assert (answer.subject, answer.priority, answer.scope) == ("Re: Sorting", root.priority, "swarm:research")
+    assert conversation_of(answer) == conversation_of(root) == "conv-general:swarm:research"
+    said = room.mailbox("bob").send("ann", "b", in_reply_to=root.id, subject="", priority="low", scope="default")
+    assert (said.message.subject, said.message.priority.name, said.message.scope) == ("", "LOW", "default")
+
+
+def test_a_letter_to_somebody_who_does_not_know_what_it_refers_to_keeps_the_scope_alone(room: Room) -> None:
+    root = room.mailbox("ann").send("bob", "q", subject="Sorting", priority="high", scope="research").message
+    passed = room.mailbox("bob").send("carol", "can you?", in_reply_to=root.id).message
+    assert (passed.subject, passed.priority.name, passed.scope) == ("", "NORMAL", "research")
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_reply_with_a_key_is_sent_once_though_it_inherits(room: Room, *, deleted: bool) -> None:
+    ann, bob = room.mailbox("ann"), room.mailbox("bob")
+    root = ann.send("bob", "q", subject="Sorting", priority="high", scope="research")
+    first = bob.send("ann", "a", in_reply_to=root.id, key="k")
+    if deleted:
+        for box, id in ((ann, first.id), (bob, root.id)):
+            box.read(id).reject("done with it")
+            assert box.purge(id) == 1
+    again = bob.send("ann", "a", in_reply_to=root.id, key="k")
+    assert (again.id, again.repeated) == (first.id, True)
+    with pytest.raises(IdTaken):
+        bob.send("ann", "a", in_reply_to=root.id, key="k", subject="Other")
+
+
+def test_a_store_that_forgot_what_was_inherited_would_refuse_the_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug."""
+    monkeypatch.setattr("postroom.service.sending.INHERITED", ())
+    monkeypatch.setattr("postroom.service.dead.way_of", _without_what_is_inherited)
+    with postroom.open("memory:") as room, pytest.raises(IdTaken):
+        test_a_reply_with_a_key_is_sent_once_though_it_inherits(room, deleted=False)
+
+
+def _without_what_is_inherited(message: Message) -> dict[str, Any]:
+    names = ("thread_id", "thread_tag", "conversation_id", "hops", "trace")
+    return {name: getattr(message, name) for name in names}
 
 
 @pytest.mark.parametrize(("subject", "answer"), [("", ""), ("re: x", "re: x"), ("x", "Re: x"), ("y" * 1000, None)])

@@ -156,3 +156,10 @@ def test_who_hangs_up_while_waiting_is_handed_no_letter(agent: Agent, method: st
     eve.call("mail/counts")  # and by now it is over
     eve.call("mail/send", to=name, body="still unread")
     assert 1 == fay.call("mail/counts")["total"]
+
+
+def test_a_conversation_that_is_not_there_has_maps_number(operator: Client) -> None:
+    """Everywhere but on agent-inbox's own socket (`daemon/test_inbox_actions.py`)."""
+    for method in ("mail/get", "mail/turns/list", "mail/presence"):
+        call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"conversationId": "nowhere"}}
+        assert 10000 == operator.post(call).json["error"]["code"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -258,3 +259,37 @@ def test_a_revoked_token_hears_nothing_of_what_comes_after(agent: Agent, running
         running.revoke(reader.token)
         sender.call("mail/send", to="vic", body="too late")
         assert b"too late" not in stream.read()
+
+
+UPSTREAM = {
+    "mail.created": {"id", "scope", "subject", "status", "participants", "metadata", "created_at", "updated_at"},
+    "mail.participant.joined": {"conversation_id", "agent_id"},
+    "mail.turn.added": {"id", "conversation_id", "participant_id", "source_message_id", "content_type", "content",
+                        "thread_id", "in_reply_to", "importance", "created_at"},
+    "message.created": {"id", "scope", "sender_id", "recipients", "subject", "content", "thread_tag", "in_reply_to",
+                        "conversation_id", "importance", "metadata", "created_at"},
+    "mail.closed": {"conversation_id", "status"},
+    "mail.reopened": {"conversation_id", "status"},
+}  # fmt: skip
+
+
+def test_events_have_agent_inboxs_fields_and_ours_under_one_key(operator: Client) -> None:
+    with subscribe(operator, "?eventTypes=" + ",".join(UPSTREAM)) as stream:
+        until(stream, b":\n\n")
+        said = {"subject": "S", "scope": "swarm:sse", "initialParticipants": [{"id": "sse-a", "role": "r"}]}
+        id = operator.call("mail/create", **said)["id"]
+        operator.call("mail/join", conversationId=id, agentId="sse-b")
+        operator.call("mail/turn", conversationId=id, participantId="sse-a", content="x")
+        operator.call("mail/close", id=id)
+        operator.call("mail/reopen", id=id)
+        heard = until(stream, b"event: mail.reopened")
+        heard += until(stream, b"\n\n") if b"\n\n" not in heard.rpartition(b"event:")[2] else b""
+    events = re.findall(r"event: (\S+)\ndata: (.*)\n", heard.decode())
+    found = {kind: json.loads(data) for kind, data in events}  # the last of each
+    assert UPSTREAM.keys() == found.keys()
+    for kind, data in found.items():
+        assert set(data) - UPSTREAM[kind] <= {"postroom"}, kind
+    assert {"conversation_id": id, "agent_id": "sse-b"} == found["mail.participant.joined"]
+    assert {"conversation_id": id, "status": "completed"} == found["mail.closed"]
+    assert [{"agent_id", "role", "joined_at"}] == [set(one) for one in found["mail.created"]["participants"]]
+    assert "multi-agent" == found["mail.created"]["postroom"]["type"]

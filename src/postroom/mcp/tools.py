@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid, NotAllowed, UnknownAgent
 from ..model.content import payload_to_parts
+from ..model.message import DEFAULT_SCOPE
 from .letters import agent, message, messages
 
 if TYPE_CHECKING:
@@ -44,23 +45,23 @@ async def check_inbox(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
 
 
 async def read_thread(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
-    """All of a thread, for an agent that is in it and for an operator that is nobody; the holder of an agent's
-    token sees what that agent sent or got, and no more (I8).
+    """By its tag; what is no tag may be the id of a thread. An agent that is in it sees all of it, as does an
+    operator that is nobody; the holder of an agent's token sees what that agent sent or got, and no more (I8).
     """
     tag, me = said["thread_tag"], said.get("agent_id") or caller.me
-    found = await _thread(caller, said, {"agent_id": me} if me else {})
-    if me and found and caller.agent is None:
-        with suppress(NotAllowed, Invalid):  # in a room with tokens, a caller without one is no operator
-            found = await _thread(caller, said, {})
+    scope = said.get("scope") or caller.scope or (None if me else DEFAULT_SCOPE)
+    found: list[dict[str, Any]] = []
+    for verb, key in (("tagged", "tag"), ("thread", "thread")):
+        which = {key: tag} | ({"scope": scope} if scope and verb == "tagged" else {})
+        found = (await caller.call(verb, which | ({"agent_id": me} if me else {})))["letters"]
+        if found and me and caller.agent is None:
+            scopes = {one["scope"] for one in found}  # the same tag in another scope is another conversation
+            with suppress(NotAllowed, Invalid):  # in a room with tokens, a caller without one is no operator
+                whole = (await caller.call(verb, which))["letters"]
+                found = [one for one in whole if verb == "thread" or one["scope"] in scopes]
+        if found:
+            break
     return messages(found, threadTag=tag)
-
-
-async def _thread(caller: Caller, said: dict[str, Any], me: dict[str, str]) -> list[dict[str, Any]]:
-    """By its tag; what is no tag may be the id of a thread."""
-    tag, team = said["thread_tag"], said.get("scope") or caller.scope
-    scope = {"scope": team} if team else {}
-    found = (await caller.call("tagged", {**me, "tag": tag, **scope}))["letters"]
-    return found or (await caller.call("thread", {**me, "thread": tag}))["letters"]  # type: ignore[no-any-return]
 
 
 async def list_agents(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:

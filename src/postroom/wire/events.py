@@ -95,8 +95,9 @@ _IN_STREAMS: dict[str, frozenset[str]] = {
 _OF_A_SEAT = ("agent_id", "role", "joined_at")
 # What says the same once more, in MAP's spelling.
 _SPELT_TWICE = frozenset({
-    "conversationId", "participantId", "participant", "timestamp", "contentType", "threadId", "inReplyTo",
-    "createdAt", "updatedAt", "closedAt", "participantCount", "turn", "from", "to", "messageId", "priority",
+    "conversation_id", "conversationId", "participantId", "participant", "participantCount", "timestamp",
+    "contentType", "threadId", "inReplyTo", "createdAt", "updatedAt", "closedAt", "turn", "message", "messageId",
+    "from", "to", "priority",
 })  # fmt: skip
 OURS = "postroom"  # the one key under which a stream tells what agent-inbox's does not
 _SLICE = 500
