@@ -55,6 +55,15 @@ def test_where_it_listens_is_told_to_those_in_other_folders(tmp_path: Path) -> N
     assert str(tmp_path / "theirs.sock") == options(None, {}).sockets[0]
 
 
+def test_a_scope_of_the_service_that_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INBOX_SCOPE", "swarm:team")
+    assert "swarm:team" == asked().scope
+    monkeypatch.setenv("POSTROOM_SCOPE", "../team")
+    with pytest.raises(Invalid) as refused:
+        asked()
+    assert "scope" == refused.value.field
+
+
 def test_port_0_of_agent_inbox_is_no_http(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INBOX_HTTP_PORT", "0")
     assert "" == options(None, {}).host
@@ -84,19 +93,19 @@ def test_the_variables_of_agent_inbox_ask_for_a_link_to_a_map_server(monkeypatch
     monkeypatch.setenv("INBOX_MAP_SERVER", "ws://127.0.0.1:8080")
     assert asked().map_link is None  # it is off unless it is turned on
     monkeypatch.setenv("INBOX_MAP_ENABLED", "true")
-    monkeypatch.setenv("INBOX_SCOPE", "night")
+    monkeypatch.setenv("INBOX_SCOPE", "swarm:night")
     monkeypatch.setenv("INBOX_MAP_SYSTEM_ID", "berlin")
     wanted = asked().map_link
     assert wanted is not None
-    assert ("ws://127.0.0.1:8080", "night", "berlin", "all") == (
+    assert ("ws://127.0.0.1:8080", "swarm:night", "berlin", "all") == (
         wanted.server, wanted.scope, wanted.name, wanted.expose
     )  # fmt: skip
-    monkeypatch.setenv("INBOX_MAP_SCOPE", "day")
+    monkeypatch.setenv("INBOX_MAP_SCOPE", "org/day")
     monkeypatch.setenv("POSTROOM_MAP_SERVER", "wss://map.example.com")
     monkeypatch.setenv("POSTROOM_MAP_EXPOSE", "ann, bob")
     wanted = asked(map_link={"name": "paris"}).map_link
     assert wanted is not None
-    assert ("wss://map.example.com", "day", "paris", "ann, bob") == (
+    assert ("wss://map.example.com", "org/day", "paris", "ann, bob") == (
         wanted.server, wanted.scope, wanted.name, wanted.expose
     )  # fmt: skip
 
@@ -115,7 +124,7 @@ def test_a_link_without_a_server_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         ({"SERVER": "ws://"}, "map-server"),
         ({"SERVER": "ws://far.example.com", "TOKEN": "secret"}, "map-server"),
         ({"SERVER": "ws://127.0.0.1:1", "METHOD": "shout"}, "map-auth"),
-        ({"SERVER": "ws://127.0.0.1:1", "SCOPE": "a/b"}, "map-scope"),
+        ({"SERVER": "ws://127.0.0.1:1", "SCOPE": "a//b"}, "map-scope"),
         ({"SERVER": "ws://127.0.0.1:1", "NAME": "../x"}, "map-name"),
         ({"SERVER": "ws://127.0.0.1:1", "EXPOSE": "ann,,"}, "map-expose"),
     ],

@@ -313,7 +313,9 @@ def test_a_scope_with_a_colon_is_like_any_other(shared: Daemon) -> None:
     assert 2 == shared.ask(action="read_thread", threadTag="t-7", scope=TEAM)["count"]
     assert [] == inbox(shared, scope=TEAM)
     opened = rpc(shared, "mail/create", scope="org/team", subject="S")["result"]
-    assert [opened["id"]] == [one["id"] for one in rpc(shared, "mail/list", scope="org/team")["result"]["conversations"]]
+    assert [opened["id"]] == [
+        one["id"] for one in rpc(shared, "mail/list", scope="org/team")["result"]["conversations"]
+    ]
 
 
 def test_what_is_emitted_in_a_scope_with_a_colon_is_heard_there(shared: Daemon) -> None:
@@ -323,7 +325,9 @@ def test_what_is_emitted_in_a_scope_with_a_colon_is_heard_there(shared: Daemon) 
         assert "x" == line.hear()["params"]["event"]["type"]
 
 
-@pytest.mark.parametrize("word", ["task.dispatched", "agent.idle", "session.started", "message", "scope:x", "mail"])
+@pytest.mark.parametrize(
+    "word", ["task.dispatched", "agent.idle", "session.started", "message", "scope:x", "mail"]
+)
 def test_what_is_emitted_arrives_under_its_own_name(shared: Daemon, word: str) -> None:
     with shared.line() as line:
         line.ask({"jsonrpc": "2.0", "id": 1, "method": "map/subscribe", "params": {}})
@@ -362,9 +366,8 @@ def test_a_thread_may_begin_at_a_turn_that_is_not_there(shared: Daemon) -> None:
     assert [thread["id"]] == [one["id"] for one in listed]
 
 
-@pytest.mark.parametrize("variable", ["INBOX_SCOPE", "POSTROOM_SCOPE"])
-def test_the_scope_of_the_service_is_that_of_what_names_none(tmp_path: Path, variable: str) -> None:
-    with Daemon(tmp_path, **{"INBOX_SCOPE": "beaten", variable: TEAM}) as daemon, daemon.line() as line:
+def test_the_scope_of_the_service_is_that_of_what_names_none(tmp_path: Path) -> None:
+    with Daemon(tmp_path, INBOX_SCOPE=TEAM) as daemon, daemon.line() as line:
         line.ask({"jsonrpc": "2.0", "id": 1, "method": "map/subscribe", "params": {"filter": {"scopes": [TEAM]}}})
         daemon.ask(action="emit", event={"type": "x"})
         assert "x" == line.hear()["params"]["event"]["type"]

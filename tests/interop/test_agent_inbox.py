@@ -103,6 +103,24 @@ def test_its_proxy_survives_a_restart_of_ours(tmp_path: Path) -> None:
             ]
 
 
+def test_a_swarms_scope_goes_through_its_proxy(tmp_path: Path) -> None:
+    """As claude-code-swarm starts it: the scope is said to the daemon and to the proxy."""
+    require_package()
+    team = "swarm:gsd"
+    with (
+        Daemon(tmp_path, INBOX_SCOPE=team) as daemon,
+        McpProxy(tmp_path, daemon.socket, INBOX_SCOPE=team, INBOX_AGENT_ID="gsd-main") as ann,
+    ):
+        agent = {"agentId": "gsd-executor", "scopes": [team]}
+        assert daemon.ask(action="notify", event={"type": "agent.spawn", "agent": agent})["ok"]
+        assert ["gsd-executor"] == [one["agentId"] for one in ann.call("list_agents", scope=team)["agents"]]
+        sent = ann.call("send_message", to="gsd-executor", body="?", threadTag="t", subject="S", importance="high")
+        ann.call("send_message", **{"from": "gsd-executor"}, to="gsd-main", body="!", inReplyTo=sent["messageId"])
+        assert 2 == ann.call("read_thread", threadTag="t")["count"]
+        (answer,) = ann.call("check_inbox", agentId="gsd-main")["messages"]
+        assert ("Re: S", "high", "t") == (answer["subject"], answer["importance"], answer["threadTag"])
+
+
 def test_its_session_hook_registers(daemon: Daemon) -> None:
     variables = {"INBOX_AGENT_ID": "eve", "INBOX_AGENT_NAME": "Eve E.", "INBOX_SOCKET": str(daemon.socket)}
     assert "" == run_hook("register-hook.mjs", daemon.folder, **variables)

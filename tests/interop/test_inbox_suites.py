@@ -38,7 +38,11 @@ def test_its_own_suites_pass_against_our_process(tmp_path: Path) -> None:
     shim.chmod(0o755)
     with postroom.open(tmp_path / "room.db") as room:
         token, _ = tokens.create(room._office, OWNER, None)
-    ours = {"INBOX_PROGRAM": json.dumps([str(shim)]), "INBOX_ROOM": str(tmp_path / "room.db"), "INBOX_TOKEN": token}
+    ours = {
+        "INBOX_PROGRAM": json.dumps([str(shim)]),
+        "INBOX_ROOM": str(tmp_path / "room.db"),
+        "INBOX_TOKEN": token,
+    }
     results = run_suites(tmp_path, modules, **ours)
     failed = {name: why for name, why in results.items() if why}
     assert len(results) == OF_ALL
@@ -58,7 +62,17 @@ def run_suites(folder: Path, modules: Path, **variables: str) -> dict[str, str]:
     (folder / "node_modules").symlink_to(modules)
     (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     report = folder / "report.json"
-    words = ["run", "--root", str(folder), "--testTimeout", "120000", "--hookTimeout", "120000", "--maxWorkers", "2"]
+    words = [
+        "run",
+        "--root",
+        str(folder),
+        "--testTimeout",
+        "120000",
+        "--hookTimeout",
+        "120000",
+        "--maxWorkers",
+        "2",
+    ]
     done = subprocess.run(
         [str(modules / ".bin" / "vitest"), *words, "--reporter", "json", "--outputFile", str(report)],
         cwd=folder,

@@ -154,7 +154,9 @@ def test_who_is_away_for_a_moment_keeps_its_name(open_port: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["Ann Lee", "swarm:ann", "Ann: the (second)"])
-def test_a_name_that_no_mailbox_can_have_is_kept_beside_an_id_that_can(port: int, operator: str, name: str) -> None:
+def test_a_name_that_no_mailbox_can_have_is_kept_beside_an_id_that_can(
+    port: int, operator: str, name: str
+) -> None:
     with visitor(port) as named, visitor(port) as other:
         named.join(operator, name=name)
         told = named.ask("map/agents/register", name=name)["agent"]

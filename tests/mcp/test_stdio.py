@@ -66,7 +66,7 @@ def written(*said: dict[str, Any]) -> bytes:
 
 def test_two_agents_exchange_mail_through_two_servers(env: dict[str, str]) -> None:
     async def story() -> None:
-        told = env | {"INBOX_AGENT_ID": "bob", "INBOX_SCOPE": "sorting"}
+        told = env | {"INBOX_AGENT_ID": "bob", "INBOX_SCOPE": "swarm:sorting"}
         async with Client(started(env, "--as", "ann"), mode="legacy") as ann, Client(started(told)) as bob:
             assert ("2025-11-25", "2026-07-28") == (ann.protocol_version, bob.protocol_version)
             waiting = asyncio.create_task(ask(bob, "wait_for_mail", timeout=20))
@@ -77,7 +77,7 @@ def test_two_agents_exchange_mail_through_two_servers(env: dict[str, str]) -> No
                 assert "inbox://bob" == (await anext(heard)).uri  # type: ignore[union-attr]
             await ask(bob, "check_inbox")
             (row,) = (await ask(ann, "list_agents"))["agents"]
-            assert ("bob", "sorting") == (row["agentId"], row["scope"])
+            assert ("bob", "swarm:sorting") == (row["agentId"], row["scope"])
 
     run(story())
 

@@ -274,7 +274,9 @@ def test_presence_is_told_in_the_same_words_as_on_the_socket() -> None:
             assert {"ann": "active", "bob": "offline"} == told
             on_socket = wire_call(house.room, "list_agents", {})["agents"]
             assert told == {row["agentId"]: row["status"] for row in on_socket}
-            id = wire_call(house.room, "mail/create", {"initialParticipants": [{"id": "ann"}, {"id": "bob"}]})["id"]
+            id = wire_call(house.room, "mail/create", {"initialParticipants": [{"id": "ann"}, {"id": "bob"}]})[
+                "id"
+            ]
             there = wire_call(house.room, "mail/presence", {"id": id})["participants"]
             assert told == {one["agent_id"]: one["presence"] for one in there}
 

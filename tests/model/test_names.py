@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from postroom.errors import Invalid
-from postroom.model.message import is_broadcast, same_name
 from postroom.model.address import format_address, parse_address
+from postroom.model.message import is_broadcast, same_name
 from postroom.model.names import check_agent, check_id, check_kind, check_name, check_party, check_scope, fold
 from postroom.model.thread import general_conversation, general_scope
 
@@ -87,7 +87,8 @@ def test_a_scope_may_hold_colons_and_slashes_as_maps_do(scope: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "scope", ["", "a:", "/a", ":a", "a//b", "a::b", "a/../b", "a/.b", "..", "a b", "a\n", "a" * 129, "ä", "a:" * 32 + "a"]
+    "scope",
+    ["", "a:", "/a", ":a", "a//b", "a::b", "a/../b", "a/.b", "..", "a b", "a\n", "a" * 129, "ä", "a:" * 32 + "a"],
 )
 def test_a_scope_is_no_path_and_no_part_of_it_is_empty(scope: str) -> None:
     with pytest.raises(Invalid) as refused:

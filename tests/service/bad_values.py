@@ -41,7 +41,8 @@ TIMES: list[Any] = [
     "tomorrow", True, [], float("nan"), float("inf"), 1e300, HUGE, timedelta.max, datetime(2030, 1, 1),  # noqa: DTZ001
 ]  # fmt: skip
 SENT: dict[str, list[Any]] = {
-    "to": [*NAMES, [], ["bob", "../x"], ["bob", 5], {"bob": 1}, "broadcast:", "broadcast:a//b", "broadcast:../x", "broadcast:a:"],
+    "to": [*NAMES, [], ["bob", "../x"], ["bob", 5], {"bob": 1}, "broadcast:", "broadcast:a//b", "broadcast:../x",
+           "broadcast:a:"],
     "cc": [*NAMES, ["bob", None]],
     "bcc": [*NAMES, "broadcast:team"],
     "subject": LINES,

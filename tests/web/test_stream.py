@@ -266,8 +266,8 @@ UPSTREAM = {
     "mail.participant.joined": {"conversation_id", "agent_id"},
     "mail.turn.added": {"id", "conversation_id", "participant_id", "source_message_id", "content_type", "content",
                         "thread_id", "in_reply_to", "importance", "created_at"},
-    "message.created": {"id", "scope", "sender_id", "recipients", "subject", "content", "thread_tag", "in_reply_to",
-                        "conversation_id", "importance", "metadata", "created_at"},
+    "message.created": {"id", "scope", "sender_id", "recipients", "subject", "content", "thread_tag",
+                        "in_reply_to", "conversation_id", "importance", "metadata", "created_at"},
     "mail.closed": {"conversation_id", "status"},
     "mail.reopened": {"conversation_id", "status"},
 }  # fmt: skip
