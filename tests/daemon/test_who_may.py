@@ -58,7 +58,7 @@ ALONE_ENOUGH = {"mail/task": {"work"}, "mail/task_step": {"send"}}
 OF_AN_OPERATOR = {"map/agents/register": "NameTaken"}  # whose token is no proof of being a live agent
 OF_A_STRANGER = dict.fromkeys(
     ("mail/get", "mail/close", "mail/reopen", "mail/invite", "mail/thread/create", "mail/thread/list",
-     "mail/summary", "mail/replay", "mail/presence"), "Missing",
+     "mail/turns/list", "mail/summary", "mail/replay", "mail/presence"), "Missing",
 )  # fmt: skip
 
 

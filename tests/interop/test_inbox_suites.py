@@ -1,8 +1,8 @@
 """agent-inbox's own black-box suites, against `agent-inbox ipc` as our script starts it.
 
-The suites are those of the npm package that speak to a server: three for the socket, one for the MCP proxy, one for
-`mail/*`. They are copied out of the installed package; `inbox_process.mjs` stands in for the classes they construct,
-and starts a process for each test.
+The suites are those of the npm package that speak to a server: three for the socket, one for the MCP proxy, one
+for `mail/*`. They are copied out of the installed package; `inbox_process.mjs` stands in for the classes that they
+construct, and starts a process for each test.
 """
 
 from __future__ import annotations

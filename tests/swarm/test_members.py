@@ -110,10 +110,17 @@ def test_an_empty_swarm_gets_nothing_and_says_so(manager: MailboxManager) -> Non
         manager.send("coo", "broadcast:nobody", "News", "x")
 
 
-@pytest.mark.parametrize("swarm", ["../swarm_dev", "a/b", "", ".."])
+@pytest.mark.parametrize("swarm", ["../swarm_dev", "a/../b", "", ".."])
 def test_a_swarms_name_is_never_a_path(manager: MailboxManager, swarm: str) -> None:
     with pytest.raises(postroom.Invalid):
         manager.broadcast("coo", swarm, "News", "x")
+
+
+def test_in_a_swarm_whose_name_holds_a_colon_everybody_has_the_bare_name(manager: MailboxManager) -> None:
+    manager.room.mailbox("helper").register(scopes=["swarm:dev"])
+    assert 1 == len(manager.broadcast("coo", "swarm:dev", "News", "x"))
+    (letter,) = manager.check_mailbox("helper")
+    assert "swarm:dev" == letter.swarm_name
 
 
 def test_who_registered_with_the_swarm_is_a_member_too_and_each_once(manager: MailboxManager) -> None:
