@@ -184,9 +184,4 @@ def _enforced(settings: Settings) -> Settings:
         raise Invalid(
             told, field="federation_upstream", hint="federation_strategy = hierarchical, or leave it out"
         )
-    if settings.federation_refresh_on_miss and settings.federation_strategy != "table":
-        told = f"there is no table to refresh with the strategy {settings.federation_strategy}"
-        raise Invalid(
-            told, field="federation_refresh_on_miss", hint="federation_strategy = table, or leave it out"
-        )
     return settings

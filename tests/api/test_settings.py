@@ -230,8 +230,8 @@ def test_a_setting_that_says_what_holds_anyway_is_taken(home: Path, name: str, v
 def test_a_strategy_takes_only_what_it_asks_for(home: Path) -> None:
     upward = {"federation_strategy": "hierarchical", "federation_upstream": "hub, top"}
     assert load_settings(upward).federation_upstream == "hub, top"
-    with pytest.raises(Invalid, match="no table"):
-        load_settings({**upward, "federation_refresh_on_miss": True})
+    with pytest.raises(Invalid, match="nothing is left to hubs"):
+        load_settings({**upward, "federation_strategy": "broadcast"})
 
 
 def test_a_table_of_settings_is_told_how_they_are_said(home: Path) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from postroom import LookAlike, Resync
+from postroom import LookAlike, Resync, StaleRevision, UnknownMessage
 from postroom.model import delivery as moves
-from postroom.model.delivery import State
+from postroom.model.delivery import REDIRECTED, State, redirect
 from postroom.model.message import Priority
-from postroom.model.query import LetterQuery
+from postroom.model.query import LetterQuery, Query
 from postroom.model.stats import Settled, Tally
-from postroom.store.base import Introduce, Store
+from postroom.store.base import Introduce, Move, Store
 from tests.letters import NOW, ack, after, bury, claim, forget, held, letter, move, post, read, send
 
 EMPTY = dict.fromkeys(Priority, 0)
@@ -151,3 +151,34 @@ def test_who_wrote_is_known_and_who_was_only_written_to_is_not(store: Store) -> 
     send(store, "m1")
     assert store.known() == ["ann"]
     assert {State.UNREAD} == {held(store, "m1").state}
+
+
+def test_strangers_are_those_never_heard_from_who_have_mail_that_nobody_looked_at(store: Store) -> None:
+    assert store.strangers() == {}
+    send(store, "m1", ["bob", "cleo", "dan@far"], priority=Priority.URGENT)
+    newest = send(store, "m2").number
+    store.commit([Introduce("cleo", known=True)])
+    assert store.strangers() == {"bob": newest}
+    read(store, held(store, "m2"))
+    assert store.strangers() == {}
+
+
+def test_a_delivery_goes_to_another_mailbox_with_all_that_is_counted(store: Store) -> None:
+    before = send(store, "m1", ["bob", "cleo"])
+    there = redirect(before, "Bob@far", NOW)
+    store.commit([Move(before, there, REDIRECTED)])
+
+    assert (there, State.UNREAD) == (held(store, "m1", "Bob@far"), held(store, "m1", "cleo").state)
+    assert not store.find(Query(mailbox="bob")) and store.outgoing(None) == {"Bob@far": 1}
+    assert [(0, 0), (1, 1)] == [store.waiting(name, "ann") for name in ("bob", "Bob@far")]
+    assert store.known() == ["ann"]
+    with pytest.raises((StaleRevision, UnknownMessage)):
+        store.commit([Move(before, there, REDIRECTED)])
+
+
+def test_a_delivery_that_changed_meanwhile_goes_nowhere(store: Store) -> None:
+    before = send(store, "m1")
+    claim(store, before)
+    with pytest.raises(StaleRevision):
+        store.commit([Move(before, redirect(before, "bob@far", NOW), REDIRECTED)])
+    assert held(store, "m1").state is State.CLAIMED and store.outgoing(None) == {}

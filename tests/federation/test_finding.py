@@ -24,14 +24,42 @@ def test_the_first_peer_that_has_somebody_gets_the_letter(tmp_path: Path) -> Non
         assert not b.texts("carl") and not c.texts("bob")
 
 
-def test_a_table_that_is_refreshed_asks_for_whom_it_does_not_know(tmp_path: Path) -> None:
-    a = System(tmp_path, "a", "ann", federation_refresh_on_miss="true")
-    with systems(a, System(tmp_path, "b", "bob")) as (_, b):
+def test_mail_for_an_agent_that_only_a_peer_has_reaches_that_peer(tmp_path: Path) -> None:
+    """Though the peer shows nobody. A name that nobody has keeps its mailbox here, as ever (M1)."""
+    a = System(tmp_path, "a", "ann")
+    with systems(a, System(tmp_path, "b", "Bob")) as (_, b):
+        join(a, b, exposure="gateway")
+        ann = a.room.mailbox("ann")
+        sent = [ann.send("bob", "before anybody could be asked")]
+        assert (("bob",), ["before anybody could be asked"]) == (sent[0].unknown, a.texts("bob"))
+        a.serve()
+        sent += [ann.send("bob", "before the peer is there"), ann.send("nobody", "stays")]
+        b.serve()
+        until(lambda: len(b.texts("Bob")) == 2)
+        sent.append(ann.send("bob", "by the way that was found"))
+        until(lambda: len(b.texts("Bob")) == 3)
+        went = [sent[0], sent[1], sent[3]]
+        assert [one.message.text for one in went] == b.texts("Bob")
+        until(lambda: all(a.left(one.id, "Bob@b") for one in went))
+        assert ["stays"] == a.texts("nobody")
+        (letter, *_) = b.room.mailbox("Bob").check()
+        letter.reply("found me")
+        (answer,) = until(lambda: a.room.mailbox("ann").check())
+        assert ("Bob@b", "found me", sent[0].id) == (answer.sender, answer.text, answer.message.in_reply_to)
+
+
+def test_an_agent_that_is_here_keeps_its_mail_whoever_else_has_the_name(tmp_path: Path) -> None:
+    a = System(tmp_path, "a", "ann", "bob")
+    with systems(a, System(tmp_path, "b", "bob", "eve", "human")) as (_, b):
         join(a, b, exposure="gateway")
         a.serve()
         b.serve()
-        a.room.mailbox("ann").send("bob", "asked for")
-        until(lambda: ["asked for"] == b.texts("bob"))
+        a.is_linked("b")
+        ann = a.room.mailbox("ann")
+        for name in ("bob", "human", "eve"):
+            ann.send(name, f"for {name}")
+        until(lambda: ["for eve"] == b.texts("eve"))
+        assert (["for bob"], ["for human"]) == (a.texts("bob"), a.texts("human"))
 
 
 def test_a_hub_above_finds_whom_nobody_below_knows(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,3 +69,25 @@ def test_who_may_not_go_further_bounces(three: tuple[System, System, System]) ->
     assert [] == c.texts("carl")
     with pytest.raises(Missing, match="no way to a system 'mars'"):
         a.room.mailbox("ann").send("carl@mars", "nowhere")
+
+
+def test_agents_behind_a_hub_are_listed_as_they_are_spelt(three: tuple[System, System, System]) -> None:
+    """And reached by their bare names, while the hub leads there."""
+    a, hub, c = three
+    c.room.mailbox("Clara").register()
+    listed = until(lambda: [row for row in _elsewhere(a) if row["agentId"] == "Clara"])
+    assert [("Clara", "c")] == [(row["agentId"], row["peerId"]) for row in listed]
+    sent = a.room.mailbox("ann").send("clara", "by her name alone")
+    assert ("Clara@c",) == sent.routed
+    (letter,) = until(lambda: c.room.mailbox("Clara").check())
+    letter.reply("here")
+    (answer,) = until(lambda: a.room.mailbox("ann").check())
+    assert "Clara@c" == answer.sender
+    hub.trusts("a", relays_to=False)
+    until(lambda: not _elsewhere(a))
+
+
+def _elsewhere(system: System) -> list[dict[str, Any]]:
+    assert system.daemon is not None
+    rows: list[dict[str, Any]] = system.daemon.ask(action="list_agents", includeFederated=True)["agents"]
+    return [row for row in rows if row["location"] == "federated"]

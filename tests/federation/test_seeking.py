@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from postroom.federation.finding import find
+from postroom.federation.finding import Answer, find
 from postroom.federation.link import Link
 from postroom.model.peer import Peer
 from postroom.policy.trust import Strategy
@@ -188,8 +188,8 @@ def test_a_system_above_that_is_away_is_waited_for() -> None:
 
     async def story() -> None:
         hub, side = (Link(Peer(system=name), lambda: None) for name in ("hub", "side"))
-        assert (None, False) == await find([hub, side], "bob", strategy)
-        assert (None, True) == await find([side], "bob", strategy)
-        assert (None, True) == await find([hub], "bob", strategy, without={"hub"})
+        assert Answer(None, False) == await find([hub, side], "bob", strategy)
+        assert Answer(None, True) == await find([side], "bob", strategy)
+        assert Answer(None, True) == await find([hub], "bob", strategy, without={"hub"})
 
     asyncio.run(story())

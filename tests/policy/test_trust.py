@@ -107,8 +107,7 @@ def test_why_a_distrusted_system_is_not_reached() -> None:
 def test_the_strategy_is_the_one_that_was_set() -> None:
     limits = Limits(federation_strategy="hierarchical", federation_upstream="hub , top", federation_table_ttl=7)
     assert Strategy("hierarchical", ("hub", "top"), believes=7) == strategy_of(limits)
-    asking = Limits(federation_refresh_on_miss=True, federation_broadcast_timeout=2)
-    assert Strategy(refreshes=True, patience=2) == strategy_of(asking)
+    assert Strategy(patience=2) == strategy_of(Limits(federation_broadcast_timeout=2))
 
 
 @pytest.mark.parametrize(

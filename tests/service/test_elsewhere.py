@@ -16,7 +16,7 @@ from postroom.model.message import Recipient
 from postroom.model.peer import Peer, Route
 from postroom.model.query import Query
 from postroom.model.record import ROUTE, Record
-from postroom.service import elsewhere, outbox, peers
+from postroom.service import outbox, peers
 from postroom.service.authorize import OWNER
 from postroom.service.compose import Draft
 from postroom.service.sending import prepare_all
@@ -228,7 +228,6 @@ def test_a_bare_name_that_nobody_knows_is_here_as_ever(room: Room) -> None:
     [
         {"federation_strategy": "broadcast"},
         {"federation_strategy": "hierarchical", "federation_upstream": "far"},
-        {"federation_refresh_on_miss": True},
     ],
 )
 def test_a_bare_name_is_to_be_found_where_the_settings_say_so(house: House, settings: dict[str, Any]) -> None:
@@ -252,7 +251,55 @@ def test_to_be_found_may_be_said_and_needs_somebody_to_ask(house: House, room: R
     )
     with pytest.raises(Missing, match="nobody to ask"):
         room.mailbox("ann").send("bob@*", "hello")
-    assert not elsewhere.seeks(room._office)
+
+
+# -- a bare name of which nobody here has heard, and that a peer has
+
+
+def test_mail_for_a_stranger_goes_on_to_the_system_that_has_it(room: Room) -> None:
+    ann = room.mailbox("ann")
+    sent = [ann.send("bob", f"{n}") for n in range(3)]
+    assert {"bob": sent[2].number} == elsewhere.strangers(room._office)
+    assert "Bob@far" == elsewhere.send_on(room._office, "bob", "Bob", "far")
+    assert [{"Bob@far": State.QUEUED}] * 3 == [places(room, one.id) for one in sent]
+    assert {} == elsewhere.strangers(room._office) and not room.mailbox("bob").check()
+    assert ("Bob@far",) == ann.send("bob", "at once, as it was found").routed
+    assert [] == elsewhere.told_of(room._office, OWNER)  # who was only asked for is not listed
+
+
+def test_what_is_not_a_strangers_letter_or_may_not_go_stays(house: House, clock: FakeClock) -> None:
+    room = house.room(system="here", outbox_max_age=100)
+    know_peer(room, Peer(system="far", scopes={"open": ("*",)}))
+    ann, office = room.mailbox("ann"), room._office
+    for name in ("bob", "eve"):
+        ann.send(name, "closed", scope="shut")
+    old = ann.send("bob", "too old", scope="open")
+    clock.advance(101)
+    young = ann.send("bob", "young", scope="open")
+    ann.send("human", "for the person")
+    assert {"bob", "eve"} == set(elsewhere.strangers(office))
+    assert None is elsewhere.send_on(office, "eve", "eve", "far")
+    assert "bob@far" == elsewhere.send_on(office, "bob", "bob", "far")
+    assert [{"bob": State.UNREAD}, {"bob@far": State.QUEUED}] == [places(room, one.id) for one in (old, young)]
+    ann.send("zoe", "read by now", scope="open")
+    room.mailbox("zoe").check()
+    assert None is elsewhere.send_on(office, "zoe", "zoe", "far")
+
+
+def test_no_more_goes_on_than_may_wait_for_that_system(house: House) -> None:
+    room = house.room(system="here", outbox_max_letters=2)
+    know_peer(room, Peer(system="far"))
+    sent = [room.mailbox("ann").send("bob", f"{n}") for n in range(3)]
+    elsewhere.send_on(room._office, "bob", "bob", "far")
+    assert ["bob@far", "bob@far", "bob"] == [next(iter(places(room, one.id))) for one in sent]
+
+
+@pytest.mark.parametrize("settings", [{"federation_refresh_on_miss": False}, {"federation_strategy": "broadcast"}])
+def test_peers_are_asked_for_strangers_unless_the_settings_say_otherwise(
+    house: House, settings: dict[str, Any]
+) -> None:
+    assert elsewhere.refreshes(house.room()._office)
+    assert not elsewhere.refreshes(house.room(**settings)._office)
 
 
 # -- nobody here is somebody elsewhere

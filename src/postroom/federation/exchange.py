@@ -47,6 +47,7 @@ PACE, SLOWEST, QUIET = 0.001, 0.02, 0.1  # seconds between looks in vain: more w
 BUSY = 0.02  # seconds between two looks while letters are on their way by all links
 OFTEN = 20  # looks in vain that are nothing yet: what we write ourselves rings, too
 A_MOMENT = 0.005  # seconds by which clocks may differ
+SELDOM = 0.5  # seconds between two looks for mail of those who are not known here
 MOST = 10_000  # mailboxes elsewhere with mail that are looked at in one go
 SLICE = 1000  # changes
 
@@ -84,6 +85,7 @@ class Exchange:
         self._told: dict[str, Any] = {}  # what each was told of our agents
         self._admitted: list[str] = []  # certificates that were told of
         self._announced = 0.0  # when all were told, whatever it was
+        self._sought = 0.0  # when it was last looked for mail of those who are not known here
         self._in_vain = 0  # looks, one after the other, that found nothing
         self._seeking = Seeking(desk, lambda: self.links, self._ring)
         self._trouble = Trouble("mail for other systems")
@@ -199,11 +201,15 @@ class Exchange:
         self._sync(peers)
         if not self._links:
             return
+        await self._seek_strangers()
         self._in_vain = 0 if waiting else self._in_vain + 1
         self._distribute(peers, waiting)
         loop = asyncio.get_running_loop()
         is_time = loop.time() - self._announced >= strategy_of(self._office.limits).believes / 2
-        if has_cards or is_time:
+        has_news = [link for link in self.links if link.has_news]
+        for link in has_news:
+            link.has_news = False
+        if has_cards or has_news or is_time:
             self._announced = loop.time() if is_time else self._announced
             await self._announce(anew=is_time)
 
@@ -303,6 +309,20 @@ class Exchange:
         for key, link in self._links.items():
             if link.waiting:
                 self._couriers[key].ring()
+
+    async def _seek_strangers(self) -> None:
+        """Now and then: peers are asked for those of whom nobody here has heard, and who have mail here."""
+        if not service.elsewhere.refreshes(self._office) or not any(link.end for link in self._links.values()):
+            return
+        loop = asyncio.get_running_loop()
+        soon = self._sought + SELDOM - loop.time()
+        if soon > 0:
+            self._look_later(soon)
+            return
+        self._sought = loop.time()
+        strangers = await self._desk.run_slow(partial(service.elsewhere.strangers, self._office))
+        for name, newest in strangers.items():
+            self._seeking.seek_stranger(name, newest)
 
     def _way(self, peers: dict[str, Peer], system: str) -> str | None:
         """The first that leads there and is connected; else the first that may be."""

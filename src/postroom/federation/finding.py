@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..lines.line import LineLost, MapRefusal
+from ..model.message import same_name
 from ..model.names import fold
 from ..wire.federation_problems import read_refusal
 from ..wire.map_names import FIND
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 class Answer(NamedTuple):
     link: Link | None  # that leads to it
     is_sure: bool  # did all say no, where there is none?
+    name: str = ""  # as it is spelt there
 
 
 async def find(links: Sequence[Link], agent: str, strategy: Strategy, without: Collection[str] = ()) -> Answer:
@@ -65,4 +67,6 @@ async def _has(link: Link, agent: str) -> Answer:
         return Answer(None, is_sure=False)
     except MapRefusal as refused:  # one that cannot be asked so has nobody who is found so
         return Answer(None, not read_refusal(refused.error).waits)
-    return Answer(link if told.get("has") is True else None, is_sure=True)
+    spelt = told.get("agentId")
+    name = spelt if isinstance(spelt, str) and same_name(spelt, agent) else agent
+    return Answer(link if told.get("has") is True else None, is_sure=True, name=name)

@@ -60,6 +60,7 @@ class Link:
         self._hurry = asyncio.Event()
         self._news: asyncio.Future[None] | None = None
         self.waiting: dict[str, str] = {}  # mailboxes with mail for it, and the system where each is
+        self.has_news = False  # did it tell of other agents than before, of which nobody else was told yet?
         self.tries = 0  # in vain
         self.was_up = False  # was there ever a connection?
         self.noted = 0.0  # when it was written down, by the loop's time, who is there
@@ -111,6 +112,7 @@ class Link:
             other.line.cut()
             other.close()
         self._ends.append(end)
+        self.has_news = True
         self._complaint = ""
         self.was_up = True
         self.is_down.clear()

@@ -3,13 +3,16 @@
 Each goes to one system alone. One that was given to a system stays with it until that says what became of it, for
 it may have it. One that a system refused goes to the next that has somebody of the name. While somebody cannot be
 asked, it waits as mail for a system that is away does.
+
+A bare name of which nobody here has heard is sought too, with the strategy `table`: its letters lie in a mailbox
+here, and go to the first peer that has somebody of the name. While no peer has, they stay.
 """
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import service
 from ..model.address import ANYWHERE, agent_of
@@ -18,12 +21,12 @@ from ..policy.trust import strategy_of
 from .finding import find
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from ..desk import Desk
     from ..model.query import Found
     from ..policy.trust import Strategy
-    from .link import Link
+    from .link import End, Link
 
 MOST = 1000  # letters of one name that are looked at in one go
 
@@ -37,6 +40,8 @@ class Seeking:
         self._links = links
         self._ring = ring
         self._under_way: dict[str, asyncio.Future[None]] = {}
+        # For which letter of a stranger which connections were asked, and until when that will do.
+        self._asked: dict[str, tuple[int, list[End | None], float]] = {}
 
     @property
     def tasks(self) -> list[asyncio.Future[None]]:
@@ -45,9 +50,34 @@ class Seeking:
     def seek(self, mailbox: str) -> None:
         """There is mail for somebody of this name."""
         if mailbox not in self._under_way:
-            seeking = asyncio.ensure_future(self._seek(mailbox))
-            self._under_way[mailbox] = seeking
-            seeking.add_done_callback(lambda _: self._under_way.pop(mailbox, None))
+            self._begin(mailbox, self._seek(mailbox))
+
+    def _begin(self, name: str, steps: Coroutine[Any, Any, None]) -> None:
+        seeking = asyncio.ensure_future(steps)
+        self._under_way[name] = seeking
+        seeking.add_done_callback(lambda _: self._under_way.pop(name, None))
+
+    def seek_stranger(self, name: str, newest: int) -> None:
+        """There is mail here for somebody of whom nobody here has heard. Peers are asked once for each new letter,
+        anew when another one is connected, and while it lies here from time to time.
+        """
+        now, ends = asyncio.get_running_loop().time(), [link.end for link in self._links()]
+        letter, asked, until = self._asked.get(name, (0, [], 0.0))
+        if name in self._under_way or (letter == newest and asked == ends and now < until):
+            return
+        if len(self._asked) >= MOST:
+            self._asked.clear()
+        self._asked[name] = (newest, ends, now + strategy_of(self._office.limits).believes)
+        self._begin(name, self._send_on(name))
+
+    async def _send_on(self, name: str) -> None:
+        answer = await find(self._links(), name, strategy_of(self._office.limits))
+        if answer.link is not None:
+            step = partial(service.elsewhere.send_on, self._office, name, answer.name, answer.link.system)
+            mailbox = await self._desk.run_slow(step)
+            if mailbox is not None:
+                answer.link.waiting[mailbox] = answer.link.system
+                self._ring(answer.link)
 
     async def _seek(self, mailbox: str) -> None:
         look = partial(service.outbox.next_letters, self._office, [mailbox], MOST)

@@ -205,12 +205,15 @@ class Serving:
             service.bouncing.turn_away(self._office, said.message, to, f"{self._here}: {reason}")
 
     def _announce(self, said: dict[str, Any]) -> dict[str, Any]:
-        exposing.note(self._office, self._peer().system, said.get("exposure"))
+        if exposing.note(self._office, self._peer().system, said.get("exposure")):
+            self._link.has_news = True
         return {"announced": True}
 
     def _find(self, said: dict[str, Any]) -> dict[str, Any]:
-        status = exposing.has(self._desk.room, self._peer(), said["agent"])
-        return {"has": status is not None} | ({} if status is None else {"status": status})
+        agent = exposing.has(self._desk.room, self._peer(), said["agent"])
+        if agent is None:
+            return {"has": False}
+        return {"has": True, "status": agent.presence.words.map, "agentId": agent.card.id}
 
     def _meet(self, said: dict[str, Any]) -> dict[str, Any]:
         """Said once more, or by one that we dialled."""

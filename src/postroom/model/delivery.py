@@ -67,6 +67,7 @@ MOVES: dict[tuple[State, str], State] = {
 DURABLE = frozenset({"ack", "bury", "expire", "give", "requeue", "revive", "unsend"})
 SIGNS_OF_LIFE = frozenset({"read", "claim"})  # moves that only the owner of a mailbox makes: somebody is there
 UNSENT = "unsent"  # the reason of a letter that its sender took back
+REDIRECTED = "redirect"  # no step of the table: mail for a name that nobody has here goes to a system that has it
 COPIED = "copy"  # no step of the table: a delivery becomes what it is in another room. As durable as those above
 MOVED_AWAY = "moved to "  # so begins the reason of one that goes on in another room; here it is done
 GIVEN = "given to "  # and of one that goes to the first of several systems: that one may have it by now
@@ -289,6 +290,18 @@ def _again(delivery: Delivery, action: str) -> Delivery:
     if delivery.state is State.DEAD and delivery.reason == UNSENT:
         raise IllegalMove("its sender took the letter back", hint="ask the sender for another")
     return advance(delivery, action, dead_at=None, due_at=None, expires_at=None, attempts=0, reason=None)
+
+
+def redirect(delivery: Delivery, mailbox: str, now: datetime) -> Delivery:
+    """The same delivery in the mailbox of an agent at another system, queued until that system has the letter."""
+    return replace(
+        delivery,
+        mailbox=mailbox,
+        state=State.QUEUED,
+        revision=delivery.revision + 1,
+        delivered_at=now,
+        due_at=None,
+    )
 
 
 def move_away(delivery: Delivery, now: datetime, room: str) -> Delivery:

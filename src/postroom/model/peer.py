@@ -63,3 +63,10 @@ class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
     system: str
     until: datetime
     status: str = ""
+    name: str = ""  # as it is spelt there; empty in rooms of earlier versions
+    by: str = ""  # the peer that told of it, where that is a hub in between
+    is_found: bool = False  # its system was asked for it, and did not show it by itself
+
+    @property
+    def teller(self) -> str:
+        return self.by or self.system

@@ -60,7 +60,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         "table"  # where a name nobody has here is sought
     )
     federation_table_ttl: Seconds = 300.0  # seconds for which what a peer said of its agents is believed
-    federation_refresh_on_miss: bool = False  # ask peers for a name that the table does not know?
+    federation_refresh_on_miss: bool = True  # table: ask peers for a name of which nobody here has heard?
     federation_broadcast_timeout: SomeSeconds = 5.0  # seconds in which a peer says whether it has somebody
     federation_upstream: NamesOrNone = (
         ""  # hierarchical: the hubs that know more, the first one first, with commas

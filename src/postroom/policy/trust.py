@@ -40,7 +40,6 @@ class Strategy(Struct, frozen=True):
 
     kind: Literal["table", "broadcast", "hierarchical"] = "table"
     upstream: tuple[str, ...] = ()  # whom the rest is left to, the first one first
-    refreshes: bool = False  # are peers asked for a name that the table does not know?
     believes: float = 300.0  # seconds for which what a peer said of its agents holds
     patience: float = 5.0  # seconds in which a peer says whether it has somebody
 
@@ -51,7 +50,6 @@ def strategy_of(limits: Limits) -> Strategy:
     return Strategy(
         limits.federation_strategy,
         upstream,
-        limits.federation_refresh_on_miss,
         limits.federation_table_ttl,
         limits.federation_broadcast_timeout,
     )

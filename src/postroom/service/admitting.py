@@ -211,10 +211,11 @@ def _further(office: Office, peer: Peer, arrival: Arrival, message: Message, tar
     if max(arrival.hops, len(arrival.path) - 1) + 1 >= office.limits.federation_hops:
         raise HopsSpent(f"the letter went through {arrival.hops} systems", field="hopCount")
     if target.system == ANYWHERE:
-        system = service.elsewhere.route_of(office, target.agent, office.now().wall)
-        if system is None and not service.elsewhere.seeks(office):
+        route = service.elsewhere.route_of(office, target.agent, office.now().wall)
+        if route is None and not service.elsewhere.seeks(office):
             raise UnknownAgent(f"nobody here knows {target.agent!r}", field="to")
-        target = replace(target, system=system or ANYWHERE)
+        if route is not None:
+            target = replace(target, agent=route.name or target.agent, system=route.system)
     if any(same_name(target.system, passed) for passed in (*arrival.path, arrival.source, peer.system)):
         raise LoopDetected(f"the letter comes from {target.system!r}", field="to")
     service.elsewhere.check_ways(office, peers, message, [format_address(target)])

@@ -6,22 +6,26 @@ else, where the settings say so, somebody that is to be found.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from .. import policy, service
 from ..errors import Invalid, Missing, PostroomError
+from ..model import delivery as moves
 from ..model.address import ANYWHERE, agent_of, at_system, format_address, parse_address, system_of
-from ..model.codec import convert
+from ..model.codec import convert, to_plain
 from ..model.delivery import State
 from ..model.message import Recipient, is_any, same_name
-from ..model.names import AT, BROADCAST, fold, meant
+from ..model.names import AT, BROADCAST, POSTMASTER, fold, meant
 from ..model.peer import Route
 from ..model.query import Query
 from ..model.record import ROUTE
+from ..store.base import Move
 from .authorize import authorize
 from .compose import check_address
+from .records import find_record, put_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +35,8 @@ if TYPE_CHECKING:
     from ..model.delivery import Delivery
     from ..model.message import Message, RecipientKind
     from ..model.peer import Peer
-    from ..store.base import Post
+    from ..model.query import Found
+    from ..store.base import Post, Write
     from .authorize import Principal
     from .office import Office
 
@@ -77,13 +82,13 @@ def spelt(office: Office, mailbox: str) -> str:
     return office.store.spelling(mailbox) or mailbox
 
 
-def route_of(office: Office, name: str, now: datetime) -> str | None:
-    """The system where the table says that an agent is, while that is fresh and somebody leads there."""
+def route_of(office: Office, name: str, now: datetime) -> Route | None:
+    """Where the table says that an agent is, while that is fresh and somebody leads there."""
     found = office.store.records(ROUTE, fold(name))
     route = convert(found[0].value, Route) if found else None
     if route is None or route.until <= now:
         return None
-    return route.system if peer_towards(office, service.peers.all_peers(office), route.system) else None
+    return route if peer_towards(office, service.peers.all_peers(office), route.system) else None
 
 
 def told_of(office: Office, caller: Principal) -> list[tuple[str, Route]]:
@@ -91,7 +96,58 @@ def told_of(office: Office, caller: Principal) -> list[tuple[str, Route]]:
     authorize(caller, "agents")
     now, peers = office.now().wall, service.peers.all_peers(office)
     told = [(record.key, convert(record.value, Route)) for record in office.store.records(ROUTE)]
-    return [(name, at) for name, at in told if at.until > now and peer_towards(office, peers, at.system)]
+    led = [(key, at) for key, at in told if at.until > now and peer_towards(office, peers, at.system)]
+    return [(at.name or key, at) for key, at in led if not at.is_found]
+
+
+def refreshes(office: Office) -> bool:
+    """Are peers asked for names of which nobody here has heard, and for which mail lies here? Not in a room of
+    files: an agent that only reads and writes its files may be there though nobody heard from it.
+    """
+    return office.limits.federation_strategy == "table" and _asks(office) and office.store.vouches
+
+
+def strangers(office: Office) -> dict[str, int]:
+    """Those names, with the number of the newest letter for each. The person and the house are always here."""
+    always = {POSTMASTER, fold(office.limits.human)}
+    return {name: newest for name, newest in office.store.strangers().items() if fold(name) not in always}
+
+
+def send_on(office: Office, name: str, spelling: str, system: str) -> str | None:
+    """Queue the mail that lies here for a name of which nobody here has heard, for a system that has such an
+    agent. Returns the mailbox there; None: nothing goes. What was written to a scope, is too old to wait for
+    another system, or may not go there, stays here.
+    """
+    mailbox = spelt(office, at_system(spelling, system))
+    sent: list[Move] = []
+
+    def plan() -> Sequence[Write]:
+        sent.clear()
+        if office.store.is_known(name):
+            return []
+        now, peers = office.now().wall, service.peers.all_peers(office)
+        free = office.limits.outbox_max_letters - office.store.waiting(mailbox, name)[0]
+        lying = Query(mailbox=name, states=(State.UNREAD,), unread_only=True, order="age", limit=max(0, free))
+        going = [one for one in office.store.find(lying) if _may_go_on(office, peers, one, mailbox, now)]
+        sent.extend(
+            Move(one.delivery, moves.redirect(one.delivery, mailbox, now), moves.REDIRECTED) for one in going
+        )
+        until = now + timedelta(seconds=office.limits.federation_table_ttl)
+        route = Route(system=system, until=until, name=spelling, is_found=True)
+        held = find_record(office, ROUTE, fold(name))
+        return [*sent, put_record(ROUTE, fold(name), to_plain(route), held, durable=False)] if sent else []
+
+    office.store.commit(plan)
+    return mailbox if sent else None
+
+
+def _may_go_on(office: Office, peers: Mapping[str, Peer], found: Found, mailbox: str, now: datetime) -> bool:
+    message, name = found.message, found.delivery.mailbox
+    is_meant = any(same_name(recipient.address, name) for recipient in message.recipients)
+    if message.is_automatic or AT in message.sender or not (is_meant or found.delivery.kind == "bcc"):
+        return False
+    is_old = policy.outgoing.is_too_old(message.created_at, now, office.limits)
+    return not is_old and are_open(office, peers, message, [mailbox])
 
 
 def peer_towards(office: Office, peers: Mapping[str, Peer], system: str) -> Peer | None:
@@ -168,7 +224,11 @@ def _is_meant(party: str, mailbox: str) -> bool:
 
 def seeks(office: Office) -> bool:
     """Are other systems asked for names that nobody here knows?"""
-    return office.limits.federation_strategy != "table" or office.limits.federation_refresh_on_miss
+    return office.limits.federation_strategy != "table" or _asks(office)
+
+
+def _asks(office: Office) -> bool:
+    return office.limits.federation_refresh_on_miss
 
 
 def _normal(office: Office, peers: Mapping[str, Peer], address: Address, field: RecipientKind) -> str:
@@ -190,10 +250,12 @@ def _here(address: Address, field: RecipientKind) -> str:
 def _sent_to(office: Office, post: Post, name: str) -> str:
     if AT in name or is_any(name) or office.store.is_known(name) or post.message.is_automatic:
         return name
-    system = route_of(office, name, office.now().wall)
-    if system is None and seeks(office) and service.peers.all_peers(office):
-        system = ANYWHERE
-    return name if system is None else spelt(office, at_system(name, system))
+    route = route_of(office, name, office.now().wall)
+    if route is not None:
+        return spelt(office, at_system(route.name or name, route.system))
+    if office.limits.federation_strategy != "table" and service.peers.all_peers(office):
+        return spelt(office, at_system(name, ANYWHERE))
+    return name
 
 
 def _readdressed(post: Post, names: Sequence[str]) -> Post:

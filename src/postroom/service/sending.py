@@ -138,7 +138,7 @@ def _prepare(office: Office, caller: Principal, draft: Draft, now: datetime, bat
         message = vouched(office.store, replace(message, proven=True))
     if message.is_automatic:
         raise Invalid(f"only the house writes a {message.kind!r}", field="kind")
-    seeks = office.limits.federation_strategy != "table" or office.limits.federation_refresh_on_miss
+    seeks = office.limits.federation_strategy != "table"
     peers: dict[str, Peer] | None = None
     for recipient in message.recipients:
         if AT in recipient.address:

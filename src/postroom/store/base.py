@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..errors import QuotaFull
 from ..model.address import system_of
-from ..model.delivery import COPIED, DURABLE, Delivery, State
+from ..model.delivery import COPIED, DURABLE, REDIRECTED, Delivery, State
 from ..model.message import Message
 from ..model.record import Record
 
@@ -51,7 +51,7 @@ class Post(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Move(Struct, frozen=True, gc=False):
-    """Change a delivery, if it still is what it was."""
+    """Change a delivery, if it still is what it was. It may go to another mailbox (`REDIRECTED`)."""
 
     before: Delivery
     after: Delivery
@@ -237,6 +237,12 @@ class Store(Protocol):
         """Is the agent that counts as `name`, or was called so before, one of those?"""
         ...
 
+    def strangers(self) -> dict[str, int]:
+        """Mailboxes here with letters that nobody has looked at, and whose owner was never heard from; with the
+        number of the newest such letter.
+        """
+        ...
+
     def outgoing(self, due: datetime | None, most: datetime | None = None) -> dict[str, int]:
         """Mailboxes at other systems that mail waits for, and how much: of that due at this time (None: of all of
         it); a retry set for later than `most` is due as well. Whose first letter was accepted first comes first.
@@ -295,7 +301,7 @@ class Store(Protocol):
 def must_last(write: Write) -> bool:
     """Must this be on stable storage before success is reported?"""
     if isinstance(write, Move):
-        return write.action in DURABLE or write.action == COPIED
+        return write.action in DURABLE or write.action in {COPIED, REDIRECTED}
     return write.durable if isinstance(write, Put) else True
 
 

@@ -200,6 +200,11 @@ class MemoryStore(Tables):
             spelt = self.spelling(name)
             return spelt is not None and self._names[fold(spelt)][1]
 
+    def strangers(self) -> dict[str, int]:
+        found = self.find(Query(states=(State.UNREAD,), unread_only=True, order="age"))
+        newest = {one.delivery.mailbox: one.delivery.number for one in found if AT not in one.delivery.mailbox}
+        return {name: number for name, number in newest.items() if not self.is_known(name)}
+
     def outgoing(self, due: datetime | None, most: datetime | None = None) -> dict[str, int]:
         found = self.find(Query(states=(State.QUEUED,), due_at=due, due_most=most))
         waiting = sorted((f.delivery.number, f.delivery.mailbox) for f in found if AT in f.delivery.mailbox)

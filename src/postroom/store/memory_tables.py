@@ -22,7 +22,7 @@ from ..errors import (
 from ..model.address import system_of
 from ..model.change import Change
 from ..model.codec import decode_message, digest, encode
-from ..model.delivery import OPEN, SIGNS_OF_LIFE
+from ..model.delivery import OPEN, REDIRECTED, SIGNS_OF_LIFE, State
 from ..model.names import AT, fold
 from ..model.record import CARD, FORGOTTEN, SPENT, spent_key
 from .base import Forget, Introduce, Letter, Move, Post, Posted, Put, check_space
@@ -183,6 +183,11 @@ class Tables:
             raise UnknownMessage
         if current.revision != move.before.revision:
             raise StaleRevision
+        if move.action == REDIRECTED:
+            self._set(at, replace(current, state=State.DONE), journal)  # so it is counted there no more
+            journal.drop(self._deliveries, at)
+            self._name(move.after.mailbox, "to", journal)
+            at = (at[0], move.after.mailbox)
         if move.action in SIGNS_OF_LIFE:
             self._name(at[1], "mailbox", journal, known=True)
         after = replace(move.after, mailbox=self.now(move.after.mailbox))

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from ..room import Room
 
 _SYSTEM = Param("system_id", "text", "the system that says it", required=True)
-_EXPOSURE = Param("exposure", "object", "agents (agentId, status, scopes): who can be reached there by name alone")
+_EXPOSURE = Param(
+    "exposure",
+    "object",
+    "agents (agentId, status, scopes): who can be reached there by name alone; further (agentId,"
+    " status, systemId): who can be reached behind it",
+)
 
 
 def _of_peers(_room: Room, _said: dict[str, Any]) -> Any:
@@ -78,7 +83,7 @@ ROWS: tuple[Method, ...] = (
         FIND,
         "is there somebody of this name whom the peer may write to?",
         Param("agent", "text", "its name", required=True),
-        result="has, status",
+        result="has, status, agentId: the name as it is spelt there",
     ),
     _row(
         PART,

@@ -318,6 +318,13 @@ class Paperwork:
         held = self._here.names.committed.get(name)  # a name means one mailbox for ever
         mailbox = self._here.mailbox(name)[0] if held is None else held[0]
         kept = self._ledger.kept(number, mailbox)
+        if after.mailbox != name:
+            message, order = self._here.letter(number)
+            self._create(message, number, Seat(*self._here.mailbox(after.mailbox)), after, order)
+            if kept is not None:
+                self._steps.append((Remove(folder=self._places.path(kept[0]), name=kept[1]), None, True))
+                self._ledger.drop(number, mailbox)
+            return
         if kept is None:  # its file was deleted by somebody
             if after.state is not State.DEAD:
                 _, owner = self._here.mailbox(name)

@@ -29,6 +29,11 @@ SELECT m.name, q.many FROM (SELECT mailbox, count(*) AS many, min(number) AS fir
                                                  OR due_at > ?2 AND attempts > 0) GROUP BY mailbox) q
 JOIN mailboxes m ON m.id = q.mailbox WHERE instr(m.name, '{AT}') ORDER BY q.first, m.name"""
 
+_UNSEEN = "SELECT max(number) FROM deliveries WHERE state = 1 AND mailbox = m.id AND seen = 0 AND rank = {rank}"
+_NEWEST = ", ".join(f"coalesce(({_UNSEEN.format(rank=rank)}), 0)" for rank in range(len(Priority)))
+STRANGERS = f"""
+SELECT name, newest FROM (SELECT m.name AS name, max({_NEWEST}) AS newest FROM mailboxes m
+                          WHERE m.known = 0 AND NOT instr(m.name, '{AT}')) WHERE newest > 0"""
 _NOT_DONE = (0, 1, 2, 4)
 # The states are literals, so that each piece sees its own partial index; together they are of one moment.
 _GROUP = """

@@ -278,6 +278,9 @@ class SqliteStore(Access):
     def is_known(self, name: str) -> bool:
         return self._ask(sqlite.counting.IS_KNOWN, [fold(name)]) != []
 
+    def strangers(self) -> dict[str, int]:
+        return dict(self._ask(sqlite.counting.STRANGERS, []))
+
     def outgoing(self, due: datetime | None, most: datetime | None = None) -> dict[str, int]:
         return dict(self._ask(*sqlite.counting.outgoing(due, most)))
 

@@ -16,7 +16,7 @@ from ...errors import (
     UnknownMessage,
 )
 from ...model.codec import encode
-from ...model.delivery import SIGNS_OF_LIFE
+from ...model.delivery import REDIRECTED, SIGNS_OF_LIFE
 from ...model.names import AT, fold
 from ...model.record import CARD, FORGOTTEN, GUARD, ROUTE, SPENT, spent_key
 from .. import sqlite
@@ -244,6 +244,10 @@ class Writing:
         if action == "read" and len(moves) > 1 and sqlite.together.are_alike(moves):
             self._read_together(moves)
             return
+        if action == REDIRECTED:
+            for move in moves:
+                self._redirect(move)
+            return
         names, lives = self._names.committed, action in SIGNS_OF_LIFE
         steps, changes, counts = [], [], []
         for change, move in enumerate(moves, self._take_numbers(len(moves))):
@@ -263,6 +267,19 @@ class Writing:
             self._complain(steps)
         self._execute_many(INSERT_MOVED, changes)
         self._execute_many(COUNT_ONE, counts)
+
+    def _redirect(self, move: Move) -> None:
+        """Take a delivery to another mailbox."""
+        before, change = move.before, self.take_number()
+        former, _ = self.mailbox(before.mailbox, "mailbox")
+        mailbox, _ = self.mailbox(move.after.mailbox, "to")
+        count_deliveries(self._execute, before.number, former, -1)
+        step = (before.number, former, before.revision)
+        deleted = "DELETE FROM deliveries WHERE number = ? AND mailbox = ? AND revision = ? RETURNING 1"
+        if self._execute(deleted, step).get is None:
+            self._complain([step])
+        self.insert_delivery(move.after, before.number, mailbox)
+        self._execute(INSERT_MOVED, (change, before.number, mailbox, STATE_NUMBER[move.after.state]))
 
     def _read_together(self, moves: Sequence[Move]) -> None:
         mailbox, _ = self.mailbox(moves[0].before.mailbox, "mailbox", known=True)
