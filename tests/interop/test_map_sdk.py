@@ -82,6 +82,31 @@ def test_agents_of_the_sdk_register_send_and_are_answered(running: Daemon, progr
         until(lambda: room.agent("ann").presence.left)
 
 
+def test_a_message_to_a_scope_with_nobody_else_in_it_succeeds(running: Daemon, program: Program) -> None:
+    program.do("agent", name="solo", scopes=["alone"], url=running.where["map"], auth=key(running, "solo"))
+    assert [] == program.do("sendToScope", "solo", "alone", "anyone?")["delivered"]
+    program.do("disconnect", "solo")
+
+
+def test_after_disconnect_an_operators_token_gets_the_name_at_once(running: Daemon, program: Program) -> None:
+    """Whosever it was. Of one whose connection was only cut, nobody else gets the name so soon."""
+    url = running.where["map"]
+    for auth in (key(running), key(running, "hal")):
+        program.do("agent", name="hal", url=url, auth=auth)
+        program.do("disconnect", "hal")
+        came = program.do("agent", name="hal", url=url, auth=key(running))
+        assert ("hal", "idle") == (came["agent"]["id"], came["agent"]["state"])
+        program.do("disconnect", "hal")
+    with Program() as other:
+        other.do("agent", name="hal", url=url, auth=key(running, "hal"))
+        other.kill()
+    with postroom.open(running.room) as room:
+        until(lambda: room.agent("hal").presence.left)
+    with pytest.raises(Failed) as refused:
+        program.do("agent", name="hal", url=url, auth=key(running))
+    assert 3000 == refused.value.code
+
+
 def test_a_client_looks_listens_and_uses_conversations(running: Daemon, program: Program) -> None:
     url, operator = running.where["map"], key(running)
     program.do("client", name="desk", url=url, auth=operator)

@@ -70,14 +70,24 @@ def test_a_message_lies_in_the_inboxes_of_those_it_is_for(
         ({"role": "none"}, Missing, "to"),
         ({"system": "elsewhere", "agent": "bob"}, Missing, "system"),
         ({"children": True}, Missing, "to"),
-        ({"scope": "red"}, Missing, "to"),
     ],
 )
 def test_an_address_behind_which_nobody_is_is_told(team: Room, to: Any, error: Any, field: str) -> None:
-    sender = "ann" if to == {"scope": "red"} else "bob"
     with pytest.raises(error) as refused:
-        ask(team, "send", **{"from": sender}, to=to, payload=1)
+        ask(team, "send", **{"from": "bob"}, to=to, payload=1)
     assert field == refused.value.field
+
+
+def test_a_message_to_a_scope_with_nobody_else_in_it_is_delivered_to_nobody(team: Room) -> None:
+    """As the server of MAP's SDK does it. A broadcast by our own verbs is refused, as before."""
+    ask(team, "scopes/create", agent_id="ann", scopeId="empty")
+    for scope in ("red", "empty"):
+        told = ask(team, "send", **{"from": "ann"}, to={"scope": scope}, payload=1)
+        assert [] == told["delivered"] and told["messageId"]
+        with pytest.raises(UnknownAgent):
+            team.mailbox("ann").send(f"broadcast:{scope}", "hello")
+    told = ask(team, "send", **{"from": "ann"}, to=["bob", {"scope": "red"}], payload=1)
+    assert ["bob"] == told["delivered"]
 
 
 def test_a_system_of_ones_own_is_here(team: Room) -> None:

@@ -23,6 +23,7 @@ from .map_records import (
     KEPT,
     agent_record,
     children_of,
+    has_gone,
     holder_of,
     owner_of,
     role_of,
@@ -260,8 +261,9 @@ def _write(room: Room, name: str, told: dict[str, Any], words: dict[str, Any]) -
 
 def _check_free(room: Room, name: str, said: dict[str, Any]) -> None:
     """The first has a name while it is here or away; who shows that agent's own token is that agent. An operator's
-    token may do everything to an agent, and is no proof of being it: else its mail would go to somebody else. Who
-    comes by the link of another room gets no name that anybody of this one has, however long it is away.
+    token may do everything to an agent, and is no proof of being it: else its mail would go to somebody else. It
+    gets a name as soon as that agent was unregistered, and not while it is only away. Who comes by the link of
+    another room gets no name that anybody of this one has, however long it is away.
     """
     is_guest = GUEST in (said.get("metadata") or {})
     try:
@@ -270,7 +272,9 @@ def _check_free(room: Room, name: str, said: dict[str, Any]) -> None:
         is_taken = is_guest and name in room._office.store.known()
     else:
         is_same = room.principal.name in {holder_of(held.card), f"agent:{name}"}
-        is_taken = not is_same and (is_routable(held.presence) or (is_guest and GUEST not in held.card.metadata))
+        is_given_up = has_gone(held) and room.principal.token is not None
+        is_live = is_routable(held.presence) and not is_given_up
+        is_taken = not is_same and (is_live or (is_guest and GUEST not in held.card.metadata))
     if is_taken:
         raise NameTaken(f"{name!r} is held by another agent", field="agent_id", hint="choose another name")
 

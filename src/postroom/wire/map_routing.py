@@ -13,7 +13,7 @@ from ..model.card import parent_of
 from ..model.message import same_name
 from ..model.names import BROADCAST, check_agent, check_scope
 from ..model.record import CARD, MAP_LINK, MEMBER
-from ..service import elsewhere
+from ..service import elsewhere, scopes
 from ..service.authorize import OWNER
 from ..service.identity import system_id
 from ..service.peers import all_peers
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def recipients(room: Room, sender: str, address: Address) -> list[str]:
-    """What the letter is addressed to: names, and `broadcast:` for scopes."""
+    """What the letter is addressed to: names, and `broadcast:` for scopes with somebody else in them."""
     agents = [_id_of(room, name) for name in address.agents]
     if address.is_plain:
         return agents
@@ -39,7 +39,8 @@ def recipients(room: Room, sender: str, address: Address) -> list[str]:
         found += [name for name in _looked_up(here, sender, address) if not same_name(name, sender)]
         if not found and not address.scopes:
             raise Missing("nobody is meant by it", field="to")
-    return [*dict.fromkeys(found), *(BROADCAST + _scope(room, scope) for scope in address.scopes)]
+    inhabited = [scope for scope in address.scopes if _has_others(room, scope, sender)]
+    return [*dict.fromkeys(found), *(BROADCAST + scope for scope in inhabited)]
 
 
 def _id_of(room: Room, name: str) -> str:
@@ -122,10 +123,12 @@ def _spelt(room: Room, name: str) -> str:
     return room._office.store.spelling(name) or name
 
 
-def _scope(room: Room, scope: str) -> str:
-    if not room._office.store.keys(MEMBER + check_scope(scope, "to.scope")):
-        raise Missing(f"nobody is in a scope {scope!r}", field="scope")
-    return scope
+def _has_others(room: Room, scope: str, sender: str) -> bool:
+    """Is anybody but the sender in it? Missing, if there is no such scope."""
+    members = room._office.store.keys(MEMBER + check_scope(scope, "to.scope"))
+    if not members:
+        scopes.find(room._office, OWNER, scope)
+    return any(not same_name(name, sender) for name in members)
 
 
 def _looked_up(agents: Sequence[Agent], sender: str, address: Address) -> Iterator[str]:

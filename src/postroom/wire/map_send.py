@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from .. import service
-from ..errors import IdTaken, Invalid, Missing, Resync, UnknownAgent, UnknownMessage
+from ..errors import IdTaken, Invalid, Resync, UnknownMessage
 from ..service.authorize import authorize
 from ..service.given import check_count
 from .event_filter import check_filter, wanted
@@ -28,11 +28,15 @@ MOST_LOOKED_AT = 20_000  # changes in one call; whoever wants more asks again
 
 
 def send(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    """`delivered`: in whose inboxes it lies now. Who of them has it is told by `message.delivered`."""
+    """`delivered`: in whose inboxes it lies now. Who of them has it is told by `message.delivered`. A message to a
+    scope with nobody else in it is taken and delivered to nobody, as by the SDK's own server.
+    """
     sender = box_of(room, said, "from").name
     to = recipients(room, sender, read_address(said["to"]))
     fields = letter_fields(said) | _reply(room, sender, said) | _once(said)
     body = fields.pop("body")
+    if not to:
+        return {"messageId": room._office.ids.message(), "delivered": []}
     try:
         receipt = room.mailbox(sender).send(to[0] if len(to) == 1 else to, body, **fields)
     except IdTaken:  # sent again, and something of its meta counts the time since
@@ -40,10 +44,6 @@ def send(room: Room, said: dict[str, Any]) -> dict[str, Any]:
         if first is None:
             raise
         return {"messageId": first.message.id, "delivered": reached(room, sender, to)}
-    except UnknownAgent as nobody:
-        if nobody.field == "to" and any(":" in one for one in to):  # a scope with nobody else in it
-            raise Missing(nobody.message, field="to", hint=nobody.hint) from None
-        raise
     named = list(receipt.routed) or reached(room, sender, to)
     return {"messageId": receipt.id, "delivered": named}
 
