@@ -12,12 +12,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from msgspec.structs import replace
 
 from postroom import service
 from postroom.cli.main import entry
+from postroom.clock import SystemClock
 from postroom.daemon import chores
 from postroom.federation import courier, finding, greeting, serving
 from postroom.federation.courier import Courier
@@ -25,6 +27,7 @@ from postroom.federation.finding import Answer
 from postroom.federation.parcels import Parcel
 from postroom.federation.serving import Serving
 from postroom.lines.line import Line
+from postroom.model.query import Moment
 from postroom.policy import trust
 from postroom.service import admitting, arriving, janitor, outbox
 from postroom.wire import federation_reading
@@ -243,6 +246,22 @@ def tidy() -> None:
     put(chores, "EVERY", SOON)
 
 
+def ahead(hours: float) -> None:
+    """No bug: so many hours have passed, by both clocks of the machine."""
+    real = SystemClock.now
+
+    def now(self: SystemClock) -> Moment:
+        at = real(self)
+        return replace(at, wall=at.wall + timedelta(hours=hours), steady=at.steady + hours * 3600)
+
+    put(SystemClock, "now", now)
+
+
+def brief() -> None:
+    """Gives up after an hour, whatever was set."""
+    put(outbox, "is_too_old", lambda since, now, _limits: now - since >= timedelta(hours=1))
+
+
 def hoarding() -> None:
     """Gives up no letter, however long it waits."""
     tidy()
@@ -302,7 +321,7 @@ def blind() -> None:
     put(service.peers, "check_certificate", lambda *_: None)
 
 
-SENDERS = (early, trusting, backwards, deaf, generous, forgetful, impatient, tidy, hoarding)
+SENDERS = (early, trusting, backwards, deaf, generous, forgetful, impatient, tidy, brief, hoarding)
 TAKERS = (hasty, nameless, credulous, frugal, blind)
 BUGS = {bug.__name__: bug for bug in SENDERS + TAKERS}
 
@@ -312,6 +331,8 @@ def plant(faults: str) -> None:
         name, *more = fault.split(":")
         if name == "kill":
             STEPS[more[0]](Kill(int(more[1])))
+        elif name == "ahead":
+            ahead(float(more[0]))
         else:
             BUGS[name]()
 

@@ -1,4 +1,6 @@
-"""Mail for a system that never takes it: after the age limit it is dead, and its sender is told. Not before."""
+"""Mail for a system that never takes it: after the age limit it is dead, and its sender is told. Not before: a
+partition of hours, by the clock of the process, loses none.
+"""
 
 from __future__ import annotations
 
@@ -59,3 +61,31 @@ def test_a_bug_that_keeps_it_for_ever_is_found(tmp_path: Path) -> None:
         a.serve(faults="hoarding")
         with pytest.raises(AssertionError, match="it did not come to be"):
             until(lambda: State.DEAD == a.delivery(sent.id, "bob@b").state, AGE + 1)
+
+
+def parted_for_hours(tmp_path: Path, faults: str) -> None:
+    """`b` is away for most of a day. `a` tries all the time, and its janitor comes by."""
+    with systems(System(tmp_path, "a", "ann", "amy"), System(tmp_path, "b", "bob")) as (a, b):
+        join(a, b)
+        ann = a.room.mailbox("ann")
+        sent = [ann.send("bob@b", f"{number}") for number in range(3)]
+        for hours in (6, 23):
+            probe = ann.send("amy", "so long ago", expires=3600 * (hours - 1))
+            a.serve(faults=f"{faults},ahead:{hours}")
+            until(lambda late=probe: State.DEAD == a.delivery(late.id, "amy").state)
+            assert "disconnected" == a.states()["b"]
+            assert {State.QUEUED} == {a.delivery(one.id, "bob@b").state for one in sent}
+            a.stop()
+        a.serve(faults=f"{faults},ahead:23.5")
+        b.serve(faults="tidy,ahead:23.5")
+        until(lambda: all(a.left(one.id, "bob@b") for one in sent))
+        assert ["0", "1", "2"] == b.texts("bob")
+
+
+def test_mail_is_kept_through_a_partition_of_hours(tmp_path: Path) -> None:
+    parted_for_hours(tmp_path, "tidy")
+
+
+def test_a_bug_that_gives_up_within_hours_is_found(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        parted_for_hours(tmp_path, "tidy,brief")

@@ -20,7 +20,7 @@ from postroom.hub import Hub
 from postroom.map_link.link import Link
 from postroom.map_link.wants import Wants
 
-PATIENCE = 20.0
+PATIENCE = 120.0  # seconds; only against hanging
 PLAIN: dict[str, Any] = {"map/send": {"messageId": "m"}, "map/agents/unregister": {}}
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import postroom
 from postroom import Missing, Room, UnknownAgent
+from tests.daemons import Daemon
 from tests.map_link.host import Host, hosted, linked, run, until
 from tests.map_link.test_link import hasty
 from tests.map_link.test_visit import welcome
@@ -55,5 +60,60 @@ def test_the_name_of_another_postroom_is_not_ours(tmp_path: Path) -> None:
             assert ["bob"] == delivered(room, f"bob@{made}")
             with pytest.raises(UnknownAgent):
                 delivered(room, "ours@hive")
+
+    run(story())
+
+
+@asynccontextmanager
+async def serving(folder: Path, *options: str) -> AsyncIterator[Daemon]:
+    """A daemon of its own, beside the server in this process."""
+    await asyncio.to_thread(folder.mkdir, exist_ok=True)
+    daemon = await asyncio.to_thread(Daemon, folder, "--http", "off", *options)
+    try:
+        yield daemon
+    finally:
+        await asyncio.to_thread(daemon.stop)
+
+
+def called(folder: Path) -> str:
+    with postroom.open(folder / "room.db") as room:
+        return room.system
+
+
+@pytest.mark.daemon
+def test_a_daemon_is_called_as_was_set_else_as_its_server_else_as_was_made_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        made, linked_once = tmp_path / "made", tmp_path / "linked"
+        async with serving(made) as daemon:
+            name = daemon.where["system"]
+            assert name.startswith("postroom-")
+        async with hosted(Host("bob")) as host:
+            link = ("--map-server", host.url)
+            async with serving(made, *link, "--set", "system=berlin") as daemon:
+                assert "berlin" == daemon.where["system"]
+                await until(lambda: host.of("mail/recent"))
+            async with serving(linked_once, *link):
+                await until(lambda: called(linked_once) == "hive")
+        async with serving(linked_once) as daemon:
+            assert "hive" == daemon.where["system"]
+        async with serving(made) as daemon:
+            assert name == daemon.where["system"]
+
+    run(story())
+
+
+@pytest.mark.daemon
+def test_what_is_emitted_on_the_socket_reaches_the_map_server(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with hosted(Host("bob")) as host:
+            link = ("--map-server", host.url, "--map-scope", "night")
+            async with serving(tmp_path, *link) as daemon:
+                await until(lambda: host.of("mail/recent"))
+                event = {"type": "lamp.lit", "n": 1}
+                while not host.of("map/send"):  # what is emitted before the link is up is heard here alone
+                    await asyncio.to_thread(daemon.ask, action="emit", event=event, scope="night")
+                    await asyncio.sleep(0.05)
+                told = host.of("map/send")[0]
+                assert ({"scope": "night"}, event) == (told["to"], told["payload"]["event"])
 
     run(story())
