@@ -21,7 +21,7 @@ from postroom.model.query import Query
 from postroom.nanobot import MailboxManager
 from postroom.service.authorize import OWNER
 from postroom.store.files.layouts import NAMES, layout_named
-from postroom.store.files.layouts.base import Layout
+from postroom.store.files.layouts.base import OWN, Layout
 from tests.conftest import LONG
 from tests.daemons import Daemon
 from tests.federation.mounted import Mounted, mount
@@ -54,13 +54,17 @@ def mounted(home: System, tmp_path: Path, layout: Layout) -> Mounted:
 
 
 @every_layout
-def test_our_letter_lies_in_the_folder_and_the_answer_comes_back(mounted: Mounted) -> None:
+def test_our_letter_lies_in_the_folder_and_the_answer_comes_back(mounted: Mounted, layout: Layout) -> None:
     home = mounted.home
     sent = home.room.mailbox("ann").send("researcher@folder", "hello", subject="One")
     until(lambda: home.left(sent.id, "researcher@folder"))
     with mounted.room() as room:
         (letter,) = room.mailbox("researcher").check()
         assert ("ann@home", "hello", "One", sent.id) == (letter.sender, letter.text, letter.subject, letter.id)
+        path = next(path for path in mounted.root.rglob(f"*{layout.ending}") if b"hello" in path.read_bytes())
+        fields, plain = json.loads(path.read_text()), layout.write(letter.message, "researcher")
+        assert "home" == layout.own(fields)["extra"]["federation"]["source"]
+        assert fields.keys() - {OWN} == plain.keys()
         answer = letter.reply("hello yourself")
     (back,) = until(lambda: home.room.mailbox("ann").check())
     assert ("researcher@folder", "hello yourself", answer.id) == (back.sender, back.text, back.id)

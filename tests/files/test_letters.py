@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from postroom.model.message import Message, Priority, TaskNote
 from postroom.model.parts import data, text
 from postroom.model.query import Query
 from postroom.store.files.layouts import layout_named
-from postroom.store.files.layouts.base import Layout, Where
+from postroom.store.files.layouts.base import OWN, Layout, Where
 from postroom.store.files.layouts.swarm import local
 from postroom.store.files.layouts.text import dumps
 from postroom.store.files.letters import fields_of, file_of, read_sheet
+from postroom.store.files.tree import OWN_FOLDER
 from postroom.store.sqlite.rows import micros
 from tests.contract.test_store_values import messages
 from tests.files.folders import home, inbox, letters_in, opened, rob
@@ -211,6 +213,41 @@ def test_what_strangers_added_survives_a_change_of_state(layout: Layout, tmp_pat
         bury(store, held(store, id))
     (fields,) = letters_in(tmp_path).values()
     assert fields["x-theirs"] == {"kept": [1]}
+
+
+NOTES = {"federation": {"source": "far", "to": ["bob"]}, "turn": {"thread": "t"}, "map": {"has_meta": True}}
+
+
+def test_what_postroom_notes_of_a_letter_stands_under_its_one_key(layout: Layout, tmp_path: Path) -> None:
+    noted = replace(plain_letter(layout), extra=NOTES | {"x-theirs": 1})
+    with opened(tmp_path, layout) as store:
+        store.commit([post(plain_letter(layout)), post(replace(noted, id="noted"))])
+        plain, fields = sorted(letters_in(tmp_path).values(), key=len)
+        assert {"x-theirs"} == fields.keys() - plain.keys() - {OWN}
+        assert NOTES == layout.own(fields)["extra"]
+    shutil.rmtree(tmp_path / OWN_FOLDER)
+    with opened(tmp_path, layout) as store:
+        assert noted.extra == store.get(["noted"])["noted"].message.extra
+
+
+def test_notes_that_an_earlier_version_wrote_beside_its_key_are_read(layout: Layout, tmp_path: Path) -> None:
+    with opened(tmp_path, layout) as store:
+        store.commit([post(replace(plain_letter(layout), extra=NOTES))])
+        (path,) = letters_in(tmp_path)
+        file = tmp_path / path
+        fields = json.loads(file.read_text())
+        layout.set_own(fields, {name: value for name, value in layout.own(fields).items() if name != "extra"})
+        id = PLAIN[layout.name]["id"]
+        for added in ({}, {"x-theirs": 1}):  # a stranger may add to such a file, too
+            (tmp_path / "new").write_text(json.dumps(fields | NOTES | added))
+            (tmp_path / "new").replace(file)
+            assert store.get([id])[id].message.extra == NOTES | added
+        bury(store, held(store, id))
+    (fields,) = letters_in(tmp_path).values()
+    assert NOTES == {name: fields[name] for name in NOTES}
+    shutil.rmtree(tmp_path / OWN_FOLDER)
+    with opened(tmp_path, layout) as store:
+        assert store.get([id])[id].message.extra == NOTES | added
 
 
 def test_files_and_folders_are_for_their_owner_alone(layout: Layout, tmp_path: Path) -> None:

@@ -22,6 +22,9 @@ ESCALATION_UPDATE = "escalation_update"  # of one about a question that climbs
 OVERDUE = "task_overdue"  # and of one about a task that is not over at its deadline
 AUTOMATIC = frozenset({BOUNCE, ESCALATION_UPDATE, OVERDUE})  # only the house writes these
 CAME = "federation"  # in `extra`: by which way a letter came from another system
+TURN_NOTE = "turn"  # in `extra`: the letter was sent as a turn of a conversation
+MAP_NOTE = "map"  # in `extra`: how the letter was written in a MAP message
+OWN_NOTES = frozenset({CAME, TURN_NOTE, MAP_NOTE})  # what Postroom writes into `extra`; all else is a stranger's
 
 RecipientKind: TypeAlias = Literal["to", "cc", "bcc"]
 

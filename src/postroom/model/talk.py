@@ -13,6 +13,7 @@ from msgspec import Struct, ValidationError, convert, field
 from msgspec.structs import replace
 
 from ..errors import IllegalMove
+from .message import TURN_NOTE
 
 if TYPE_CHECKING:
     from .message import Message
@@ -41,7 +42,6 @@ STATUSES = (ACTIVE, *ENDS)
 TYPES = ("multi-agent", "user-session", "agent-task", "mixed")
 TURN = "turn-"  # and the id of its letter
 THREAD = "thread-"  # and the id of its root letter, or of its own
-NOTE = "turn"  # the key in a letter's `extra` that says it was sent as a turn
 
 
 class Seat(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -102,7 +102,7 @@ class TurnNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def note_of(message: Message) -> TurnNote | None:
     """None: a letter like any other. Anybody may write anything into `extra`; what is no note is none."""
     try:
-        return convert(message.extra[NOTE], TurnNote) if NOTE in message.extra else None
+        return convert(message.extra[TURN_NOTE], TurnNote) if TURN_NOTE in message.extra else None
     except ValidationError:
         return None
 

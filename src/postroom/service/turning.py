@@ -15,8 +15,9 @@ from .. import service
 from ..errors import IllegalMove, Invalid, Missing, NotAllowed
 from ..model.codec import to_plain
 from ..model.delivery import ack, open_delivery
+from ..model.message import TURN_NOTE
 from ..model.names import check_agent, check_id
-from ..model.talk import ACTIVE, NOTE, THREAD, Shape, TurnNote, thread_of
+from ..model.talk import ACTIVE, THREAD, Shape, TurnNote, thread_of
 from ..model.thread import general_scope
 from ..model.values import check_label, check_object
 from .authorize import authorize
@@ -92,7 +93,7 @@ def letter(office: Office, caller: Principal, view: View, participant: str, sayi
         sender=participant,
         to=audience or (participant,),
         body=saying.body,
-        extra={NOTE: to_plain(_note(office, saying, parent))},
+        extra={TURN_NOTE: to_plain(_note(office, saying, parent))},
         metadata=saying.metadata or {},
         scope=view.talk.scope,
         **_fields(view, saying),

@@ -24,6 +24,7 @@ from ..errors import Invalid, PostroomError
 from ..model.codec import convert, encode, to_plain
 from ..model.content import content_of, is_typed, payload_to_parts
 from ..model.hashing import blake2b
+from ..model.message import MAP_NOTE
 from ..model.names import check_id, check_scope
 from ..model.talk import letter_of_turn
 from ..model.values import check_label, check_line
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from ..model.message import Message
 
-NOTE = "map"  # in a letter's `extra`
+NOTE = MAP_NOTE
 PRIORITIES = ("low", "normal", "high", "urgent")
 LONGEST_TTL = 10 * 365 * 24 * 3600 * 1000  # milliseconds
 Shape = Literal["content", "bare", "none"]

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ...model.hashing import blake2b
+from ...model.message import OWN_NOTES
 from . import letters
+from .layouts.base import OWN
 
 if TYPE_CHECKING:
     from ...model.message import Message
@@ -45,4 +47,7 @@ def _is_misspelt(layout: Layout, known: Message, sheet: Sheet, name: str) -> boo
     if sheet.message.extra.keys() <= known.extra.keys():
         return False
     written = letters.fields_of(layout, known, sheet.mailbox, name=name, order=sheet.order)
-    return not frozenset(sheet.fields) >= written.keys()
+    missing = written.keys() - sheet.fields.keys()
+    if OWN_NOTES & sheet.fields.keys():  # earlier versions wrote those beside our key, and maybe nothing under it
+        missing -= {OWN}
+    return bool(missing)

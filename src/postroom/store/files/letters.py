@@ -109,6 +109,8 @@ def _sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> Sheet:
     own = layout.own(fields)
     where = _spelt(layout, fields, where)
     plain = layout.read(fields, where)
+    if isinstance(own.get("extra"), dict):  # beside what strangers added
+        own = own | {"extra": plain["extra"] | own["extra"]}
     message = _message(plain | {name: own[name] for name in own if name in _FIELDS} if own else plain)
     if own:
         _check(message)
@@ -168,7 +170,11 @@ def _read_back(layout: Layout, fields: Plain, mailbox: str, name: str) -> Plain:
 def _difference(wanted: Plain, found: Plain) -> Plain:
     """What must be said on top; None takes a field back to its default."""
     names = [*wanted, *(name for name in found if name not in wanted)]
-    return {name: wanted.get(name) for name in names if wanted.get(name) != found.get(name)}
+    told = {name: wanted.get(name) for name in names if wanted.get(name) != found.get(name)}
+    if "extra" in told:
+        there = found.get("extra", {})
+        told["extra"] = {name: value for name, value in wanted["extra"].items() if there.get(name, _NO) != value}
+    return told
 
 
 def _plain(raw: bytes) -> Plain:

@@ -18,7 +18,7 @@ from msgspec import to_builtins
 from ....errors import Invalid
 from ....model.delivery import MOVED_AWAY, State
 from ....model.hashing import blake2b
-from ....model.message import DEFAULT_SCOPE, FIRST_HOPS, Priority, Recipient
+from ....model.message import DEFAULT_SCOPE, FIRST_HOPS, OWN_NOTES, Priority, Recipient
 from ....model.names import AT, ONE_MAILBOX, check_kind, check_party, fold
 from .shapes import QUEUED, Shape
 
@@ -260,8 +260,10 @@ def unknown_in(fields: Plain, known: frozenset[str]) -> Plain:
 
 
 def with_unknown(fields: Plain, extra: Plain, known: frozenset[str]) -> Plain:
-    """And back to where it stood. A name that the design has itself cannot be a stranger's."""
-    return fields | unknown_in(extra, known) if extra else fields
+    """And back to where it stood. A name that the design has itself cannot be a stranger's, and what Postroom
+    itself wrote into `extra` goes under our key with all else that the design has no word for.
+    """
+    return fields | unknown_in(extra, known | OWN_NOTES) if extra else fields
 
 
 def is_text_from_its_sender(message: Message) -> bool:
