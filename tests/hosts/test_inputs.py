@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +198,25 @@ def test_whatever_a_host_says_its_session_goes_on(desk: Desk, said: bytes) -> No
     assert (0, "") == (done.code, done.out)
     assert done.err.count("\n") <= 1
     assert not list(desk.home.rglob("*x*.json"))
+
+
+@pytest.mark.parametrize("said", [b"", b"{", b"[]", b"no JSON", b'{"session_id":"s"}'])
+@pytest.mark.parametrize("words", [["claude"], ["codex"], ["gemini"], ["claude", "--wait"]], ids=" ".join)
+def test_a_hook_that_is_given_no_event_says_so(desk: Desk, words: list[str], said: bytes) -> None:
+    done = desk.run("hook", *words, "--as", "bob", stdin=said)
+    expected = "postroom: no mail is shown: standard input held no JSON object with a hook_event_name\n"
+    assert (0, "", expected) == (done.code, done.out, done.err)
+
+
+def test_a_hook_ends_well_where_nobody_reads_what_it_says(desk: Desk) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "postroom", "hook", "claude"]
+    with open(writing, "wb") as closed:
+        done = subprocess.run(
+            command, env=desk.environment, cwd=desk.home, stdin=subprocess.DEVNULL, stderr=closed, check=False
+        )
+    assert 0 == done.returncode
 
 
 @pytest.mark.parametrize(

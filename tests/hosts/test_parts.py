@@ -225,9 +225,14 @@ def test_who_plays_host_at_a_terminal_is_it_with_their_shell_alone(desk: Desk) -
     assert 0 == code and f"shell {json.loads(file.read_bytes())['pid']}" in shown
 
 
-def test_who_plays_host_without_an_event_is_told_and_a_host_is_not(desk: Desk) -> None:
-    assert "docs/hosts.md" in Terminal(desk, "hook", "claude").finish()[1]
-    assert ("", "") == ((silent := desk.run("hook", "claude")).out, silent.err)
+def test_who_plays_host_with_a_wrong_event_is_told_and_a_host_is_not(desk: Desk) -> None:
+    play = f"""echo '{{"hook_event_name":"Surprise"}}' | {" ".join(PROGRAM)} hook claude"""
+    assert "docs/hosts.md" in Terminal(desk, "-c", play, program=["/bin/sh"]).finish()[1]
+    assert ("", "") == (
+        (silent := desk.run("hook", "claude", stdin=b'{"hook_event_name":"Surprise"}')).out,
+        silent.err,
+    )
+    assert "hook_event_name" in Terminal(desk, "hook", "claude").finish()[1]
 
 
 # -- whose

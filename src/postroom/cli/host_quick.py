@@ -5,8 +5,6 @@ A host calls between any two steps and waits, and mostly there is nothing. What 
 
 from __future__ import annotations
 
-import os
-
 from ..hosts.heard import HOST, hear, text_of
 from ..hosts.moments import BETWEEN, PROMPT, START, STOP
 from ..hosts.sessions import BUSY, IDLE, OVER, find
@@ -18,6 +16,7 @@ from .hook_quick import (
     go_where_the_host_is,
     socket_has_nothing,
 )
+from .main import end
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
@@ -31,15 +30,15 @@ if TYPE_CHECKING:
 def quick_host(call: Call) -> str | None:
     """What to print when that is certain: nothing. None: run the command."""
     said = call.heard = hear(HOST)
-    if "wait" in call.values:
-        return "" if _is_waited_for(call.name, said) else None
+    dialect, event = dialect_of(call.name), text_of(said, "hook_event_name")
+    moment, is_waiter = dialect.EVENTS.get(event), "wait" in call.values
+    if not event or (moment is None and not is_waiter):
+        _tell_ignored(event)
+        return ""  # nothing to us
+    if is_waiter:
+        return "" if _is_waited_for(call.name, said, moment) else None
     end_in_time()
     go_where_the_host_is(text_of(said, "cwd"))
-    dialect = dialect_of(call.name)
-    moment = dialect.EVENTS.get(text_of(said, "hook_event_name"))
-    if moment is None:
-        _tell_player(text_of(said, "hook_event_name"))
-        return ""  # nothing to us
     if said.get("agent_id"):
         return ""  # it is a helper's that works for the session, and the mail is not its own
     if moment not in {BETWEEN, PROMPT, STOP} or not call.values.keys() <= {"as", "room"}:
@@ -52,10 +51,9 @@ def quick_host(call: Call) -> str | None:
     return "" if _is_marked(session, IDLE if moment == STOP else BUSY, holds) else None
 
 
-def _is_waited_for(command: str, said: Mapping[str, Any]) -> bool:
+def _is_waited_for(command: str, said: Mapping[str, Any], moment: str | None) -> bool:
     """Has the session a waiter already? One that starts may have that of an earlier life, which just ends."""
     session = find(host_of(command), text_of(said, "session_id"))
-    moment = dialect_of(command).EVENTS.get(text_of(said, "hook_event_name"))
     return session is not None and moment != START and session.has_waiter
 
 
@@ -67,13 +65,16 @@ def _is_marked(session: Session, turn: str, holds: int | None) -> bool:
     return True
 
 
-def _tell_player(event: str) -> None:
-    """A host has more events than we need, and is told nothing; a person at a terminal would wonder."""
+def _tell_ignored(event: str) -> None:
+    """Say on standard error why nothing is shown. A host has more events than we need, and hears nothing of those;
+    a person at a terminal would wonder. Input without an event is a mistake, whoever reads of it.
+    """
     from ..hosts.processes import is_played  # noqa: PLC0415 - most hooks are for something
 
-    if is_played():
-        what = f"nothing is done at the event {event[:80]!a}" if event else "no event came on standard input"
-        os.write(2, f"postroom: {what}; docs/hosts.md says how to play host\n".encode())
+    if not event:
+        end("postroom: no mail is shown: standard input held no JSON object with a hook_event_name\n", 0)
+    elif is_played():
+        end(f"postroom: nothing is done at the event {event[:80]!a}; docs/hosts.md says how to play host\n", 0)
 
 
 def host_of(command: str) -> str:
