@@ -92,6 +92,26 @@ def test_an_empty_inbox_is_told_without_the_library(room: Desk, words: list[str]
     assert "apsw" in found
 
 
+@pytest.mark.parametrize(
+    "words", [["check"], ["check", "--json"], ["digest"], ["counts", "--json"], ["hook", "prompt"]]
+)
+def test_where_no_room_was_made_yet_that_is_told_without_the_library(desk: Desk, words: list[str]) -> None:
+    for store in (str(desk.home / "room.db"), f"sqlite:{desk.home}/folder/room.db", ""):
+        desk.environment["POSTROOM_STORE"] = store
+        assert loaded(desk, *words, "--as", "ann") & (HEAVY | {"apsw"}) == set()
+        assert desk.run(*words, "--as", "ann") == desk.run(*words, "--as", "ann", "--set", "lease=60")
+
+
+def test_a_room_that_cannot_be_there_gets_no_quick_answer(desk: Desk) -> None:
+    (desk.home / "file").touch()
+    for store in ("folder/", "sqlite:", "file/room.db"):
+        desk.environment["POSTROOM_STORE"] = store
+        assert desk.run("check", "--as", "ann") == desk.run("check", "--as", "ann", "--set", "lease=60")
+    desk.environment["POSTROOM_STORE"] = ""
+    assert 66 == desk.run("check", "--as", "ann", "--room", "other.db").code
+    assert "other.db" in desk.run("hook", "prompt", "--as", "ann", "--room", "other.db").err
+
+
 def test_the_quick_answer_is_the_same_as_the_slow_one(room: Desk) -> None:
     room.json("check", "--as", "bob")
     for words in (["check"], ["check", "--json"], ["digest"], ["digest", "--json"], ["counts", "--json"]):

@@ -15,6 +15,9 @@ from .table import FILE_OF
 
 TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from .parse import Call
 
 FILES = "files:"
@@ -49,9 +52,8 @@ def quick_answer(call: Call) -> str | None:
     if not wanted or not is_plain_name(me):
         return None
     passed_by: list[tuple[str, str]] = []
-    room = room_of(call.values.get("room"), passed_by)
     others: list[str] = []
-    if room is None or not room_has_nothing(room, me, others):
+    if not chosen_room_has_nothing(call.values, me, passed_by, others):
         return None
     note_passed_by(call, passed_by)
     note_unknown(call, me, others)
@@ -66,6 +68,28 @@ def _quick_hook(call: Call) -> str | None:
     from .hook_quick import quick_hook  # noqa: PLC0415 - only for hooks
 
     return quick_hook(call)
+
+
+def chosen_room_has_nothing(
+    values: Mapping[str, Any], mailbox: str, passed_by: list[tuple[str, str]], others: list[str] | None = None
+) -> bool:
+    """Has the room that these options choose surely nothing unread? Where no room was made yet, nobody has mail;
+    one that was named with `--room` and is not there is a typing error, which the command reports.
+    """
+    room = room_of(values.get("room"), passed_by)
+    if room is None:
+        return False
+    return ("room" not in values and _is_not_made(room)) or room_has_nothing(room, mailbox, others)
+
+
+def _is_not_made(room: str) -> bool:
+    if room.startswith(FILES):  # whether the address is sound is for the store to judge
+        return False
+    try:
+        os.stat(room)
+    except OSError as missing:
+        return isinstance(missing, FileNotFoundError)
+    return False
 
 
 def room_has_nothing(room: str, mailbox: str, others: list[str] | None = None) -> bool:
@@ -98,7 +122,7 @@ def room_of(named: str | None, passed_by: list[tuple[str, str]]) -> str | None:
     if address.startswith(FILES):
         return address
     path = address.removeprefix("sqlite:").removeprefix("//")
-    unusual = ":" in path or "?" in path or "\n" in path or path.startswith("~")
+    unusual = not path or ":" in path or "?" in path or "\n" in path or path.startswith("~") or path.endswith("/")
     if unusual or not (address.startswith("sqlite:") or path.endswith(".db") or "/" in path):
         return None
     return path

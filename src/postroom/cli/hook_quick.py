@@ -82,7 +82,7 @@ def exchange(path: str, lines: bytes, replies: int, patience: float = 0.0) -> by
 
 
 def _is_surely_nothing(values: Mapping[str, Any], agent: str) -> bool:
-    from .glance import is_plain_name, room_has_nothing, room_of  # noqa: PLC0415 - loaded already
+    from .glance import chosen_room_has_nothing, is_plain_name  # noqa: PLC0415 - loaded already
 
     if not is_plain_name(agent):
         return False
@@ -90,8 +90,7 @@ def _is_surely_nothing(values: Mapping[str, Any], agent: str) -> bool:
         return socket_has_nothing(socket, agent)
     if folder := folder_of(values):
         return folder_has_nothing(folder, agent)
-    room = room_of(values.get("room"), [])
-    return room is not None and room_has_nothing(room, agent)
+    return chosen_room_has_nothing(values, agent, [])
 
 
 def folder_has_nothing(folder: str, agent: str) -> bool:
