@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -248,6 +249,74 @@ def run_into(desk: Desk, words: tuple[str, ...], output: str) -> int:
         stdin=subprocess.DEVNULL,
         check=False,
     ).returncode
+
+
+# A daemon beside the sessions, as claude-code-swarm has one: each session has a socket of its own to it.
+SOCKETS = {"team-main": "s", "team-coder": "t"}
+BESIDE = ["team-main", "", "team-coder", "by the plugin", "", "nobody answers", "late"]
+BUGS = {
+    "it marks what nobody saw": """
+from postroom.cli.hook_sources import SocketSource
+ask = SocketSource.ask
+more = {"check_inbox": {"clear": True}}
+SocketSource.ask = lambda self, *said: ask(self, *({**one, **more.get(one["action"], {})} for one in said))
+""",
+    "it marks nothing": """
+from postroom.cli.hook_sources import SocketSource
+SocketSource.mark = lambda self, count: None
+""",
+    "it looks into a room instead": """
+from postroom.cli import hook, hook_quick
+hook.socket_of = hook_quick.socket_of = lambda values: ""
+""",
+}
+
+
+def shown_beside_a_daemon(desk: Desk, program: list[str]) -> list[str]:
+    """What the sessions' hooks show of the letters that come, one after the other."""
+    sockets = {name: str(desk.home / socket) for name, socket in SOCKETS.items()}
+    command = ["--room", str(desk.home / "room.db"), "--http", "off", "--socket", sockets["team-coder"]]
+    seen: list[str] = []
+
+    def hook(name: str, words: tuple[str, ...] = PROMPT, output: str = "/dev/stdout") -> str:
+        said = desk.environment | {"INBOX_AGENT_ID": name, "INBOX_SOCKET_PATH": sockets[name]}
+        script = f"{shlex.join([*program, *words])} >{output}"
+        done = subprocess.run(["/bin/sh", "-c", script], env=said, cwd=desk.home, capture_output=True, check=True)
+        told = "nobody answers" if b"no post room answers" in done.stderr else ""
+        return told or " ".join(re.findall(r"^for (.+)$", done.stdout.decode(), re.MULTILINE))
+
+    with Daemon(desk.home, *command) as daemon:
+        for name in sockets:
+            hook(name, START)
+            desk.post("ann", name, f"for {name}")
+        hook("team-main", output="/dev/full")
+        seen += [hook("team-main"), hook("team-main"), hook("team-coder")]
+        desk.post("ann", "team-coder", "for by the plugin")
+        asked = {"action": "check_inbox", "agentId": "team-coder", "unreadOnly": True, "clear": True}
+        taken = [one["content"]["text"] for one in daemon.ask(**asked)["messages"]]  # as the plugin's own hook
+        seen += [" ".join(taken).removeprefix("for "), hook("team-coder")]
+        desk.post("ann", "team-main", "for late")
+        daemon.stop(signal.SIGKILL)
+        seen.append(hook("team-main"))
+    with Daemon(desk.home, *command):
+        seen.append(hook("team-main"))
+    return seen
+
+
+@pytest.fixture
+def beside(bob: Desk) -> Desk:
+    bob.environment = {name: text for name, text in bob.environment.items() if name != "POSTROOM_STORE"}
+    return bob
+
+
+def test_sessions_beside_a_daemon_are_shown_their_own_mail_once(beside: Desk) -> None:
+    assert BESIDE == shown_beside_a_daemon(beside, PROGRAM)
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_hook_that_errs_beside_a_daemon_is_found(beside: Desk, bug: str) -> None:
+    script = f"{BUGS[bug]}\nfrom postroom.cli.main import entry\nentry()"
+    assert BESIDE != shown_beside_a_daemon(beside, [sys.executable, "-c", script])
 
 
 @pytest.mark.parametrize("output", [">&-", ">/dev/full", ">/dev/null", "1</dev/null", ">&- 2>&-"])

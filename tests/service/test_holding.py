@@ -5,11 +5,27 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
+from collections.abc import Callable, Sequence
 from copy import copy
+from typing import Any
 
 import pytest
 
-from postroom import LeaseLost, NotAllowed, PostroomError, Room, State, TooFast, UnknownMessage, Work, draft
+from postroom import (
+    LeaseLost,
+    Mailbox,
+    NotAllowed,
+    PostroomError,
+    Room,
+    State,
+    TooFast,
+    UnknownMessage,
+    Work,
+    draft,
+)
+from postroom.model.query import Query
+from postroom.settings import Settings
+from postroom.store.base import Move, Plan, Post, Posted, Write
 from tests.rooms import FakeClock, House, texts
 
 
@@ -262,6 +278,73 @@ def test_done_and_answered_is_one_commit(room: Room) -> None:
     assert (answer.id, answer.thread) == (receipt.id, work.id)
     assert work.ack_and_reply("done").repeated
     assert room.mailbox("ann").check() == []
+
+
+ANSWERS: dict[str, Callable[[Mailbox, Work], object]] = {
+    "ack_and_reply": lambda _bob, work: work.ack_and_reply("done"),
+    "ack_and_send": lambda _bob, work: work.ack_and_send([draft("ann", "done")]),
+    "accept": lambda bob, work: bob.task(work).accept(),
+}
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+class CutOff:
+    """A store whose process is killed as soon as a commit of letters or states is over."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self.inner, verb)
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        planned: list[Write] = []
+
+        def plan() -> Sequence[Write]:
+            planned[:] = writes() if callable(writes) else writes
+            return planned
+
+        posted: tuple[Posted, ...] = self.inner.commit(plan)
+        if any(isinstance(write, (Move, Post)) for write in planned):
+            raise Killed
+        return posted
+
+
+class OneAfterTheOther(CutOff):
+    """The bug: what belongs together is two commits, first the states and then the letters."""
+
+    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        planned = writes() if callable(writes) else writes
+        self.inner.commit([write for write in planned if not isinstance(write, Post)])
+        posted: tuple[Posted, ...] = self.inner.commit([write for write in planned if isinstance(write, Post)])
+        return posted
+
+
+def done_and_answered(house: House, answer: str, store: CutOff) -> tuple[bool, bool]:
+    """Whether bob's letter is done and whether ann has the answer, after a kill at the end of the first commit."""
+    house.room().mailbox("ann").give_task("bob", "Sort it.")
+    taken = house.room().mailbox("bob").claim()
+    assert taken and taken.delivery.lease
+    bob = Room(store, Settings(), clock=house.clock).mailbox("bob")
+    work = bob.held(taken.id, taken.delivery.lease.token)
+    with pytest.raises(Killed):
+        ANSWERS[answer](bob, work)
+    house.reopen()
+    (found,) = house.store.find(Query(mailbox="bob"))
+    return found.delivery.state is State.DONE, len(house.room().mailbox("ann").check()) == 1
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_no_kill_comes_between_done_and_answered(house: House, answer: str) -> None:
+    assert (True, True) == done_and_answered(house, answer, CutOff(house.store))
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_kill_between_done_and_answered_is_found(house: House, answer: str) -> None:
+    assert (True, False) == done_and_answered(house, answer, OneAfterTheOther(CutOff(house.store)))
 
 
 def refused_replies(room: Room) -> list[tuple[type[PostroomError], dict[str, object]]]:

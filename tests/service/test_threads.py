@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from postroom import Room, UnknownMessage
@@ -111,3 +118,83 @@ def test_a_long_chain_of_replies_is_walked_once(room: Room) -> None:
     for number in range(1, 120):
         letter = room.mailbox(("ann", "bob")[number % 2]).reply(letter.id, str(number))
     assert spoken(room.mailbox("ann").reply_chain(letter.id)) == [str(n) for n in range(120)]
+
+
+# -- in another process
+
+
+LETTERS: dict[str, dict[str, str]] = {
+    "by-id": {"conversation_id": "c-1", "thread_tag": "plan"},
+    "by-tag": {"thread_tag": "plan"},
+    "by-tag-and-scope": {"thread_tag": "plan", "scope": "research"},
+    "by-scope": {"scope": "research"},
+    "by-nothing": {},
+}
+SCRIPT = """
+import json, sys
+import postroom
+def turns(room, conversation):
+    try:
+        return [[turn.id, turn.thread_id, turn.in_reply_to] for turn in room.turns(conversation)]
+    except postroom.UnknownMessage as unknown:
+        return str(unknown)
+address, letters = sys.argv[1], json.loads(sys.argv[2])
+with postroom.open(address) as room:
+    ann, bob = room.mailbox("ann"), room.mailbox("bob")
+    for id, fields in letters.items():
+        ann.send("bob", "x", id=id, **fields)
+        bob.reply(id, "y", id=f"{id}.1")
+        ann.reply(f"{id}.1", "z", id=f"{id}.2")
+    print(json.dumps({conversation.id: turns(room, conversation.id) for conversation in room.conversations()}))
+"""
+RULES = {
+    "the tag before the id": """
+thread.conversation_of = lambda one: rule(replace(one, conversation_id=None) if one.thread_tag else one)
+""",
+    "the tag without its scope": "thread.tag_conversation = lambda name, scope='default': tag(name)",
+    "an id that only this process knows": "thread.tag_conversation = lambda name, scope: tag(salt + name, scope)",
+    "a thread of each reply's own": "message.Message.thread = property(lambda letter: letter.id)",
+    "an answer to the root": """
+thread.turn_of = lambda letter: turn(replace(letter, in_reply_to=letter.thread_id))
+""",
+}
+PLANTING = """
+import os
+from msgspec.structs import replace
+from postroom.model import message, thread
+rule, tag, turn, salt = thread.conversation_of, thread.tag_conversation, thread.turn_of, os.urandom(8).hex()
+"""
+
+
+def conversations_in_two_processes(folder: Path, bug: str = "") -> list[Any]:
+    """What the process that sent the letters sees of them, and what the next process does."""
+    script = f"{PLANTING}\n{bug}\n{SCRIPT}" if bug else SCRIPT
+    found = []
+    for letters in (LETTERS, {}):
+        command = [sys.executable, "-c", script, str(folder / "room.db"), json.dumps(letters)]
+        found.append(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
+    return found
+
+
+def by_the_rules() -> dict[str, list[list[str | None]]]:
+    def tagged(scope: str) -> str:
+        return "conv-" + hashlib.blake2b(f"{scope}\0plan".encode(), digest_size=13).hexdigest()
+
+    names = ("c-1", tagged("default"), tagged("research"), "conv-general:research", "conv-general:default")
+    return {
+        name: [
+            [f"turn-{id}", None, None],
+            [f"turn-{id}.1", id, f"turn-{id}"],
+            [f"turn-{id}.2", id, f"turn-{id}.1"],
+        ]
+        for name, id in zip(names, LETTERS, strict=True)
+    }
+
+
+def test_conversations_are_made_by_the_rules_and_are_the_same_in_the_next_process(tmp_path: Path) -> None:
+    assert [by_the_rules()] * 2 == conversations_in_two_processes(tmp_path)
+
+
+@pytest.mark.parametrize("bug", RULES)
+def test_a_broken_rule_is_found(tmp_path: Path, bug: str) -> None:
+    assert [by_the_rules()] * 2 != conversations_in_two_processes(tmp_path, RULES[bug])
