@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from postroom.ipc.client import SocketDesk
 
-PATIENCE = 30.0  # seconds; far more than any of it takes
+PATIENCE = 120.0  # seconds; only what hangs takes this long, on a machine with much else to do, too
 
 
 class Daemon:

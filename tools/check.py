@@ -48,8 +48,10 @@ FEW = 3  # more that fail are no accident
 FAILED_TESTS = 1  # the exit code of pytest
 LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
 
+SDK = "@multi-agent-protocol/sdk@0.1.15"
+
 # What runs beside other steps from the beginning: it works on one processor, or waits for another machine.
-BESIDE = ("types", "packages from npm", "nanobot")
+BESIDE = ("types", "packages from npm", "agent-inbox from npm", "node 22 from npm", "nanobot")
 
 STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("style", (str(BIN / "ruff"), "check", "--quiet", ".")),
@@ -75,7 +77,9 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             *("--durations=8", "--ignore=tests/faults", "-m", "files"),
         ),
     ),
-    ("packages from npm", (sys.executable, "tools/npm.py", "@multi-agent-protocol/sdk@0.1.15", "ws@8")),
+    ("packages from npm", (sys.executable, "tools/npm.py", SDK, "ws@8")),
+    ("agent-inbox from npm", (sys.executable, "tools/npm.py", "agent-inbox@0.2.3", SDK)),
+    ("node 22 from npm", (sys.executable, "tools/npm.py", "--scripts", "node@22")),
     (
         "tests of the daemon",
         (

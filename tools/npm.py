@@ -1,6 +1,6 @@
 """Packages from npm, for tests with programs that are not ours. Kept in the user's cache.
 
-python tools/npm.py NAME@VERSION ...      install them, if they are not there; without npm, say so
+python tools/npm.py [--scripts] NAME@VERSION ...      install them, if they are not there; without npm, say so
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def packages(*names: str, scripts: bool = True) -> Path:
 
 
 if __name__ == "__main__":
+    wanted = [word for word in sys.argv[1:] if word != "--scripts"]
     try:
-        packages(*sys.argv[1:], scripts=False)
+        packages(*wanted, scripts="--scripts" in sys.argv)
     except NoNpm as missing:
-        print(f"{missing}: the tests that need {', '.join(sys.argv[1:])} are skipped")
+        print(f"{missing}: the tests that need {', '.join(wanted)} are skipped")

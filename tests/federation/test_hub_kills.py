@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import LONG
+from tests.daemons import PATIENCE
 from tests.federation.audit import Mail
 from tests.federation.faulty import STEPS
 from tests.federation.systems import System, systems
@@ -26,7 +27,7 @@ def killed_at(folder: Path, step: str, bug: str = "") -> set[str]:
         a.serve()
         c.serve()
         assert hub.daemon is not None
-        assert -signal.SIGKILL == hub.daemon.process.wait(60)
+        assert -signal.SIGKILL == hub.daemon.process.wait(PATIENCE)
         hub.stop()
         hub.serve()
         return mail.problems()

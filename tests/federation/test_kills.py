@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import LONG
+from tests.daemons import PATIENCE
 from tests.federation.audit import Mail
 from tests.federation.faulty import SENDING, STEPS
 from tests.federation.systems import System, join, systems
@@ -32,7 +33,7 @@ def killed_at(folder: Path, step: str, times: int, sender: str, bug: str = "") -
         victim.serve(faults=",".join(filter(None, (manners, own, f"kill:{step}:{times}"))))
         other.serve(faults=",".join(filter(None, (manners, others))))
         assert victim.daemon is not None
-        assert -signal.SIGKILL == victim.daemon.process.wait(60)
+        assert -signal.SIGKILL == victim.daemon.process.wait(PATIENCE)
         victim.stop()
         victim.serve()
         return mail.problems()

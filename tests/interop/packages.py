@@ -1,6 +1,6 @@
-"""The real agent-inbox from npm, as outside processes. `make interop` installs it, outside the tree; where it is
-not installed these tests are skipped and say so. Its install scripts are left out: they build a database that is
-not used here.
+"""The real agent-inbox from npm, as outside processes. `make test` and `make interop` install it, outside the
+tree; where it is not installed these tests are skipped and say so. Its install scripts are left out: they build a
+database that is not used here.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from typing import Any, Self
 
 import pytest
 
+from tests.daemons import PATIENCE
+
 NAME = "agent-inbox@0.2.3"
+SDK = "@multi-agent-protocol/sdk@0.1.15"
 NPM = runpy.run_path(str(Path(__file__).parent.parent.parent / "tools" / "npm.py"))
-PACKAGE = NPM["place_of"](NAME) / "node_modules" / "agent-inbox"
-PATIENCE = 30.0  # seconds; a bound, not a pace
+PACKAGE = NPM["place_of"](NAME, SDK) / "node_modules" / "agent-inbox"
+long = pytest.mark.skipif(not os.environ.get("POSTROOM_INTEROP"), reason="make interop runs it")
 PROTOCOL = "2025-06-18"  # of MCP, as agent-inbox's SDK speaks it
 
 
@@ -37,8 +40,9 @@ def require(*names: str, scripts: bool = False) -> Path:
     return folder
 
 
-def require_package() -> None:
-    require(NAME)
+def require_package() -> Path:
+    """agent-inbox, with the SDK that it federates by."""
+    return require(NAME, SDK)
 
 
 def require_node_22() -> Path:

@@ -19,17 +19,16 @@ import pytest
 from postroom.model.delivery import State
 from tests.federation.systems import System, systems, until
 from tests.interop.map_programs import HERE, Program
-from tests.interop.packages import NAME, require, require_node_22, surroundings
+from tests.interop.packages import long, require_node_22, require_package, surroundings
 
 pytestmark = [pytest.mark.interop, pytest.mark.daemon]
-SDK = "@multi-agent-protocol/sdk@0.1.15"
 
 
 class Inbox(Program):
     """agent-inbox as the system `inbox`, that has called `here`."""
 
     def __init__(self, home: Path, here: System) -> None:
-        node, folder = require_node_22(), require(NAME, SDK)
+        node, folder = require_node_22(), require_package()
         copy = folder / f"inbox_peer.{os.getpid()}.mjs"
         shutil.copyfile(HERE / "inbox_peer.mjs", copy)
         home.mkdir(exist_ok=True)
@@ -53,7 +52,7 @@ class Inbox(Program):
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[System]:
     require_node_22()
-    require(NAME, SDK)
+    require_package()
     with systems(System(tmp_path, "here", "ann", "amy")) as (one,):
         one.trusts("inbox", auth="none")
         yield one.serve()
@@ -72,6 +71,7 @@ def call(tmp_path: Path, here: System) -> Iterator[Callable[[], Inbox]]:
         one.__exit__()
 
 
+@long
 def test_its_letters_come_with_their_ids_threads_and_subjects(here: System, call: Callable[[], Inbox]) -> None:
     inbox = call()
     assert inbox.is_federated
@@ -108,6 +108,7 @@ def test_letters_go_to_its_agents_and_answers_come_back_in_the_thread(
     assert ("ping again", "t1") == (again.text, again.message.thread_tag)
 
 
+@long
 def test_mail_for_it_waits_until_it_is_back_and_leaves_by_its_receipt(
     here: System, call: Callable[[], Inbox]
 ) -> None:
@@ -126,6 +127,7 @@ def test_mail_for_it_waits_until_it_is_back_and_leaves_by_its_receipt(
     until(lambda: here.left(late, "bob@inbox"))
 
 
+@long
 def test_a_kill_in_the_middle_of_its_mail_loses_none(here: System, call: Callable[[], Inbox]) -> None:
     """It may get one twice, under the same messageId: it knows no letter again."""
     ids = [here.room.mailbox("ann").send("bob@inbox", f"{number}").id for number in range(200)]
@@ -140,6 +142,7 @@ def test_a_kill_in_the_middle_of_its_mail_loses_none(here: System, call: Callabl
     until(lambda: all(here.left(id, "bob@inbox") for id in ids))
 
 
+@long
 def test_after_a_restart_of_the_post_room_it_calls_again_and_its_queue_comes(
     here: System, call: Callable[[], Inbox]
 ) -> None:
@@ -156,6 +159,7 @@ def test_after_a_restart_of_the_post_room_it_calls_again_and_its_queue_comes(
     until(lambda: ["kept in its memory"] == here.texts("ann"))
 
 
+@long
 def test_what_is_refused_is_told_to_its_sender_by_a_letter(here: System, call: Callable[[], Inbox]) -> None:
     inbox = call()
     sent = inbox.send("bob", "nobody@here", "anyone?", subject="S")
@@ -168,6 +172,7 @@ def test_what_is_refused_is_told_to_its_sender_by_a_letter(here: System, call: C
     assert not here.room._office.store.spelling("nobody")
 
 
+@long
 def test_what_its_wire_drops_on_the_way_there(here: System, call: Callable[[], Inbox]) -> None:
     """As the page says that it does."""
     ann = here.room.mailbox("ann")
@@ -185,6 +190,7 @@ def test_what_its_wire_drops_on_the_way_there(here: System, call: Callable[[], I
     assert not dropped & got.keys() and not dropped & got["metadata"].keys()
 
 
+@long
 def test_what_its_wire_drops_on_the_way_here(here: System, call: Callable[[], Inbox]) -> None:
     """As the page says that it does."""
     inbox = call()
@@ -205,12 +211,14 @@ def test_what_its_wire_drops_on_the_way_here(here: System, call: Callable[[], In
     assert ["ann"] == [one.address for one in letter.recipients] and not here.room.mailbox("amy").check()
 
 
+@long
 def test_a_scope_in_the_address_is_the_letters(here: System, call: Callable[[], Inbox]) -> None:
     call().send("bob", "ann@here/dev", "scoped")
     (letter,) = until(here.room.mailbox("ann").check)
     assert ("scoped", "dev") == (letter.text, letter.message.scope)
 
 
+@long
 def test_a_letter_to_all_of_it_has_no_word_there(here: System, call: Callable[[], Inbox]) -> None:
     call()
     here.is_linked("inbox")
@@ -220,6 +228,7 @@ def test_a_letter_to_all_of_it_has_no_word_there(here: System, call: Callable[[]
     assert "everybody" in bounce.text
 
 
+@long
 def test_one_that_was_not_added_is_not_let_in(tmp_path: Path, here: System, call: Callable[[], Inbox]) -> None:
     here.trusts("inbox", auth="bearer")
     assert not call().is_federated

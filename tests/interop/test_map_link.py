@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,11 @@ from websockets.asyncio.client import ClientConnection, connect
 
 import postroom
 from postroom import Room
-from tests.daemons import Daemon
+from tests.daemons import PATIENCE, Daemon
 from tests.interop.map_programs import MapServer, Peer, free_port, require_sdk, until
+from tests.interop.packages import long
 
 pytestmark = [pytest.mark.interop, pytest.mark.daemon]
-long = pytest.mark.skipif(not os.environ.get("POSTROOM_INTEROP"), reason="make interop runs it")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +61,7 @@ def test_letters_go_both_ways_and_an_answer_finds_its_thread(server: MapServer, 
 
         payload = {"type": "text", "text": "Grüße 📬", "_meta": {"inReplyTo": receipt.id}}
         bob.say(to={"agent": until(lambda: shown(server, "ann"))}, payload=payload)
-        letter = ann.wait(timeout=20)
+        letter = ann.wait(timeout=PATIENCE)
         assert letter is not None
         assert ("hive/bob", "Grüße 📬", receipt.thread) == (letter.sender, letter.text, letter.message.thread)
         assert not letter.message.proven
@@ -74,7 +73,7 @@ def test_an_answer_by_the_sdks_reply_finds_who_asked(server: MapServer, daemon: 
         ann, carl = room.mailbox("ann"), room.mailbox("carl")
         first = ann.send("hive/dora", "1")
         dora.reply(dora.message(), "one")
-        answer = ann.wait(timeout=20)
+        answer = ann.wait(timeout=PATIENCE)
         assert answer is not None
         assert ("hive/dora", "one", first.thread) == (answer.sender, answer.text, answer.message.thread)
         carl.send("hive/dora", "2")
@@ -103,7 +102,7 @@ def test_mail_for_who_has_just_left_waits_and_for_who_restarts_follows_it(
             until(lambda: not room.mailbox("hive/bob").check(peek=True))
             assert ["2"] == [letter.text for letter in room.mailbox("hive/carl").check(peek=True)]
             bob.say(to={"agent": shown(server, "ann")}, payload="3")  # who never registered is answered, too
-            answer = ann.wait(timeout=20)
+            answer = ann.wait(timeout=PATIENCE)
             assert answer is not None and ("hive/bob", "3") == (answer.sender, answer.text)
 
 
@@ -133,7 +132,7 @@ def test_what_is_sent_to_the_scope_of_the_link_reaches_ours(server: MapServer, t
         scope, _ = asyncio.run(_members(server.url, "crew"))
         sam.say(to={"scope": scope}, payload={"text": "to all of you"})
         for name in ("ann", "carl"):
-            letter = room.mailbox(name).wait(timeout=20)
+            letter = room.mailbox(name).wait(timeout=PATIENCE)
             assert letter is not None and "hive/sam" == letter.sender
         assert not room.mailbox("ann").check()
 
@@ -214,13 +213,13 @@ def test_two_rooms_meet_at_one_server(server: MapServer, daemon: Daemon, tmp_pat
             priority="urgent",
             thread_tag="t1",
         )
-        letter = there.mailbox("dora").wait(timeout=20)
+        letter = there.mailbox("dora").wait(timeout=PATIENCE)
         assert letter is not None
         assert ("hive/ann", "S", "t1") == (letter.sender, letter.subject, letter.message.thread_tag)
         assert "urgent" == letter.message.priority.name.lower()
         assert {"n": [1, 2]} == letter.message.parts[0]["data"]
         letter.reply("yes")
-        answer = here.mailbox("ann").wait(timeout=20)
+        answer = here.mailbox("ann").wait(timeout=PATIENCE)
         assert answer is not None
         assert ("hive/dora", "yes", sent.id) == (answer.sender, answer.text, answer.message.in_reply_to)
 

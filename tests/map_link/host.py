@@ -19,8 +19,8 @@ from postroom.desk import Desk
 from postroom.hub import Hub
 from postroom.map_link.link import Link
 from postroom.map_link.wants import Wants
+from tests.daemons import PATIENCE
 
-PATIENCE = 120.0  # seconds; only against hanging
 PLAIN: dict[str, Any] = {"map/send": {"messageId": "m"}, "map/agents/unregister": {}}
 
 

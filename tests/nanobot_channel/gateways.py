@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import postroom
+from tests.daemons import PATIENCE
 
 from .models import Model
 
 T = TypeVar("T")
-PATIENCE = 30.0  # seconds; a bound, not a pace
 BEFORE_KILLING = 5.0  # seconds
 _CHATS = itertools.count()
 QUIET = 1.5  # seconds in which nothing more must come

@@ -17,9 +17,9 @@ from postroom.nanobot_channel.post import Caller, Post, shared
 from postroom.nanobot_channel.reach import is_reached
 from postroom.nanobot_channel.reception import Reception
 from postroom.service.reading import received
+from tests.daemons import PATIENCE
 
 Says = Callable[[Inbound], str | None]
-PATIENCE = 20.0
 ROWS = {row.name: row for row in toolbox.ROWS}
 
 

@@ -28,8 +28,8 @@ from postroom.web.mounted import Mounted
 from postroom.web.server import Place, Server
 from tests.cli.shell import SOURCE
 from tests.coverage import uncounted
+from tests.daemons import PATIENCE
 
-PATIENCE = 20.0  # seconds; a bound, not a pace
 JSON = {"content-type": "application/json"}
 
 
