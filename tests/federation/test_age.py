@@ -68,11 +68,11 @@ def parted_for_hours(tmp_path: Path, faults: str) -> None:
     with systems(System(tmp_path, "a", "ann", "amy"), System(tmp_path, "b", "bob")) as (a, b):
         join(a, b)
         ann = a.room.mailbox("ann")
-        sent = [ann.send("bob@b", f"{number}") for number in range(3)]
+        sent, probes = [ann.send("bob@b", f"{number}") for number in range(3)], []
         for hours in (6, 23):
-            probe = ann.send("amy", "so long ago", expires=3600 * (hours - 1))
+            probes.append(ann.send("amy", "so long ago", expires=3600 * (hours - 1)).id)
             a.serve(faults=f"{faults},ahead:{hours}")
-            until(lambda late=probe: State.DEAD == a.delivery(late.id, "amy").state)
+            until(lambda: State.DEAD == a.delivery(probes[-1], "amy").state)  # the janitor has come by
             assert "disconnected" == a.states()["b"]
             assert {State.QUEUED} == {a.delivery(one.id, "bob@b").state for one in sent}
             a.stop()

@@ -282,7 +282,7 @@ def test_some_of_those_a_letter_is_for_may_not_be_there(house: House, near: Pers
 
 
 def test_who_may_be_written_to_is_found_and_nobody_else(near: Person) -> None:
-    assert {"has": True, "status": "idle"} == near.ask("map/federation/find", agent="ANN")
+    assert {"has": True, "status": "idle", "agentId": "ann"} == near.ask("map/federation/find", agent="ANN")
     assert {"has": False} == near.ask("map/federation/find", agent="nobody")
 
 

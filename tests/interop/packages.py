@@ -15,7 +15,9 @@ from typing import Any, Self
 
 import pytest
 
-from tests.daemons import PATIENCE
+from tests import daemons
+
+PATIENCE = daemons.PATIENCE
 
 NAME = "agent-inbox@0.2.3"
 SDK = "@multi-agent-protocol/sdk@0.1.15"

@@ -19,7 +19,9 @@ from postroom.desk import Desk
 from postroom.hub import Hub
 from postroom.map_link.link import Link
 from postroom.map_link.wants import Wants
-from tests.daemons import PATIENCE
+from tests import daemons
+
+PATIENCE = daemons.PATIENCE
 
 PLAIN: dict[str, Any] = {"map/send": {"messageId": "m"}, "map/agents/unregister": {}}
 

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import postroom
-from tests.daemons import PATIENCE
+from tests import daemons
 
 from .models import Model
+
+PATIENCE = daemons.PATIENCE
 
 T = TypeVar("T")
 BEFORE_KILLING = 5.0  # seconds

@@ -17,7 +17,9 @@ from postroom.nanobot_channel.post import Caller, Post, shared
 from postroom.nanobot_channel.reach import is_reached
 from postroom.nanobot_channel.reception import Reception
 from postroom.service.reading import received
-from tests.daemons import PATIENCE
+from tests import daemons
+
+PATIENCE = daemons.PATIENCE
 
 Says = Callable[[Inbound], str | None]
 ROWS = {row.name: row for row in toolbox.ROWS}

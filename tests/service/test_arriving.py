@@ -417,9 +417,9 @@ def test_a_refusal_further_on_comes_back_as_a_notice(room: Room) -> None:
 
 def test_who_is_to_be_found_is_found_here_or_passed_on(house: House, room: Room) -> None:
     assert bring(room, letter(), "bob@*") == [None]
-    assert isinstance(refusal(room, letter(), "dora@*", peer=hub(room)), UnknownAgent)
-    seeking = house.room(system="here", federation_strategy="broadcast")
-    assert bring(seeking, letter(id="far-2"), "dora@*", peer=hub(room)) == [None]
+    asks_nobody = house.room(system="here", federation_refresh_on_miss=False)
+    assert isinstance(refusal(asks_nobody, letter(), "dora@*", peer=hub(room)), UnknownAgent)
+    assert bring(room, letter(id="far-2"), "dora@*", peer=hub(room)) == [None]
     assert outbox.waiting(room._office) == ["dora@*"]
 
 

@@ -330,6 +330,16 @@ def test_case_does_not_count_elsewhere_either(room: Room) -> None:
     assert ["Bob@far"] == list(places(room, first.id))
 
 
+def test_a_name_is_spelt_as_its_system_told_of_it_before_the_first_letter(room: Room) -> None:
+    value = to_plain(Route(system="far", until=NOW + timedelta(seconds=300), name="Zoe"))
+    room._office.store.commit([Put(record=Record(kind=ROUTE, key="zoe", value=value))])
+    ann = room.mailbox("ann")
+    for said in ("zoe", "ZOE@far", "zoe@FAR/dev"):
+        sent = ann.send(said, "one")
+        assert f"Zoe@far{'/dev' if '/' in said else ''}" == next(iter(places(room, sent.id)))
+    assert ["Zoe"] == [name for name, _ in elsewhere.told_of(room._office, OWNER)]
+
+
 def test_what_a_system_told_that_is_no_peer_any_more_counts_no_more(room: Room) -> None:
     know_peer(room, Peer(system="near"))
     route(room, "zoe", "near")

@@ -26,9 +26,11 @@ from postroom.room import Room
 from postroom.service.authorize import OWNER
 from postroom.web.mounted import Mounted
 from postroom.web.server import Place, Server
+from tests import daemons
 from tests.cli.shell import SOURCE
 from tests.coverage import uncounted
-from tests.daemons import PATIENCE
+
+PATIENCE = daemons.PATIENCE
 
 JSON = {"content-type": "application/json"}
 

@@ -78,8 +78,14 @@ def bound(office: Office, post: Post) -> Post:
 
 
 def spelt(office: Office, mailbox: str) -> str:
-    """A name elsewhere as it is known here: whoever writes it otherwise means the same."""
-    return office.store.spelling(mailbox) or mailbox
+    """A name elsewhere as it is known here, else as its system spells it: whoever writes it otherwise means it."""
+    held = office.store.spelling(mailbox)
+    if held is not None or not agent_of(mailbox):
+        return held or mailbox
+    found = office.store.records(ROUTE, fold(agent_of(mailbox)))
+    route = convert(found[0].value, Route) if found else None
+    is_told = route is not None and route.name and same_name(route.system, system_of(mailbox))
+    return mailbox.replace(agent_of(mailbox), route.name, 1) if route is not None and is_told else mailbox
 
 
 def route_of(office: Office, name: str, now: datetime) -> Route | None:
