@@ -281,8 +281,8 @@ def test_what_is_not_a_strangers_letter_or_may_not_go_stays(house: House, clock:
     assert None is elsewhere.send_on(office, "eve", "eve", "far")
     assert "bob@far" == elsewhere.send_on(office, "bob", "bob", "far")
     assert [{"bob": State.UNREAD}, {"bob@far": State.QUEUED}] == [places(room, one.id) for one in (old, young)]
-    ann.send("zoe", "read by now", scope="open")
-    room.mailbox("zoe").check()
+    ann.send("zoe", "unread, and she came while peers were asked", scope="open")
+    room.mailbox("zoe").register()
     assert None is elsewhere.send_on(office, "zoe", "zoe", "far")
 
 
