@@ -130,8 +130,8 @@ class Caller:
         """What was emitted is heard once it is told as done, and only then: a call may be tried twice."""
         if not done.cancelled() and done.exception() is None:
             who = self._standing(self.room, method, said).principal
-            told = {"scope": self.room._default_scope} | said
-            self._hub.publish(told, who.agent or said.get("agent_id") or service.tokens.OPERATOR)
+            event = {"scope": self.room._default_scope} | said
+            self._hub.publish(event, who.agent or said.get("agent_id") or service.tokens.OPERATOR)
 
     def _standing(self, room: Room, method: Method, said: dict[str, Any]) -> Room:
         """The room as this caller may use it today."""

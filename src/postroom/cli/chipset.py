@@ -15,6 +15,7 @@ from ..chipset.patience import chosen
 from ..errors import Invalid
 from ..model.codec import to_plain
 from .answers import Answer, sayable
+from .chipset_quick import state_of
 from .convert import seconds
 from .escape import one_line
 from .exits import NOTHING, NoInput
@@ -24,14 +25,13 @@ from .text import text_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ..chipset import Hook, Patience, Round
+    from ..chipset import Hook, Nudge, Patience, Round
     from ..chipset.folder import Fields
     from ..errors import Unreadable
     from .answers import Screen
     from .context import Context
 
 FASTEST, SLOWEST = 0.1, 600.0  # seconds between two looks
-_LAYOUT = "?layout=chipset"
 _TOLD = {
     "nudged": "Nudged {}.",
     "escalated": "Told the mayor of {}, who does not answer.",
@@ -49,15 +49,19 @@ def run_chipset_check(context: Context) -> Answer:
     with _chipset(context) as chipset:
         me = context.me
         nudge, note = chipset.nudges.unhandled(me), chipset.notes.latest(me)
-        told = {"nudge": nudge and nudge.to_dict(), "note": note and _note(note)}
-        return Answer(context.name, {"hook": chipset.hooks.get(me).to_dict(), **told}, _checked)
+        data = {
+            "hook": chipset.hooks.get(me).to_dict(),
+            "nudge": nudge and nudge.to_dict(),
+            "note": note and _note(note),
+        }
+    return Answer(context.name, data, _checked)
 
 
 def run_chipset_hooks(context: Context) -> Answer:
     with _chipset(context) as chipset:
         hooks, broken = chipset.hooks.all()
-    told = {"hooks": [hook.to_dict() for hook in hooks], "damaged": _damaged(broken)}
-    return Answer(context.name, told, _listed)
+    data = {"hooks": [hook.to_dict() for hook in hooks], "damaged": _damaged(broken)}
+    return Answer(context.name, data, _listed)
 
 
 def run_chipset_notes(context: Context) -> Answer:
@@ -72,14 +76,13 @@ def run_chipset_notes(context: Context) -> Answer:
 
 def run_chipset_dispatch(context: Context) -> Answer:
     context.default_me("mayor")
-    body = text_of(context, optional=True) or ""
+    args = (context.get("agent"), context.get("bead"), context.get("title", ""), _text(context))
     with _chipset(context) as chipset:
-        said = (context.get("agent"), context.get("bead"), context.get("title", ""), body)
-        return _moved(context, chipset.mayor(context.me).dispatch(*said))
+        return _moved(context, chipset.mayor(context.me).dispatch(*args))
 
 
 def run_chipset_remind(context: Context) -> Answer:
-    return _by_mayor(context, "remind", context.get("agent"), text_of(context, optional=True) or "")
+    return _by_mayor(context, "remind", context.get("agent"), _text(context))
 
 
 def run_chipset_accept(context: Context) -> Answer:
@@ -87,8 +90,7 @@ def run_chipset_accept(context: Context) -> Answer:
 
 
 def run_chipset_reassign(context: Context) -> Answer:
-    body = text_of(context, optional=True) or ""
-    return _by_mayor(context, "reassign", context.get("agent"), context.get("to"), body)
+    return _by_mayor(context, "reassign", context.get("agent"), context.get("to"), _text(context))
 
 
 def run_chipset_clear(context: Context) -> Answer:
@@ -97,10 +99,10 @@ def run_chipset_clear(context: Context) -> Answer:
         return _moved(context, chipset.hooks.clear(context.get("agent"), by=context.me))
 
 
-def _by_mayor(context: Context, verb: str, *said: str) -> Answer:
+def _by_mayor(context: Context, verb: str, *args: str) -> Answer:
     context.default_me("mayor")
     with _chipset(context, needed=True) as chipset:
-        return _moved(context, getattr(chipset.mayor(context.me), verb)(*said))
+        return _moved(context, getattr(chipset.mayor(context.me), verb)(*args))
 
 
 # -- the agent that owns a hook
@@ -117,15 +119,14 @@ def run_chipset_touch(context: Context) -> Answer:
 
 
 def run_chipset_report(context: Context) -> Answer:
-    body = text_of(context, optional=True) or ""
     with _chipset(context, needed=True) as chipset:
-        return _moved(context, chipset.report(context.me, body, **context.given("to")))
+        return _moved(context, chipset.report(context.me, _text(context), **context.given("to")))
 
 
 def run_chipset_note(context: Context) -> Answer:
-    said = context.given("bead", "summary", "remaining", "branch", "last_commit", session_outgoing="session")
+    fields = context.given("bead", "summary", "remaining", "branch", "last_commit", session_outgoing="session")
     with _chipset(context) as chipset:
-        note = chipset.notes.write(context.me, **said)
+        note = chipset.notes.write(context.me, **fields)
     return Answer(context.name, {"note": _note(note)}, lambda _screen, data: _note_line(data["note"]))
 
 
@@ -133,19 +134,18 @@ def run_chipset_note(context: Context) -> Answer:
 
 
 def run_chipset_nudge(context: Context) -> Answer:
-    message = text_of(context, optional=True) or ""
-    said = (context.get("agent"), context.get("type", HEALTH_CHECK), message)
+    args = (context.get("agent"), context.get("type", HEALTH_CHECK), _text(context))
     with _chipset(context) as chipset:
-        nudge = chipset.nudges.send(context.me, *said, requires_response="requires_response" in context.values)
-    return Answer(context.name, {"nudge": nudge.to_dict()}, _nudged)
+        nudge = chipset.nudges.send(context.me, *args, requires_response="requires_response" in context.values)
+    return _nudge_answer(context, nudge)
 
 
 def run_chipset_answer(context: Context) -> Answer:
-    message = text_of(context, optional=True) or ""
+    message = _text(context)
     with _chipset(context, needed=True) as chipset:
         nudge = chipset.nudges.unhandled(context.me)
-        told = None if nudge is None else chipset.answer(context.me, nudge, message).to_dict()
-    return Answer(context.name, {"nudge": told}, _nudged, code=0 if told else NOTHING)
+        response = nudge and chipset.answer(context.me, nudge, message)
+    return _nudge_answer(context, response)
 
 
 def run_chipset_handle(context: Context) -> Answer:
@@ -153,7 +153,7 @@ def run_chipset_handle(context: Context) -> Answer:
         nudge = chipset.nudges.unhandled(context.me)
         if nudge is not None:
             chipset.nudges.handle(context.me, nudge)
-    return Answer(context.name, {"nudge": nudge and nudge.to_dict()}, _nudged, code=0 if nudge else NOTHING)
+    return _nudge_answer(context, nudge)
 
 
 # -- the witness
@@ -178,15 +178,14 @@ def run_witness(context: Context) -> Iterator[Answer]:
 def _chipset(context: Context, *, needed: bool = False) -> Chipset:
     """The state folder, and where its letters go. `needed`: a command that moves what is there makes no folder."""
     context.check_named_room()
-    store = context.settings.store
-    folder = store.removeprefix("files:").removesuffix(_LAYOUT) if store.endswith(_LAYOUT) else STATE
-    state = os.path.expanduser(context.get("state", folder))  # noqa: PTH111 - text as it was typed
+    folder = state_of(context.settings.store)
+    state = os.path.expanduser(context.get("state", folder or STATE))  # noqa: PTH111 - text as it was typed
     if "state" in context.values and not os.path.isdir(state):  # noqa: PTH112
         raise NoInput(f"there is no folder {sayable(state)}", field="--state")
     if needed and not os.path.isdir(state):  # noqa: PTH112
         hint = "postroom chipset dispatch makes one, or say --state FOLDER"
         raise NoInput(f"there is no state folder {sayable(state)}", field="--state", hint=hint)
-    elsewhere = "room" in context.values and ("state" in context.values or not store.endswith(_LAYOUT))
+    elsewhere = "room" in context.values and ("state" in context.values or not folder)
     durable = context.settings.durability == "power"
     return Chipset(state, room=context.room if elsewhere else None, durable=durable)
 
@@ -208,7 +207,12 @@ def _patience(context: Context) -> Patience:
         raise Invalid(wrong.message, field=option, hint=wrong.hint) from None
 
 
-# -- what is said
+# -- output
+
+
+def _text(context: Context) -> str:
+    """Return what `--body` says, or nothing."""
+    return text_of(context, optional=True) or ""
 
 
 def _moved(context: Context, hook: Hook) -> Answer:
@@ -224,19 +228,28 @@ def _damaged(broken: Sequence[Unreadable]) -> list[str]:
 
 
 def _checked(_screen: Screen, data: Mapping[str, Any]) -> str:
-    lines = [_hook_line(data["hook"])]
-    lines += [_nudge_line(data["nudge"])] if data["nudge"] else []
-    return "".join(lines + ([_note_line(data["note"])] if data["note"] else []))
+    nudge = _nudge_line(data["nudge"]) if data["nudge"] else ""
+    note = _note_line(data["note"]) if data["note"] else ""
+    return _hook_line(data["hook"]) + nudge + note
 
 
 def _listed(_screen: Screen, data: Mapping[str, Any]) -> str:
     lines = [_hook_line(hook) for hook in data["hooks"]] or ["No hooks yet.\n"]
-    return "".join(lines + [_TOLD["damaged"].format(one_line(one)) + "\n" for one in data["damaged"]])
+    return "".join(lines) + _damaged_lines(data)
 
 
 def _noted(_screen: Screen, data: Mapping[str, Any]) -> str:
     lines = [_note_line(note) for note in data["notes"]] or ["No notes.\n"]
-    return "".join(lines + [_TOLD["damaged"].format(one_line(one)) + "\n" for one in data["damaged"]])
+    return "".join(lines) + _damaged_lines(data)
+
+
+def _damaged_lines(data: Mapping[str, Any]) -> str:
+    return "".join(f"{_TOLD['damaged'].format(one_line(one))}\n" for one in data["damaged"])
+
+
+def _nudge_answer(context: Context, nudge: Nudge | None) -> Answer:
+    data = {"nudge": nudge and nudge.to_dict()}
+    return Answer(context.name, data, _nudged, code=0 if nudge else NOTHING)
 
 
 def _nudged(_screen: Screen, data: Mapping[str, Any]) -> str:

@@ -31,8 +31,13 @@ def run_swarm_install(context: Context) -> Answer:
         raise CannotCreate(taken.message, field="FOLDER", hint=taken.hint) from None
     except OSError as broken:
         raise CannotCreate(f"{folder} cannot be written: {broken.strerror}", field="FOLDER") from None
-    told = {"path": sayable(str(path)), "outcome": outcome}
-    return Answer(context.name, {**told, "package": sayable(str(package)), "export": exported}, _shown)
+    data = {
+        "path": sayable(str(path)),
+        "outcome": outcome,
+        "package": sayable(str(package)),
+        "export": exported,
+    }
+    return Answer(context.name, data, _shown)
 
 
 def _shown(_screen: Screen, data: Mapping[str, Any]) -> str:

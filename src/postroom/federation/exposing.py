@@ -15,13 +15,12 @@ from ..errors import Invalid
 from ..model.card import Warmth
 from ..model.codec import convert, encode, to_plain
 from ..model.message import same_name
-from ..model.names import AT, check_remote_agent, fold
+from ..model.names import AT, check_name, check_remote_agent, fold
 from ..model.peer import Route
 from ..model.record import CARD, ROUTE
 from ..policy.presence import is_routable
 from ..policy.trust import is_reachable, is_shown, speaks_for, strategy_of
 from ..service.authorize import OWNER
-from ..service.peer_rules import check_system
 from ..service.records import put_record
 from ..wire.map_names import GUEST, LINK_NAME
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
     from ..model.card import Agent
     from ..model.peer import Peer
-    from ..model.record import Record
     from ..room import Room
     from ..service.office import Office
     from ..store.base import Write
@@ -122,7 +120,8 @@ def note(office: Office, system: str, said: Any) -> bool:
                 continue
             if before is None or same_name(before.teller, system) or before.until <= now:
                 is_new = is_new or before is None or replace(before, until=until) != replace(route, until=until)
-                writes.append(_put(key, replace(route, until=until), held.get(key)))
+                value = to_plain(replace(route, until=until))
+                writes.append(put_record(ROUTE, key, value, held.get(key), durable=False))
         theirs = [key for key, one in routes.items() if same_name(one.teller, system) and not one.is_found]
         gone = [key for key in theirs if key not in told]
         is_new = is_new or bool(gone)
@@ -138,10 +137,6 @@ def _is_fresh(before: Route, route: Route, now: datetime, until: datetime) -> bo
     return is_young and replace(before, until=until) == replace(route, until=until)
 
 
-def _put(key: str, route: Route, held: Record | None) -> Write:
-    return put_record(ROUTE, key, to_plain(route), held, durable=False)
-
-
 def _read(office: Office, peer: Peer, said: dict[str, Any]) -> dict[str, Route]:
     """By folded name, where each is. Of agents behind it a peer tells only where it speaks for their system, and
     where that system tells us nothing itself.
@@ -154,7 +149,7 @@ def _read(office: Office, peer: Peer, said: dict[str, Any]) -> dict[str, Route]:
         at = row.get("systemId") if isinstance(row, dict) else None
         try:
             name = check_remote_agent(name, "agentId")
-            system = peer.system if at is None else check_system(at, "systemId")
+            system = peer.system if at is None else check_name(at, "systemId")
         except Invalid:
             continue
         is_itself = same_name(system, peer.system)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import IdTaken, Invalid, PostroomError, UnknownMessage
 from ..model.delivery import State
+from ..model.message import MAP_NOTE
 from ..model.query import Query
 from ..wire.map_addresses import Address, read_address
-from ..wire.map_messages import NOTE, once_key
+from ..wire.map_messages import once_key
 from .translating import ORIGIN
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def take(room: Room, message: Incoming, sender: str, to: list[str]) -> bool:
     is_one = len(agents) == 1 and not isinstance(message.to, list)
     noted = {"to": agents[0] if is_one else agents, ORIGIN: message.origin}
     key = once_key(message.key, to)  # one letter to several comes as several messages of one id
-    fields = message.fields | {"extra": {NOTE: message.fields["extra"][NOTE] | noted}, "key": key}
+    fields = message.fields | {"extra": {MAP_NOTE: message.fields["extra"][MAP_NOTE] | noted}, "key": key}
     try:
         _send(room, sender, to, fields, message.answers)
     except IdTaken:  # it came before, and is kept as it was then

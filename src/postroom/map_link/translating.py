@@ -15,8 +15,9 @@ from ..errors import Invalid
 from ..model.codec import encode
 from ..model.content import content_of
 from ..model.hashing import blake2b
+from ..model.message import MAP_NOTE
 from ..wire.inbox_records import milliseconds, present
-from ..wire.map_messages import NOTE, PRIORITIES, answered, letter_fields, note_of, payload_of
+from ..wire.map_messages import PRIORITIES, answered, letter_fields, note_of, payload_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,7 +124,7 @@ def origin_of(message: Message) -> str | None:
     """The id that a letter had where it came from: its sender knows it by that one. Anybody may write anything
     into `extra`.
     """
-    note = message.extra.get(NOTE)
+    note = message.extra.get(MAP_NOTE)
     origin = note.get(ORIGIN) if isinstance(note, dict) else None
     return origin if isinstance(origin, str) else None
 

@@ -214,8 +214,8 @@ def _callback(value: Any) -> Caller | None:
     """Where local code wants an answer told. It is kept on our side, and stands in no mail."""
     if value is None:
         return None
-    said = value if isinstance(value, dict) else {}
-    channel, chat, session = (said.get(name) for name in ("channel", "chat_id", "session_id"))
+    fields = value if isinstance(value, dict) else {}
+    channel, chat, session = (fields.get(name) for name in ("channel", "chat_id", "session_id"))
     if not (isinstance(channel, str) and channel and isinstance(chat, str) and chat):
         raise Invalid("needs a channel and a chat_id", field=CALLBACK, hint="as text; session_id may be left out")
     return Caller(channel=channel, chat=chat, session=str(session or f"{channel}:{chat}"))

@@ -237,12 +237,12 @@ class Post:
 
     async def tell_of_stop(self, peer: str, why: str, caller: Caller | None = None) -> None:
         """Tell the peer and the person: in the person's chat, or, where mail began all this, by a letter."""
-        told = [peer]
+        notified = [peer]
         if caller is None or caller.channel == OWN_CHANNEL:
-            told.append(self.office.limits.human)
+            notified.append(self.office.limits.human)
         elif self.tell_person is not None:
             await self.tell_person(caller, wording.stopped(self.name, peer, why))
-        for name in told:
+        for name in notified:
             await self.room.run(self._notify, name, wording.stopped(self.name, peer, why))
 
     def _notify(self, to: str, text: str) -> None:

@@ -110,7 +110,11 @@ def refreshes(office: Office) -> bool:
     """Are peers asked for names of which nobody here has heard, and for which mail lies here? Not in a room of
     files: an agent that only reads and writes its files may be there though nobody heard from it.
     """
-    return office.limits.federation_strategy == "table" and _asks(office) and office.store.vouches
+    return (
+        office.limits.federation_strategy == "table"
+        and office.limits.federation_refresh_on_miss
+        and office.store.vouches
+    )
 
 
 def strangers(office: Office) -> dict[str, int]:
@@ -230,11 +234,7 @@ def _is_meant(party: str, mailbox: str) -> bool:
 
 def seeks(office: Office) -> bool:
     """Are other systems asked for names that nobody here knows?"""
-    return office.limits.federation_strategy != "table" or _asks(office)
-
-
-def _asks(office: Office) -> bool:
-    return office.limits.federation_refresh_on_miss
+    return office.limits.federation_strategy != "table" or office.limits.federation_refresh_on_miss
 
 
 def _normal(office: Office, peers: Mapping[str, Peer], address: Address, field: RecipientKind) -> str:

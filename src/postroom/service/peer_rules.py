@@ -23,14 +23,9 @@ TOKENS = frozenset({"bearer", "api-key"})  # proofs that are a token
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
-def check_system(value: Any, field: str) -> str:
-    """What a system is called: like an agent, without the slash."""
-    return check_name(value, field)
-
-
 def check_peer(peer: Peer, ours: str = "") -> Peer:
     """The peer as it may be kept, or an error that names what is wrong."""
-    system = check_system(peer.system, "system")
+    system = check_name(peer.system, "system")
     if ours and same_name(system, ours):
         raise Invalid(f"{system!r} is what we are called ourselves", field="system", hint="name the other system")
     _check_words(peer)
@@ -41,7 +36,7 @@ def check_peer(peer: Peer, ours: str = "") -> Peer:
         if ours and same_name(name, ours):
             raise Invalid(f"{name!r} is what we are called ourselves", field="relays-for", hint="leave it out")
         if not (peer.is_mount and name == EVERYWHERE):  # only who mounted a room leads it everywhere
-            check_system(name, "relays-for")
+            check_name(name, "relays-for")
     for scope, allowed in peer.scopes.items():
         _check_permission(scope, allowed)
     if peer.auth == "mtls" and peer.pin and not (peer.is_dialled or peer.certificate):
@@ -136,6 +131,6 @@ def _check_permission(scope: str, allowed: tuple[str, ...]) -> None:
     for one in allowed:
         system, slash, theirs = one.partition("/")
         if one != EVERYWHERE:
-            check_system(system, "scope")
+            check_name(system, "scope")
         if slash:
             check_scope(theirs, "scope")

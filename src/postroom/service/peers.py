@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from ..errors import Missing, NotAllowed
 from ..model.codec import convert, to_plain
-from ..model.names import fold
+from ..model.names import check_name, fold
 from ..model.peer import Peer
 from ..model.record import PEER
 from .authorize import authorize
-from .peer_rules import TOKENS, check_peer, check_system
+from .peer_rules import TOKENS, check_peer
 from .records import find_record, put_record
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def peer(office: Office, system: str) -> Peer | None:
 
 def known_peer(office: Office, system: str) -> Peer:
     """The same, or Missing."""
-    found = peer(office, check_system(system, "system"))
+    found = peer(office, check_name(system, "system"))
     if found is None:
         raise Missing(f"there is no peer {system!r}", field="system", hint="postroom peers list shows all")
     return found
@@ -73,7 +73,7 @@ def change(
 ) -> Peer:
     """What becomes of a peer (None: it is new), with nobody in between."""
     authorize(caller, "peers")
-    key = fold(check_system(system, "system"))
+    key = fold(check_name(system, "system"))
     kept: list[Peer] = []
 
     def plan() -> Sequence[Write]:
@@ -134,7 +134,7 @@ def rotate(office: Office, caller: Principal, system: str) -> tuple[str, Peer]:
 def remove(office: Office, caller: Principal, system: str) -> Peer:
     """It is nobody from now on. Mail that waits for it stays, and dies of its age."""
     authorize(caller, "peers")
-    key = fold(check_system(system, "system"))
+    key = fold(check_name(system, "system"))
     gone: list[Peer] = []
 
     def plan() -> Sequence[Write]:

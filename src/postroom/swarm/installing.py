@@ -51,9 +51,7 @@ def export(folder: Path) -> tuple[Path, Outcome]:
     held = _content(path)
     if held is not None and EXPORT in held:
         return path, "unchanged"
-    with path.open(
-        "a", encoding="utf-8"
-    ) as file:  # one write: an import at this moment finds the line or does not
+    with path.open("a", encoding="utf-8") as file:  # one write: an import meanwhile finds all of the line or none
         file.write(f"\n{EXPORT}" if held and not held.endswith("\n") else EXPORT)
     return path, "extended" if held else "written"
 

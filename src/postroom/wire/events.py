@@ -173,12 +173,12 @@ def stream_data(type: str, data: dict[str, Any]) -> dict[str, Any]:
     theirs = _IN_STREAMS.get(type)
     if theirs is None:
         return data
-    told = {name: value for name, value in data.items() if name in theirs}
-    if "participants" in told:
-        seats = told["participants"]
-        told["participants"] = [{word: seat[word] for word in _OF_A_SEAT if word in seat} for seat in seats]
+    fields = {name: value for name, value in data.items() if name in theirs}
+    if "participants" in fields:
+        seats = fields["participants"]
+        fields["participants"] = [{word: seat[word] for word in _OF_A_SEAT if word in seat} for seat in seats]
     more = {name: value for name, value in data.items() if name not in theirs | _SPELT_TWICE}
-    return told | ({OURS: more} if more else {})
+    return fields | ({OURS: more} if more else {})
 
 
 def emitted(said: dict[str, Any], id: str, number: int, now: datetime, source: str) -> Event:

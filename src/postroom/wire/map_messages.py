@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from ..model.message import Message
 
-NOTE = MAP_NOTE
 PRIORITIES = ("low", "normal", "high", "urgent")
 LONGEST_TTL = 10 * 365 * 24 * 3600 * 1000  # milliseconds
 Shape = Literal["content", "bare", "none"]
@@ -59,7 +58,7 @@ def letter_fields(said: dict[str, Any]) -> dict[str, Any]:
     note = Note(to=None if _is_plain(said["to"]) else said["to"], shape=shape, has_meta="meta" in said)
     fields: dict[str, Any] = {
         "body": payload_to_parts(payload) if has_payload else [],
-        "extra": {NOTE: to_plain(note)},
+        "extra": {MAP_NOTE: to_plain(note)},
     }
     return fields | _of_meta(meta) | ({"metadata": meta} if meta else {})
 
@@ -109,10 +108,10 @@ def payload_of(message: Message, shape: Shape) -> Any:
 
 def note_of(message: Message) -> Note | None:
     """None: a letter that came over no MAP session. Anybody may write anything into `extra`."""
-    if NOTE not in message.extra:
+    if MAP_NOTE not in message.extra:
         return None
     try:
-        return convert(message.extra[NOTE], Note)
+        return convert(message.extra[MAP_NOTE], Note)
     except ValidationError:
         return None
 

@@ -6,7 +6,6 @@ whoever is let in may join a scope and write to it.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid
@@ -14,6 +13,7 @@ from ..model.names import check_scope
 from ..model.record import MEMBER
 from ..service import scopes
 from ..service.given import check_count
+from .map_names import cleaned
 from .map_records import agent_record, scope_record
 from .saying import box_of
 
@@ -23,13 +23,11 @@ if TYPE_CHECKING:
 
 SAYS = ("name", "description", "parent", "join_policy", "auto_join_roles", "visibility", "message_visibility",
         "send_policy", "persistent", "auto_delete", "metadata")  # fmt: skip
-_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
-_LONGEST = 128
 MOST = 1000  # rows in one answer
 
 
 def create(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    """Its id is the one it says, else its name, or the nearest to it that a scope can be called."""
+    """Its id is the one it says, else it is made of its name."""
     id = said.get("scope_id") or _id_of(said.get("name", ""))
     says = {_camel(word): said[word] for word in SAYS if word in said}
     scope = scopes.create(
@@ -80,10 +78,11 @@ def members(room: Room, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _id_of(name: str) -> str:
+    """Return a scope's name as its id, or the nearest id where the name cannot be one: `Team A` → `Team-A`."""
     try:
         return check_scope(name, "name")
     except Invalid:
-        return _NO_NAME.sub("-", name).strip("-._")[:_LONGEST]
+        return cleaned(name.replace("/", " "))
 
 
 def _both(room: Room, said: dict[str, Any], scope: ScopeCard | None = None) -> dict[str, Any]:

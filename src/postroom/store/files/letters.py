@@ -170,11 +170,13 @@ def _read_back(layout: Layout, fields: Plain, mailbox: str, name: str) -> Plain:
 def _difference(wanted: Plain, found: Plain) -> Plain:
     """What must be said on top; None takes a field back to its default."""
     names = [*wanted, *(name for name in found if name not in wanted)]
-    told = {name: wanted.get(name) for name in names if wanted.get(name) != found.get(name)}
-    if "extra" in told:
+    changed = {name: wanted.get(name) for name in names if wanted.get(name) != found.get(name)}
+    if "extra" in changed:
         there = found.get("extra", {})
-        told["extra"] = {name: value for name, value in wanted["extra"].items() if there.get(name, _NO) != value}
-    return told
+        changed["extra"] = {
+            name: value for name, value in wanted["extra"].items() if there.get(name, _NO) != value
+        }
+    return changed
 
 
 def _plain(raw: bytes) -> Plain:
