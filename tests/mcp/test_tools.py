@@ -150,6 +150,7 @@ def test_with_a_token_no_other_inbox_can_be_reached() -> None:
     ("tool", "said", "field"),
     [
         ("send_message", {"to": "bob", "nonsense": 1}, "nonsense"),
+        ("send_message", {"to": "bob", "scope": "swarm:team"}, "scope"),
         ("send_message", {"body": "x"}, "to"),
         ("send_message", {"to": 5}, "to"),
         ("send_message", {"to": "../bob"}, "to"),

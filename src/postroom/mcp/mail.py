@@ -18,7 +18,7 @@ from .shelf import Shelf
 from .table import argument_of, understood
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from mcp.server.context import ServerRequestContext
 
@@ -50,7 +50,7 @@ class Mail(Shelf):
         try:
             answer = await tool.run(self._caller_of(ctx), understood(tool, params.arguments or {}))
         except PostroomError as error:
-            return _tool_error(tool, error)
+            return _tool_error(tool, error, params.arguments or {})
         return types.CallToolResult(content=[_text(answer)], structured_content=answer)
 
     # -- resources
@@ -156,11 +156,11 @@ def _text(value: Any) -> types.TextContent:
     return types.TextContent(type="text", text=harmless_json(encoded).decode())
 
 
-def _tool_error(tool: Tool, error: PostroomError) -> types.CallToolResult:
+def _tool_error(tool: Tool, error: PostroomError, said: Mapping[str, Any]) -> types.CallToolResult:
     """For the model to read and do better: it never becomes an error of the protocol."""
     told = {"error": error.message, **details(error)}
     if error.field:
-        told["field"] = argument_of(tool, error.field)
+        told["field"] = error.field if error.field in said else argument_of(tool, error.field)
     return types.CallToolResult(content=[_text(told)], is_error=True)
 
 
