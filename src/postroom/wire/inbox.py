@@ -252,7 +252,7 @@ def _row(name: str, about: str, run: Any, *params: Param, result: str, **more: A
 
 
 AGENT = Param("agent_id", "text", f"whose; without it the token's agent, else the scope, else {DEFAULT!r}")
-SCOPE = Param("scope", "text", f"that of the service (INBOX_SCOPE) when nothing is said, else {DEFAULT!r}")
+SCOPE = Param("scope", "text", f"when nothing is said, that of the service: INBOX_SCOPE, else {DEFAULT!r}")
 ROWS = (
     _row("ping", "is anybody there?", _ping, result="pid", action="agents", writes=False),
     _row(
@@ -266,7 +266,7 @@ ROWS = (
         Param("payload", "json", "text, an object with a `type`, or any JSON"),
         SCOPE,
         Param("thread_tag", "text", "a label for the thread"),
-        Param("in_reply_to", "text", "the letter it answers"),
+        Param("in_reply_to", "text", "the letter it answers: its scope, subject and importance hold unless said"),
         Param("importance", "text", "low, normal, high or urgent"),
         Param("meta", "object", "anything else"),
         Param("subject", "text", "one line"),

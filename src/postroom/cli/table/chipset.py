@@ -18,7 +18,7 @@ _NOTE = "bead, session_outgoing, summary, remaining, branch, last_commit, filena
 _DAMAGED = ("damaged", "files that cannot be read, and why")
 _NO_FOLDER = (66, "there is no state folder")
 _REFUSED = (77, "no legal move from here, or not yours to make; the error names what is on the hook")
-_MAYOR = " Without --as or POSTROOM_AGENT, it is said as mayor."
+_MAYOR = " Where nothing says who you are, it is said as mayor."
 
 COMMANDS = {
     "chipset check": Command(

@@ -19,6 +19,7 @@ _SHOWS = (
     "When a session {start} it registers its agent and shows waiting mail; with each prompt and between tools it shows what is"
     " new; at the end of a turn it lets the turn go on, three times in a row at most, if something unread asks for it: urgent or of high priority,"
     " a task, a question about one or an escalation whose next step is this agent's. What was shown is marked as read, not as done."
+    " In a chipset's state folder it shows pending work and nudges, too."
 )
 _JSON = (
     ("mailbox", "whose mail"),
