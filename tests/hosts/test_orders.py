@@ -55,6 +55,15 @@ def test_pending_work_is_told_until_it_is_taken_up_and_a_nudge_until_it_is_handl
     assert answer is not None and (answer.sender, answer.message) == (ALPHA, "Yes.")
 
 
+def test_an_answer_that_came_while_no_session_ran_is_shown_to_the_next_one(place: Place, chipset: Chipset) -> None:
+    chipset.room.mailbox("witness").send(ALPHA, "Here.")
+    asked = chipset.nudges.send("witness", ALPHA, "health_check", "Are you there?", requires_response=True)
+    chipset.nudges.respond(ALPHA, asked, "Yes.")
+    with Host(place, "claude", "--as", "witness") as host:
+        assert "Yes." in host.hook("start", source="startup")
+        assert "" == host.hook("prompt", prompt="Go on.")
+
+
 def test_a_turn_is_held_up_three_times_at_most(place: Place, chipset: Chipset) -> None:
     chipset.hooks.set(ALPHA, "gt-1", by="mayor")
     with Host(place, "claude", "--as", ALPHA) as host:

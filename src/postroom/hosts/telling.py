@@ -67,7 +67,8 @@ def tell(
     moment: str, source: Source, session: Session, budget: int, *, began_by: str, now: datetime, nonce: str
 ) -> Told:
     """What this session is told now; an empty text where that is nothing."""
-    orders = source.orders(session.heard_at, nonce, only_new=moment == BETWEEN)
+    is_new = moment == START and began_by not in AGAIN  # nothing was shown to this session before
+    orders = source.orders(0.0 if is_new else session.heard_at, nonce, only_new=moment == BETWEEN)
     seen = source.seen() if moment == START and began_by in AGAIN else ([], 0)
     before = "\n".join(filter(None, (orders, again(*seen, session.agent, (budget - len(orders.encode())) // 2))))
     entries, total = source.waiting()
