@@ -47,7 +47,7 @@ PACE, SLOWEST, QUIET = 0.001, 0.02, 0.1  # seconds between looks in vain: more w
 BUSY = 0.02  # seconds between two looks while letters are on their way by all links
 OFTEN = 20  # looks in vain that are nothing yet: what we write ourselves rings, too
 A_MOMENT = 0.005  # seconds by which clocks may differ
-SELDOM = 0.5  # seconds between two looks for mail of those who are not known here
+SELDOM = 0.5  # seconds between two looks for mail to names that are not known here
 MOST = 10_000  # mailboxes elsewhere with mail that are looked at in one go
 SLICE = 1000  # changes
 
@@ -85,7 +85,7 @@ class Exchange:
         self._told: dict[str, Any] = {}  # what each was told of our agents
         self._admitted: list[str] = []  # certificates that were told of
         self._announced = 0.0  # when all were told, whatever it was
-        self._sought = 0.0  # when it was last looked for mail of those who are not known here
+        self._sought = 0.0  # when we last looked for mail to names that are not known here
         self._in_vain = 0  # looks, one after the other, that found nothing
         self._seeking = Seeking(desk, lambda: self.links, self._ring)
         self._trouble = Trouble("mail for other systems")
@@ -311,7 +311,7 @@ class Exchange:
                 self._couriers[key].ring()
 
     async def _seek_strangers(self) -> None:
-        """Now and then: peers are asked for those of whom nobody here has heard, and who have mail here."""
+        """Ask peers, at most every SELDOM seconds, for names that are not known here and have mail here."""
         if not service.elsewhere.refreshes(self._office) or not any(link.end for link in self._links.values()):
             return
         loop = asyncio.get_running_loop()

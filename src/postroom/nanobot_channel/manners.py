@@ -93,7 +93,7 @@ class Automatic:
         self._most = per_conversation
         self._mails = Pace(per_hour, HOUR)
         self._counts: Counter[tuple[str, str]] = Counter()  # by conversation and peer
-        self._stopped: set[tuple[str, str]] = set()  # likewise: of whom everybody was told
+        self._stopped: set[tuple[str, str]] = set()  # likewise: stops that were reported
 
     def stop(self, place: str, peer: str, rounds: int, now: float) -> Stop | None:
         """Count one more mail, or say why it may not be written. `rounds` is the depth of the chain of results
@@ -112,7 +112,7 @@ class Automatic:
         return None
 
     def is_first(self, peer: str, place: str = EVERYWHERE) -> bool:
-        """Is this the first stop there since a person wrote? Then everybody is to be told."""
+        """Is this the first stop there since a person wrote? Only the first is reported."""
         before = len(self._stopped)
         self._stopped.add((place, fold(peer)))
         return len(self._stopped) > before
