@@ -48,6 +48,22 @@ def test_mail_for_an_agent_that_only_a_peer_has_reaches_that_peer(tmp_path: Path
         assert ("Bob@b", "found me", sent[0].id) == (answer.sender, answer.text, answer.message.in_reply_to)
 
 
+def test_a_task_for_an_agent_that_only_a_peer_has_goes_on_as_its_task(tmp_path: Path) -> None:
+    a = System(tmp_path, "a", "ann")
+    with systems(a, System(tmp_path, "b", "bob")) as (_, b):
+        join(a, b, exposure="gateway")
+        a.room.mailbox("ann").give_task("bob", "dig")
+        a.serve()
+        b.serve()
+        until(lambda: ["dig"] == b.texts("bob"))
+        (given,) = a.room.mailbox("ann").tasks()
+        assert ("bob@b", []) == (given.receiver, a.room.mailbox("bob").tasks())
+        (task,) = b.room.mailbox("bob").tasks()
+        task.accept()
+        task.complete("dug")
+        until(lambda: ["completed"] == [one.state for one in a.room.mailbox("ann").tasks()])
+
+
 def test_an_agent_that_is_here_keeps_its_mail_whoever_else_has_the_name(tmp_path: Path) -> None:
     a = System(tmp_path, "a", "ann", "bob")
     with systems(a, System(tmp_path, "b", "bob", "eve", "human")) as (_, b):

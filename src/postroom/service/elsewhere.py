@@ -145,7 +145,8 @@ def send_on(office: Office, name: str, spelling: str, system: str) -> str | None
         until = now + timedelta(seconds=office.limits.federation_table_ttl)
         route = Route(system=system, until=until, name=spelling, is_found=True)
         held = find_record(office, ROUTE, fold(name))
-        return [*sent, put_record(ROUTE, fold(name), to_plain(route), held, durable=False)] if sent else []
+        tasks = service.taskbook.redirect(office, [one.message for one in going], name, mailbox)
+        return [*sent, *tasks, put_record(ROUTE, fold(name), to_plain(route), held, durable=False)] if sent else []
 
     office.store.commit(plan)
     return mailbox if sent else None

@@ -14,6 +14,7 @@ from .. import service
 from ..model.book import Pages, note_task, task_above, write_task
 from ..model.codec import convert
 from ..model.delivery import UNSENT
+from ..model.message import same_name
 from ..model.record import ACTIVE, FORGOTTEN, SESSION, SPENT, TASKS, session_key, spent_key
 from ..model.task import TASK_UPDATE, Standing, TaskState, advance, open_task
 from ..store.base import Post, Put
@@ -74,6 +75,17 @@ def take_back(office: Office, message: Message, now: datetime, *, seen: bool) ->
     write_task(pages, replace(task, state=TaskState.CANCELED, reason=UNSENT, moved_at=now))
     if not seen and task.receiver != task.giver:
         pages.write(TASKS + task.receiver, task.letter, None)
+    return _puts(pages)
+
+
+def redirect(office: Office, messages: Sequence[Message], name: str, mailbox: str) -> list[Write]:
+    """What the book says when letters for a name go to a mailbox at another system: so do the tasks they open."""
+    pages = Pages(office.store.records)
+    for message in messages:
+        task = opened_by(office, message)
+        if task is not None and same_name(task.receiver, name):
+            pages.write(TASKS + task.receiver, task.letter, None)
+            write_task(pages, replace(task, receiver=mailbox))
     return _puts(pages)
 
 
