@@ -46,6 +46,16 @@ def full_name(name: str, swarm: str) -> str:
     return name if "/" in name else f"{swarm}/{name}"
 
 
+def mailbox(room: Room, name: str, swarm: str | None) -> str:
+    """Return the name under which a letter of a swarm is filed: as it was written, or `S/X` where only that is
+    registered. A look at `S/X` finds mail for a bare X only where a member file tells that they are one.
+    """
+    if swarm is None or "/" in name or not _has_mailboxes(swarm) or _has_file(swarm, name):
+        return name
+    registered = {fold(one): one for one in _registered(room, check_scope(swarm, "swarm_name"))}
+    return name if fold(name) in registered else registered.get(fold(full_name(name, swarm)), name)
+
+
 def places(name: str) -> list[Place]:
     """Return everywhere that mail for this name may lie: a member has two spellings and one mailbox.
 

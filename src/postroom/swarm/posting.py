@@ -121,13 +121,13 @@ def _commit(room: Room, posts: Sequence[Post]) -> list[Message]:
 
 def _prepared(room: Room, said: Said) -> Post:
     office, now = room._office, _now(room)
-    sender = check_agent(said.from_agent, "from_agent")
+    sender = check_agent(members.mailbox(room, said.from_agent, said.swarm_name), "from_agent")
     expires = aware(said.expires_at)
     is_over = expires is not None and expires <= now
     reply_to = None if said.reply_to is None else check_id(id_in(said.reply_to), "reply_to")
     draft = Draft(
         sender=sender,
-        to=said.to_agent,
+        to=members.mailbox(room, said.to_agent, said.swarm_name),
         body=said.body,
         data=said.payload or None,
         subject=said.subject,
