@@ -136,6 +136,14 @@ def test_letters_of_one_timestamp_never_collide_and_a_key_still_sends_once(chips
         chipset.mail.send_mail(letter(timestamp="soon"))
 
 
+def test_a_letter_that_nobody_could_read_for_its_time_is_refused(chipset: Chipset) -> None:
+    """No letter of a folder stands later in time than `letters.LATEST`: its file would be shown to nobody."""
+    with pytest.raises(Invalid, match="timestamp"):
+        chipset.mail.send_mail(letter(timestamp="9000-01-01T00:00:00Z"))
+    late = chipset.mail.send_mail(letter(timestamp="8999-12-31T23:59:59Z"))
+    assert [late.filename] == [each.filename for each in chipset.mail.check_mail(late.to)]
+
+
 def test_the_janitor_archives_by_the_letters_own_time(chipset: Chipset, state: Path, clock: FakeClock) -> None:
     yesterday, today = (clock.now().wall - timedelta(hours=hours) for hours in (25, 23))
     sent = [chipset.mail.send_mail(letter(timestamp=time.isoformat())) for time in (yesterday, today, yesterday)]

@@ -30,6 +30,7 @@ from ..service.moving import SLICE, move_found
 from ..store.files import letters, paper
 from ..store.files.layouts.base import Where, line_in
 from ..store.files.layouts.chipset import LAYOUT
+from ..store.sqlite.rows import micros
 from .folder import LARGEST
 from .stamps import text_of, time_in
 
@@ -261,7 +262,7 @@ def _checked(message: Any) -> Fields:
 
 def _time(value: Any) -> datetime:
     time = time_in(value)
-    if time is None or not 1970 <= time.year < EVER.year:
+    if time is None or time.year < 1970 or micros(time) >= letters.LATEST:
         raise Invalid(f"{value!a} is no time", field="timestamp", hint="in ISO form, such as 2026-03-05T10:30:00Z")
     return time
 
@@ -269,8 +270,8 @@ def _time(value: Any) -> datetime:
 def _id_at(sender: str, time: datetime) -> str:
     """A new id for this time. What the time leaves open (a whole second: nine digits) comes from the clock."""
     now = time_ns()
-    micros = timegm(time.utctimetuple()) * 1_000_000 + (time.microsecond or now // 1000 % 1_000_000)
-    return LAYOUT.fresh_id(sender, micros * 1000, now % 1000)
+    whole = timegm(time.utctimetuple()) * 1_000_000 + (time.microsecond or now // 1000 % 1_000_000)
+    return LAYOUT.fresh_id(sender, whole * 1000, now % 1000)
 
 
 def _file_name(name: Any) -> str:
