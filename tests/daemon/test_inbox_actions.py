@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from postroom.wire.events import emitted
 from tests.daemons import Daemon
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -333,6 +335,13 @@ def test_what_is_emitted_arrives_under_its_own_name(shared: Daemon, word: str) -
         line.ask({"jsonrpc": "2.0", "id": 1, "method": "map/subscribe", "params": {}})
         shared.ask(action="emit", event={"type": word})
         assert word == line.hear()["params"]["event"]["type"]
+
+
+@pytest.mark.parametrize("word", ["message.created ", "\nmail.closed", "Agent_Registered\t"])
+def test_blanks_around_a_type_of_the_service_do_not_pass_for_it(word: str) -> None:
+    """Streams write a type without them."""
+    event = emitted({"event": {"type": word}}, "1", 1, datetime.now(UTC), "eve")
+    assert f"emit.{word.strip()}" == event.type
 
 
 def test_an_answer_stays_in_the_conversation(shared: Daemon) -> None:

@@ -188,7 +188,8 @@ def emitted(said: dict[str, Any], id: str, number: int, now: datetime, source: s
     """
     told = said["event"]
     kind = told.get("type") if isinstance(told, dict) else None
-    word = kind if isinstance(kind, str) and kind else EMITTED
+    word = " ".join(kind.split()) if isinstance(kind, str) else ""  # as streams write it, on one line
+    word = word or EMITTED
     return Event(
         id=f"{number}-{EMITTED}-{id}",  # many may be told between two changes
         type=f"{EMITTED}.{word}" if fold(word).replace("_", ".") in _PUBLISHED else word,
