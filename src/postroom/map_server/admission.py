@@ -67,8 +67,9 @@ def _id_of(office: Office, said: dict[str, Any]) -> str:
     """
     name = said.get("name", "")
     id = cleaned(name)
-    held = office.store.records(CARD, id) if id != name else []
-    if held and held[0].value.get("display_name") != name:
+    held = office.store.records(CARD, id)
+    shown = held[0].value.get("display_name") if held else name
+    if shown != name and (id != name or cleaned(shown or "") == id != shown):
         hint = "choose another name, or say an agentId"
         raise NameTaken(f"{name[:128]!a} would be {id!r} here, which is another agent's", field="name", hint=hint)
     return id
