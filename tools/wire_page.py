@@ -26,8 +26,7 @@ BETWEEN = Path(__file__).parent / "federation_wire_head.md"
 _TOKENS = f"A token that is worth nothing is `NotAllowed` with the JSON-RPC code {BAD_TOKEN}, on every wire.\n"
 _MAIL_ERRORS = (
     "In `mail/*`, what is a matter of conversations has MAP's numbers, with the category `mail` in its data and"
-    " the error's name and number in `data.details`. On the Unix socket a conversation that is not there has"
-    " agent-inbox's code -32001 instead, and its turns and threads are empty lists.\n\n"
+    " the error's name and number in `data.details`, on every wire.\n\n"
 )
 _WHO = {"own": "the mailbox's own agent", "anyone": "anyone who got in", "operator": "an operator"}
 

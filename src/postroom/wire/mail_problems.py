@@ -1,7 +1,6 @@
 """What went wrong in `mail/*`, in the numbers both dialects know.
 
-They are MAP's numbers (mail 1.1), and stand in `data.code`, too. On agent-inbox's own socket one is another: its
-programs test -32001 for a conversation that is not there (`session.refusal`).
+They are MAP's numbers (mail 1.1), the same on every wire, and stand in `data.code`, too.
 What is no matter of conversations (a value of the wrong kind, a full disk) is left to the general table.
 """
 

@@ -29,7 +29,7 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 TOKEN_NEEDED, BAD_TOKEN = 1000, 1006  # MAP's
-NOT_FOUND = -32001  # agent-inbox's code for a conversation that is not there; ours for everything that is not
+NOT_FOUND = -32001  # anything that is not there, but conversations and what is in them (`mail_problems`)
 
 # The first that fits, the narrowest first. Where MAP has a code, it is that one.
 CODES: tuple[tuple[type[PostroomError], int], ...] = (

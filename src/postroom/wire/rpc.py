@@ -23,7 +23,6 @@ class Call(Struct, frozen=True):
     said: dict[str, Any]
     id: str | int | float | None = None
     is_notification: bool = False
-    of_inbox: bool = False  # it came over agent-inbox's own socket, and is answered in its numbers
 
     def answer(self, result: Any) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "id": self.id, "result": result}
@@ -37,16 +36,16 @@ def is_rpc(value: Any) -> bool:
     return isinstance(value, list) or (isinstance(value, dict) and "jsonrpc" in value)
 
 
-def read_batch(value: list[Any], *, of_inbox: bool = False) -> list[Call | dict[str, Any]]:
+def read_batch(value: list[Any]) -> list[Call | dict[str, Any]]:
     """The calls of a batch; an error in place of each that is none. One that is empty or too long is one error."""
     if not value:
         return [failure(INVALID_REQUEST, "an empty batch asks nothing")]
     if len(value) > MOST:
         return [failure(INVALID_REQUEST, f"a batch of {len(value)} calls; {MOST} at most")]
-    return [read_call(one, of_inbox=of_inbox) for one in value]
+    return [read_call(one) for one in value]
 
 
-def read_call(value: Any, *, of_inbox: bool = False) -> Call | dict[str, Any]:
+def read_call(value: Any) -> Call | dict[str, Any]:
     """The call, or what is wrong with it."""
     if not isinstance(value, dict):
         return failure(INVALID_REQUEST, "a call is an object")
@@ -60,7 +59,7 @@ def read_call(value: Any, *, of_inbox: bool = False) -> Call | dict[str, Any]:
         return failure(INVALID_REQUEST, "method must be text", id)
     if not isinstance(said, dict | None):  # null says nothing, as in its fields
         return failure(INVALID_PARAMS, "params are given by name, in an object", id)
-    return Call(method, said or {}, id, is_notification="id" not in value, of_inbox=of_inbox)
+    return Call(method, said or {}, id, is_notification="id" not in value)
 
 
 def unreadable(why: str) -> dict[str, Any]:

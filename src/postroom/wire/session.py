@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ..errors import PostroomError, TooLarge
 from ..model.values import read_json
 from . import rpc
-from .mail_problems import NO_CONVERSATION, mail_problem
+from .mail_problems import mail_problem
 from .methods import PREFIX, for_action, for_rpc
-from .problems import NOT_FOUND, socket_error
+from .problems import socket_error
 from .table import Method, NoSuchMethod, taken
 
 if TYPE_CHECKING:
@@ -23,11 +22,6 @@ if TYPE_CHECKING:
 
 ROOM_FOR_MORE = 64 * 1024  # bytes that a line may be longer than the letter in it
 DEEPER = 8  # levels that stand around a letter
-# What agent-inbox lists of a conversation that is not there.
-_OF_NOTHING: dict[str, dict[str, Any]] = {
-    "mail/turns/list": {"turns": [], "hasMore": False},
-    "mail/thread/list": {"threads": [], "hasMore": False},
-}
 
 
 class Action(Struct, frozen=True):
@@ -101,31 +95,23 @@ def read_line(line: bytes | None, limits: Limits) -> Asked | dict[str, Any]:
         )
     except PostroomError as broken:
         return socket_error(broken) | {"error": "Invalid JSON", "hint": str(broken)}
-    return read_value(value, of_inbox=True)
+    return read_value(value)
 
 
-def read_value(value: Any, *, of_inbox: bool = False) -> Asked:
-    """What a value asks for. `of_inbox`: it came over agent-inbox's own socket."""
+def read_value(value: Any) -> Asked:
+    """What a value asks for."""
     if isinstance(value, list):
-        calls = rpc.read_batch(value, of_inbox=of_inbox)
+        calls = rpc.read_batch(value)
         return Asked([understood(call) for call in calls], is_batch=0 < len(value) <= rpc.MOST)
     if rpc.is_rpc(value):
-        return Asked([understood(rpc.read_call(value, of_inbox=of_inbox))])
+        return Asked([understood(rpc.read_call(value))])
     return Asked([understood(_read_action(value))])
 
 
 def refusal(call: Action | rpc.Call, method: Method | None, error: PostroomError) -> dict[str, Any]:
-    """What is told of a call that is refused. Conversations have numbers of their own for it. In agent-inbox's own
-    dialect one that is not there has another number, and lists of what is in it are empty.
-    """
+    """The reply to a call that is refused. Errors about conversations have MAP's numbers."""
     special = mail_problem(error) if method is not None and method.name.startswith(PREFIX) else None
-    if special is None or method is None:
-        return call.refuse(error)
-    if special.code == NO_CONVERSATION and isinstance(call, rpc.Call) and call.of_inbox:
-        if method.name in _OF_NOTHING:
-            return call.answer(_OF_NOTHING[method.name])
-        special = replace(special, code=NOT_FOUND)
-    return rpc.failed(call.id, special)
+    return call.refuse(error) if special is None else rpc.failed(call.id, special)
 
 
 def understood(call: Action | rpc.Call | dict[str, Any]) -> Step | dict[str, Any]:
