@@ -158,7 +158,7 @@ class AsyncMailbox(AsyncWorking, AsyncErrands):
         self.mailbox = mailbox
         self.name = mailbox.name
 
-    async def send(self, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+    async def send(self, to: Any = None, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
         return await self.room.run(self.mailbox.send, to, body, **fields)
 
     async def send_many(self, drafts: Sequence[Draft]) -> builtins.list[Receipt]:

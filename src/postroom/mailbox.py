@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from .task import Task
 
 
-def draft(to: Any, body: Any = None, **fields: Unpack[Fields]) -> Draft:
-    """A letter for `send_many` or `ack_and_send`; its values are checked when it is sent."""
+def draft(to: Any = None, body: Any = None, **fields: Unpack[Fields]) -> Draft:
+    """A letter for `send_many` or `ack_and_send`; its values are checked when it is sent. Without `to`, one with
+    `in_reply_to` is a reply.
+    """
     service.compose.check_fields(fields)
     return service.compose.Draft(to=to, body=body, **fields)
 
@@ -51,8 +53,10 @@ class Mailbox(Working, Errands):
 
     # -- sending
 
-    def send(self, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
-        """Send a letter to one or many. When this returns, it is on stable storage."""
+    def send(self, to: Any = None, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+        """Send a letter to one or many. When this returns, it is on stable storage. Without `to`, one with
+        `in_reply_to` is a reply: it goes to the sender of the letter answered.
+        """
         if fields:
             service.compose.check_fields(fields)
         draft = service.compose.Draft(sender=self.name, to=to, body=body)

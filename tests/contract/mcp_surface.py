@@ -20,13 +20,19 @@ from tests.contract.surfaces import Library, Told
 
 SOURCE = Path(postroom.__file__).parent.parent
 REVISION = "2025-11-25"
-TOOL_FIELDS = {"priority", "subject", "key"}  # of a send
+TOOL_FIELDS = {
+    "priority": "importance",
+    "subject": "subject",
+    "key": "key",
+    "in_reply_to": "inReplyTo",
+}  # of a send
 REGISTERED = {"coder", "tester"}  # by the script; looking into an inbox registers anybody else
 WORDS = {
     "messageIds": "id",
     "messageId": "id",
     "agentId": "mailbox",
     "threadTag": "id",
+    "inReplyTo": "in_reply_to",
 }  # the tools' -> the library's
 
 
@@ -52,12 +58,11 @@ class Mcp(Library):
 
     # -- verbs with a tool
 
-    def send(self, me: str, to: list[str], body: str, **fields: Any) -> Told:
-        if set(fields) - TOOL_FIELDS:
+    def send(self, me: str, to: list[str] | None, body: str, **fields: Any) -> Told:
+        if fields.keys() - TOOL_FIELDS.keys():
             return super().send(me, to, body, **fields)
-        priority = {"importance": fields.pop("priority")} if "priority" in fields else {}
-        told = self.tool("send_message", to=to, body=body, **{"from": me}, **priority, **fields)
-        return self._sent(me, told)
+        said = {TOOL_FIELDS[name]: value for name, value in fields.items()} | ({} if to is None else {"to": to})
+        return self._sent(me, self.tool("send_message", body=body, **{"from": me}, **said))
 
     def broadcast(self, me: str, scope: str, body: str) -> Told:
         return self._sent(me, self.tool("send_message", to_scope=scope, body=body, **{"from": me}))

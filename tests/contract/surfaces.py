@@ -17,7 +17,7 @@ Told = dict[str, Any]
 class Surface(Protocol):
     """The verbs of the script. Each answers with plain values."""
 
-    def send(self, me: str, to: list[str], body: str, **fields: Any) -> Told: ...
+    def send(self, me: str, to: list[str] | None, body: str, **fields: Any) -> Told: ...
     def reply(self, me: str, id: str, body: str) -> Told: ...
     def forward(self, me: str, id: str, to: str) -> Told: ...
     def broadcast(self, me: str, scope: str, body: str) -> Told: ...
@@ -87,7 +87,7 @@ class Library:
     def __init__(self, folder: Path) -> None:
         self.room = postroom.open(folder / "library.db")
 
-    def send(self, me: str, to: list[str], body: str, **fields: Any) -> Told:
+    def send(self, me: str, to: list[str] | None, body: str, **fields: Any) -> Told:
         return self._receipt(self.room.mailbox(me).send(to, body, **fields))
 
     def reply(self, me: str, id: str, body: str) -> Told:
@@ -300,10 +300,10 @@ class CommandLine(PlainAnswers):
     def __init__(self, folder: Path) -> None:
         self.desk = Desk(folder, durable=False)
 
-    def send(self, me: str, to: list[str], body: str, **fields: Any) -> Told:
+    def send(self, me: str, to: list[str] | None, body: str, **fields: Any) -> Told:
         tags = [word for tag in fields.pop("tags", ()) for word in ("--tag", tag)]
-        options = [word for name, value in fields.items() for word in (f"--{name}", value)]
-        return self._receipt(self._ask(me, "send", *to, "--body", body, *tags, *options))
+        options = [word for name, value in fields.items() for word in (f"--{name.replace('_', '-')}", value)]
+        return self._receipt(self._ask(me, "send", *(to or ()), "--body", body, *tags, *options))
 
     def reply(self, me: str, id: str, body: str) -> Told:
         return self._receipt(self._ask(me, "reply", id, "--body", body))

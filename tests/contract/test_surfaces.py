@@ -36,7 +36,9 @@ def transcript(surface: Surface) -> Iterator[Any]:
     yield surface.check("tester", everything=True)
     yield surface.read("tester", first["id"])
     yield surface.reply("tester", first["id"], "They pass.")
+    yield surface.send("archive", None, "Kept.", in_reply_to=first["id"])
     yield surface.wait("coder")
+    yield surface.check("coder")
     yield surface.thread("coder", first["id"])
     yield surface.forward("tester", first["id"], "boss")
     yield surface.broadcast("boss", "team", "Well done.")
@@ -114,6 +116,7 @@ def mistakes(surface: Surface, id: str) -> Iterator[Any]:
     attempts: list[Callable[[], Any]] = [
         lambda: surface.send("coder", ["no one"], "x"),
         lambda: surface.send("coder", ["Tester"], "x"),
+        lambda: surface.send("stranger", None, "x", in_reply_to=id),
         lambda: surface.send("coder", ["tester"], "other", key="k-1"),
         lambda: surface.read("stranger", id),
         lambda: surface.ack("tester", id, "guess"),
@@ -183,12 +186,12 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 def test_the_script_says_something(expected: list[Any]) -> None:
     refused = [entry["refused"] for entry in expected if isinstance(entry, dict) and "refused" in entry]
     assert refused == [
-        "Invalid", "LookAlike", "IdTaken", "UnknownMessage", "LeaseLost", "LoopDetected", "UnknownAgent",
-        "UnknownMessage", "LookAlike", "Invalid", "UnknownMessage", "IllegalMove", "Invalid", "Missing", "Invalid",
-        "Invalid", "UnknownMessage", "NotAllowed", "NameTaken", "UnknownMessage", "LookAlike",
-        "UnknownAgent",
+        "Invalid", "LookAlike", "UnknownMessage", "IdTaken", "UnknownMessage", "LeaseLost", "LoopDetected",
+        "UnknownAgent", "UnknownMessage", "LookAlike", "Invalid", "UnknownMessage", "IllegalMove", "Invalid",
+        "Missing", "Invalid", "Invalid", "UnknownMessage", "NotAllowed", "NameTaken", "UnknownMessage",
+        "LookAlike", "UnknownAgent",
     ]  # fmt: skip
-    assert len(expected) == 91
+    assert len(expected) == 94
 
 
 @pytest.mark.parametrize("name", [name for name in SURFACES if name != "library"])

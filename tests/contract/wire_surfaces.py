@@ -21,7 +21,7 @@ class OverWire(PlainAnswers):
     def ask(self, verb: str, **said: Any) -> Any:
         """What is answered; what is refused is raised."""
 
-    def send(self, me: str, to: list[str], body: str, **fields: Any) -> Told:
+    def send(self, me: str, to: list[str] | None, body: str, **fields: Any) -> Told:
         return self._receipt(self.ask("send", agent_id=me, to=to, body=body, **fields))
 
     def reply(self, me: str, id: str, body: str) -> Told:

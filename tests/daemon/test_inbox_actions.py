@@ -361,6 +361,18 @@ def test_an_answer_stays_in_the_conversation(shared: Daemon) -> None:
     assert ("Re: S", first) == (answer["subject"], answer["in_reply_to"])
 
 
+def test_an_answer_without_a_recipient_goes_to_the_sender(shared: Daemon) -> None:
+    first = send(shared, **{"from": "ann-s", "to": ["bob-s", "eve-s"], "payload": "q", "scope": TEAM})
+    answer = send(shared, **{"from": "bob-s", "payload": "a", "inReplyTo": first})
+    (record,) = inbox(shared, agentId="ann-s")
+    assert (answer, TEAM, first) == (record["id"], record["scope"], record["in_reply_to"])
+    assert 1 == len(inbox(shared, agentId="eve-s"))
+    of_nothing = shared.ask(action="send", **{"from": "bob-s", "payload": "a", "inReplyTo": "no-such-letter"})
+    to_nobody = shared.ask(action="send", **{"from": "bob-s", "payload": "a"})
+    assert [False, False] == [of_nothing["ok"], to_nobody["ok"]]
+    assert ("in_reply_to", "to") == (of_nothing["field"], to_nobody["field"])
+
+
 def test_without_a_sender_it_is_the_service_that_writes(shared: Daemon) -> None:
     send(shared, to="from-nobody", payload="x")
     (record,) = inbox(shared, agentId="from-nobody")

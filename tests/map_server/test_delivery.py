@@ -146,6 +146,19 @@ def test_letters_of_other_wires_come_too_and_answers_go_back(running: Daemon, po
         assert (letter.id, "back") == (back.message.in_reply_to, back.text)
 
 
+def test_an_answer_without_an_address_goes_to_who_wrote_the_letter(port: int, operator: str) -> None:
+    with agent(port, operator, "una") as una, agent(port, operator, "vic") as vic:
+        asked = una.send({"agent": "vic"}, "?")["messageId"]
+        vic.message()
+        said: dict[str, Any] = {"payload": "!", "meta": {"inReplyTo": asked, "messageId": "own-1"}}
+        told, again = vic.ask("map/send", **said), vic.ask("map/send", **said)
+        assert told == again and ["una"] == told["delivered"]
+        got = una.message()
+        assert ("vic", "!", told["messageId"]) == (got["from"], got["payload"], got["id"])
+        for meta in ({}, {"inReplyTo": "no-such-letter"}):
+            assert -32602 == refused(vic, "map/send", payload="to nobody", meta=meta)
+
+
 def is_here(running: Daemon, name: str) -> bool:
     with postroom.open(running.room) as room:
         return not room.agent(name).presence.left

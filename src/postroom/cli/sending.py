@@ -46,7 +46,7 @@ def run_send(context: Context) -> Answer:
         sent = context.act(lambda box: box.send_many(drafts))
         return Answer(context.name, {"receipts": [plain_receipt(receipt) for receipt in sent]}, views.receipts)
     to = context.get("to")
-    if not to:
+    if not to and "in_reply_to" not in context.values:
         raise Usage("nobody is named", field="TO", hint="an agent's name")
     if "template" in context.values:
         return _send_template(context, to)

@@ -19,22 +19,19 @@ USUAL_WAIT = 30.0
 
 async def send_message(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
     """A message with `inReplyTo` is a reply: it stays in the scope of what it answers, unless it names another,
-    and without `to` goes to whoever wrote that.
+    and without `to` goes to whoever wrote that (by the rule of `send`).
     """
     fields = some(said, "subject", "thread_tag", "in_reply_to", "key", importance="priority")
     answers = said.get("in_reply_to")
     scope = said.get("to_scope") or (caller.scope if answers is None else None)
     told = {"agent_id": caller.sender(said.get("from")), "body": _body(said), **fields}
     told |= {"scope": scope} if scope else {}
-    if "to" in said:
-        return sent(await caller.call("send", {"to": said["to"], **told}))
-    if "to_scope" in said:
+    if "to" not in said and "to_scope" in said:
         return sent(await caller.call("broadcast", told))
-    if answers is None:
+    if "to" not in said and answers is None:
         hint = "an agent's id, to_scope for everyone in a team, or inReplyTo for whoever wrote that message"
         raise Invalid("is missing", field="to", hint=hint)
-    del told["in_reply_to"]
-    return sent(await caller.call("reply", {"message_id": answers, **told}))
+    return sent(await caller.call("send", some(said, "to") | told))
 
 
 async def check_inbox(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:

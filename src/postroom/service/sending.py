@@ -118,6 +118,8 @@ def prepare(
     temporary error carries the key with which to try again.
     """
     try:
+        if draft.to is None:
+            draft = _answering(office, caller, draft)
         return _prepare(office, caller, draft, now, batch)
     except PostroomError as error:
         if error.temporary:
@@ -225,11 +227,22 @@ INHERITED = ("subject", "priority", "scope")
 
 
 def reply_draft(
-    office: Office, caller: Principal, mailbox: str, id: str, /, body: Any, *, to_all: bool = False, **more: Any
+    office: Office,
+    caller: Principal,
+    mailbox: str,
+    id: str,
+    /,
+    body: Any,
+    *,
+    to_all: bool = False,
+    field: str = "id",
+    **more: Any,
 ) -> Draft:
-    """An answer to whoever wrote the letter, with its callback; what else is kept is in `_inherited`."""
+    """An answer to whoever wrote the letter, with its callback; what else is kept is in `_inherited`. `field`: the
+    caller's name of the id, for errors.
+    """
     authorize(caller, "send", mailbox)
-    letter = service.addressing.routed_to(office, known_letter(office, mailbox, id))
+    letter = service.addressing.routed_to(office, known_letter(office, mailbox, id, field))
     known = tuple(one for one in letter.recipients if service.elsewhere.is_somebody(office, one.address))
     letter = replace(letter, recipients=known)  # an answer from here makes no mailbox of a name from elsewhere
     # What escalated is answered to everyone it went past: that is how an answer comes back down.
@@ -237,6 +250,16 @@ def reply_draft(
     to, cc = _answer_to(letter, names, to_all=to_all or letter.kind == model.escalation.ESCALATION)
     kept: dict[str, Any] = {"to": to, "cc": cc, "callback": letter.callback}
     return Draft(**(kept | more | {"sender": mailbox, "in_reply_to": letter.id, "body": body}))
+
+
+def _answering(office: Office, caller: Principal, draft: Draft) -> Draft:
+    """A letter to which its sender named nobody: with `in_reply_to` it is a reply, by the rules of `reply`."""
+    fields = dict(draft.fields)
+    id = fields.pop("in_reply_to", None)
+    if id is None:
+        hint = "an agent's name, a list of them, or in_reply_to for whoever wrote that letter"
+        raise Invalid("nobody is named", field="to", hint=hint)
+    return reply_draft(office, caller, draft.sender, id, draft.body, field="in_reply_to", **fields)
 
 
 def forward_draft(

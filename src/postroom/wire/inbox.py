@@ -47,7 +47,8 @@ def _send(room: Room, said: dict[str, Any]) -> Any:
     to look at lists and parts takes an eighth of the steps of the whole call.
     """
     fields = {} if _FIELDS.keys().isdisjoint(said) else _fields_of(said)
-    to: dict[str, Any] = {"to": said["to"]} if isinstance(said["to"], str) else _recipients(said["to"])
+    named = said.get("to")
+    to: dict[str, Any] = {"to": named} if named is None or isinstance(named, str) else _recipients(named)
     for kind in ("cc", "bcc"):
         if kind in said:
             to[kind] = [*to.get(kind, ()), *_recipients(said[kind])["to"]]
@@ -261,7 +262,10 @@ ROWS = (
         _send,
         Param("from", "text", "the sender; without it the token's agent, else the service by its system's name"),
         Param(
-            "to", "any", "a name, {agent, system, scope}, or a list of these or of {agent_id, kind}", required=True
+            "to",
+            "any",
+            "a name, {agent, system, scope}, or a list of these or of {agent_id, kind}; without it, the sender of"
+            " the letter in inReplyTo",
         ),
         Param("payload", "json", "text, an object with a `type`, or any JSON"),
         SCOPE,

@@ -53,9 +53,9 @@ def letter_fields(said: dict[str, Any]) -> dict[str, Any]:
     """The fields of the letter, but for whom it is, and its answer to another: that has to be looked up."""
     meta = _meta(said)
     has_payload = "payload" in said
-    payload = said.get("payload")
+    payload, to = said.get("payload"), said.get("to")
     shape: Shape = "none" if not has_payload else "content" if is_typed(payload) else "bare"
-    note = Note(to=None if _is_plain(said["to"]) else said["to"], shape=shape, has_meta="meta" in said)
+    note = Note(to=None if _is_plain(to) else to, shape=shape, has_meta="meta" in said)
     fields: dict[str, Any] = {
         "body": payload_to_parts(payload) if has_payload else [],
         "extra": {MAP_NOTE: to_plain(note)},

@@ -10,6 +10,7 @@ from .. import service
 from ..errors import IdTaken, Invalid, Resync, UnknownMessage
 from ..service.authorize import authorize
 from ..service.given import check_count
+from ..service.sending import Receipt
 from .event_filter import check_filter, wanted
 from .events import Past, events, map_event, number_of
 from .map_addresses import read_address
@@ -29,23 +30,24 @@ MOST_LOOKED_AT = 20_000  # changes in one call; whoever wants more asks again
 
 def send(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     """`delivered`: in whose inboxes it lies now. Who of them has it is told by `message.delivered`. A message to a
-    scope with nobody else in it is taken and delivered to nobody, as by the SDK's own server.
+    scope with nobody else in it is taken and delivered to nobody, as by the SDK's own server. Without `to`, an
+    answer goes to the sender of the letter answered.
     """
     sender = box_of(room, said, "from").name
-    to = recipients(room, sender, read_address(said["to"]))
+    to = recipients(room, sender, read_address(said["to"])) if "to" in said else None
     fields = letter_fields(said) | _reply(room, sender, said) | _once(said)
     body = fields.pop("body")
-    if not to:
+    if to is not None and not to:
         return {"messageId": room._office.ids.message(), "delivered": []}
     try:
-        receipt = room.mailbox(sender).send(to[0] if len(to) == 1 else to, body, **fields)
+        sent = room.mailbox(sender).send(to[0] if to and len(to) == 1 else to, body, **fields)
     except IdTaken:  # sent again, and something of its meta counts the time since
         first = room._office.store.sent(sender, fields["key"]) if "key" in fields else None
         if first is None:
             raise
-        return {"messageId": first.message.id, "delivered": reached(room, sender, to)}
-    named = list(receipt.routed) or reached(room, sender, to)
-    return {"messageId": receipt.id, "delivered": named}
+        sent = Receipt(message=first.message, repeated=True)
+    addressed = [one.address for one in sent.message.recipients] if to is None else to
+    return {"messageId": sent.id, "delivered": list(sent.routed) or reached(room, sender, addressed)}
 
 
 def _reply(room: Room, sender: str, said: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +65,7 @@ def _reply(room: Room, sender: str, said: dict[str, Any]) -> dict[str, Any]:
 def _once(said: dict[str, Any]) -> dict[str, Any]:
     """A sender with ids of its own may send again what it did not hear was taken: it is one letter."""
     id = (said.get("meta") or {}).get("messageId")
-    return {"key": once_key(id, said["to"])} if isinstance(id, str) and id else {}
+    return {"key": once_key(id, said.get("to"))} if isinstance(id, str) and id else {}
 
 
 def replay(room: Room, said: dict[str, Any]) -> dict[str, Any]:

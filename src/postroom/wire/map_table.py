@@ -122,7 +122,8 @@ ROWS: tuple[Method, ...] = (
         "send a message: a durable letter to one or many",
         map_send.send,
         Param("to", "any", "a name, agent, agents, scope, role (within), parent, children, ancestors, descendants,"
-              " siblings, broadcast, agentId, participant, system and agent; or a list of these", required=True),
+              " siblings, broadcast, agentId, participant, system and agent; or a list of these; without it, the"
+              " sender of the letter in meta.inReplyTo"),
         Param("payload", "json", "any JSON"),
         Param("meta", "object", "priority, correlationId, ttlMs, mail.conversationId and anything else; arrives "
               "as it was said"),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..room import Room
 
 TO = Param("to", "any", "a name, or a list of names", required=True)
+TO_OR_REPLY = Param("to", "any", "a name, or a list of names; without it, the sender of the letter in in_reply_to")
 SINCE = Param("since", "text", "a cursor: what came after it, read or not, so that nothing is missed")
 TIMEOUT = Param("timeout", "seconds", f"how long to wait; {LONGEST_WAIT:g} at most, 30 when nothing is said")
 
@@ -43,16 +44,16 @@ TIMEOUT = Param("timeout", "seconds", f"how long to wait; {LONGEST_WAIT:g} at mo
 
 
 def _send(room: Room, said: dict[str, Any]) -> Any:
-    return plain_receipt(box_of(room, said).send(said["to"], said.get("body"), **fields_of(said)))
+    return plain_receipt(box_of(room, said).send(said.get("to"), said.get("body"), **fields_of(said)))
 
 
 def _send_many(room: Room, said: dict[str, Any]) -> Any:
     drafts = []
     for place, one in enumerate(said["drafts"]):
-        if not isinstance(one, dict) or "to" not in one:
-            raise Invalid("must be an object with at least `to`", field=f"drafts[{place}]")
+        if not isinstance(one, dict) or one.keys().isdisjoint({"to", "in_reply_to"}):
+            raise Invalid("must be an object with at least `to` or `in_reply_to`", field=f"drafts[{place}]")
         fields = {name: value for name, value in one.items() if name not in {"to", "body"}}
-        drafts.append(draft(one["to"], one.get("body"), **fields))
+        drafts.append(draft(one.get("to"), one.get("body"), **fields))
     return {"receipts": [plain_receipt(receipt) for receipt in box_of(room, said).send_many(drafts)]}
 
 
@@ -179,7 +180,7 @@ def _row(name: str, about: str, run: Any, *params: Param, result: str, **more: A
 
 _LOOKS: dict[str, Any] = {"action": "check", "writes": False}
 ROWS = (
-    _row("send", "send a letter to one or many", _send, TO, BODY, *FIELDS, result=RECEIPT),
+    _row("send", "send a letter to one or many", _send, TO_OR_REPLY, BODY, *FIELDS, result=RECEIPT),
     _row(
         "send_many",
         "send several letters in one commit: all or none",
