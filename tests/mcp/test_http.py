@@ -23,6 +23,8 @@ from postroom.mcp.http import ROOM, asgi
 from postroom.service.authorize import Principal, agent_principal
 from tests.mcp.house import MODES, House, ask, house, refused, run
 
+PATIENCE = 120.0  # seconds; a bound, not a pace
+
 JSON = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 HELLO = {
     "jsonrpc": "2.0",
@@ -59,7 +61,7 @@ async def serving(opened: House) -> AsyncIterator[str]:
 @asynccontextmanager
 async def calling(url: str, name: str, mode: str = "2026-07-28") -> AsyncIterator[Client]:
     async with (
-        httpx.AsyncClient(headers={"x-agent": name}) as http,
+        httpx.AsyncClient(headers={"x-agent": name}, timeout=PATIENCE) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode) as client,
     ):
         yield client
@@ -114,7 +116,11 @@ def test_a_token_that_is_revoked_is_worth_nothing_at_once(monkeypatch: pytest.Mo
 
 def test_a_session_belongs_to_whoever_opened_it() -> None:
     async def story() -> None:
-        async with house() as opened, serving(opened) as url, httpx.AsyncClient(headers=JSON) as http:
+        async with (
+            house() as opened,
+            serving(opened) as url,
+            httpx.AsyncClient(headers=JSON, timeout=PATIENCE) as http,
+        ):
             begun = await http.post(url, json=HELLO, headers={"x-agent": "ann"})
             session = {"mcp-session-id": begun.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
             ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
@@ -130,13 +136,29 @@ def named(begun: httpx.Response) -> dict[str, str]:
     return {"mcp-session-id": begun.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
 
 
+def test_a_session_counts_once_though_the_request_that_opened_it_goes_on() -> None:
+    """A client has its answer a moment before the request is over, and may open the next at once."""
+    own = sessions.Sessions(2)
+    with own.opening("ann") as began:
+        assert not own.is_full("ann")
+        began("s-1")
+        assert not own.is_full("ann")
+        with own.opening("ann"):
+            assert own.is_full("ann")
+    assert not own.is_full("ann")
+
+
 def test_whoever_opens_too_many_sessions_loses_its_idlest_and_nobody_else_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sessions, "MOST_OF_ONE", 2)
 
     async def story() -> None:
-        async with house() as opened, serving(opened) as url, httpx.AsyncClient(headers=JSON) as http:
+        async with (
+            house() as opened,
+            serving(opened) as url,
+            httpx.AsyncClient(headers=JSON, timeout=PATIENCE) as http,
+        ):
 
             async def status(agent: str, session: dict[str, str]) -> int:
                 ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
@@ -159,7 +181,11 @@ def test_many_that_come_at_once_are_bounded_too(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sessions, "MOST_OF_ONE", 3)
 
     async def story() -> None:
-        async with house() as opened, serving(opened) as url, httpx.AsyncClient(headers=JSON) as http:
+        async with (
+            house() as opened,
+            serving(opened) as url,
+            httpx.AsyncClient(headers=JSON, timeout=PATIENCE) as http,
+        ):
             hello = partial(http.post, url, json=HELLO, headers={"x-agent": "ann"})
             begun = await asyncio.gather(*(hello() for _ in range(12)))
             assert {200, 429} >= {answer.status_code for answer in begun}
@@ -181,7 +207,7 @@ def test_whoever_uses_all_of_its_sessions_is_told_so(monkeypatch: pytest.MonkeyP
         async with (
             house() as opened,
             serving(opened) as url,
-            httpx.AsyncClient(headers=JSON | {"x-agent": "ann"}) as http,
+            httpx.AsyncClient(headers=JSON | {"x-agent": "ann"}, timeout=PATIENCE) as http,
         ):
             own = named(await http.post(url, json=HELLO))
             async with http.stream("GET", url, headers=own) as stream:
@@ -206,7 +232,7 @@ def test_whoever_uses_all_of_its_sessions_is_told_so(monkeypatch: pytest.MonkeyP
 )
 def test_host_origin_and_caller_are_checked(headers: dict[str, str], status: int) -> None:
     async def story() -> None:
-        async with house() as opened, serving(opened) as url, httpx.AsyncClient() as http:
+        async with house() as opened, serving(opened) as url, httpx.AsyncClient(timeout=PATIENCE) as http:
             got = await http.post(url, json=HELLO, headers={**JSON, **headers})
             assert status == got.status_code
             if status == 401:
@@ -221,7 +247,7 @@ def test_a_letter_is_not_handed_to_a_client_that_hung_up(tool: str) -> None:
         async with (
             house() as opened,
             serving(opened) as url,
-            httpx.AsyncClient(headers=JSON | {"x-agent": "bob"}) as http,
+            httpx.AsyncClient(headers=JSON | {"x-agent": "bob"}, timeout=PATIENCE) as http,
         ):
             session = (await http.post(url, json=HELLO)).headers["mcp-session-id"]
             named = {"mcp-session-id": session, "mcp-protocol-version": "2025-11-25"}

@@ -25,7 +25,7 @@ from .caller import Caller
 from .server import build
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from mcp.server.context import ServerRequestContext
     from starlette.types import Message, Receive, Scope, Send
@@ -106,12 +106,14 @@ class App:
         id = _header(scope, _SESSION)
         if id is not None:
             with self._sessions.using(caller, id):
-                await self._manager.handle_request(scope, receive, self._noting(caller, scope, send))
+                await self._manager.handle_request(
+                    scope, receive, _noting(send, partial(self._used, caller, scope, id))
+                )
         elif not _may_open(scope):
             await self._manager.handle_request(scope, receive, send)
         elif await self._has_room(caller, scope):
-            with self._sessions.opening(caller):
-                await self._manager.handle_request(scope, receive, self._noting(caller, scope, send))
+            with self._sessions.opening(caller) as began:
+                await self._manager.handle_request(scope, receive, _noting(send, partial(_opened, began)))
         else:
             await _refuse(send, 429, "too many sessions of this token are in use; end one with DELETE")
 
@@ -127,24 +129,28 @@ class App:
             await self._manager.handle_request(goodbye, _nothing, _unheard)
         return True
 
-    def _noting(self, caller: str, scope: Scope, send: Send) -> Send:
-        """What an answer says of a session is noted."""
+    def _used(self, caller: str, scope: Scope, id: str, answer: Message) -> None:
+        """Forget a session that the answer says is gone."""
+        if answer["status"] == 404 or (scope["method"] == "DELETE" and answer["status"] < 400):
+            self._sessions.ended(caller, id)
 
-        async def noted(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self._note(caller, scope, message)
-            await send(message)
 
-        return noted
+def _opened(began: Callable[[str], None], answer: Message) -> None:
+    """Note the session that the answer names."""
+    id = _header(answer, _SESSION)
+    if id is not None and answer["status"] < 400:
+        began(id)
 
-    def _note(self, caller: str, scope: Scope, answer: Message) -> None:
-        shown = _header(scope, _SESSION)
-        if shown is None:
-            begun = _header(answer, _SESSION)
-            if begun is not None and answer["status"] < 400:
-                self._sessions.began(caller, begun)
-        elif answer["status"] == 404 or (scope["method"] == "DELETE" and answer["status"] < 400):
-            self._sessions.ended(caller, shown)
+
+def _noting(send: Send, note: Callable[[Message], None]) -> Send:
+    """Show `note` the head of an answer before it is sent."""
+
+    async def noted(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            note(message)
+        await send(message)
+
+    return noted
 
 
 def _header(said: Scope | Message, name: bytes) -> str | None:

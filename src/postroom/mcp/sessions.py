@@ -8,11 +8,11 @@ It refuses to know HTTP.
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MOST_OF_ONE = 100  # sessions of one caller
 MOST = 1000  # of all together
@@ -37,14 +37,23 @@ class Sessions:
         return next((id for id, busy in self._of.get(caller, {}).items() if not busy), None)
 
     @contextmanager
-    def opening(self, caller: str) -> Iterator[None]:
-        """A request is under way that may open one."""
-        self._opening[caller] += 1
-        try:
-            yield
-        finally:
-            self._opening[caller] -= 1
-            self._opening += Counter()  # without those at nought
+    def opening(self, caller: str) -> Iterator[Callable[[str], None]]:
+        """A request is under way that may open one. What is yielded is called with the id of the one it opened:
+        from then on that counts, and the request no more, though it may go on for a while.
+        """
+        with ExitStack() as request:
+            self._opening[caller] += 1
+            request.callback(self._has_opened, caller)
+
+            def began(id: str) -> None:
+                self._of.setdefault(caller, {}).setdefault(id, 0)
+                request.close()
+
+            yield began
+
+    def _has_opened(self, caller: str) -> None:
+        self._opening[caller] -= 1
+        self._opening += Counter()  # without those at nought
 
     @contextmanager
     def using(self, caller: str, id: str) -> Iterator[None]:
@@ -53,9 +62,6 @@ class Sessions:
             yield
         finally:
             self._count(caller, id, -1)
-
-    def began(self, caller: str, id: str) -> None:
-        self._of.setdefault(caller, {}).setdefault(id, 0)
 
     def ended(self, caller: str, id: str) -> None:
         own = self._of.get(caller, {})
