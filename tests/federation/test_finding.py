@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from postroom.model.delivery import State
+from postroom.model.query import Query
 from tests.federation.systems import System, join, systems, until
 
 
@@ -46,6 +48,35 @@ def test_mail_for_an_agent_that_only_a_peer_has_reaches_that_peer(tmp_path: Path
         letter.reply("found me")
         (answer,) = until(lambda: a.room.mailbox("ann").check())
         assert ("Bob@b", "found me", sent[0].id) == (answer.sender, answer.text, answer.message.in_reply_to)
+
+
+def test_a_peer_that_refuses_it_leaves_it_to_the_next_that_has_the_name(tmp_path: Path) -> None:
+    a = System(tmp_path, "a", "ann")
+    with systems(a, System(tmp_path, "b", "bob"), System(tmp_path, "c", "bob")) as (_, b, c):
+        for other in (b, c):
+            join(a, other, exposure="gateway")
+        b.room.mailbox("bob").block("ann@a")
+        b.serve()
+        a.serve()
+        a.is_linked("b")
+        ann = a.room.mailbox("ann")
+        sent = [ann.send("bob", "refused by the first")]
+        until(lambda: sent[0].id in _refusals_of(a))
+        c.serve()
+        until(lambda: ["refused by the first"] == c.texts("bob"))
+        sent.append(ann.send("bob", "by the way that was found"))
+        until(lambda: 2 == len(c.texts("bob")))
+        until(lambda: all(a.left(one.id, "bob@*") for one in sent))
+        assert [one.message.text for one in sent] == c.texts("bob") and not b.texts("bob")
+        ann.send("bob@b", "and for that one alone")
+        (bounce,) = until(lambda: [one for one in ann.check() if one.message.is_automatic])
+        assert "bob@b" in bounce.text
+
+
+def _refusals_of(system: System) -> list[str]:
+    """The letters that were refused somewhere, and wait for another system."""
+    queued = system.room._office.store.find(Query(states=(State.QUEUED,)))
+    return [one.message.id for one in queued if one.delivery.history and one.delivery.mailbox.endswith("@*")]
 
 
 def test_a_task_for_an_agent_that_only_a_peer_has_goes_on_as_its_task(tmp_path: Path) -> None:

@@ -13,9 +13,12 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from .. import service
 from ..errors import PostroomError, TooLarge
 from ..lines.line import LineLost, MapRefusal
+from ..model.address import ANYWHERE, agent_of, at_system
 from ..model.delivery import GIVEN
 from ..model.message import same_name
 from ..policy.outgoing import is_spent, next_try
@@ -261,8 +264,17 @@ class Courier:
             reason = f"{GIVEN}{reason}" if may_have_it else reason  # then it stays with us
             await self._desk.submit(partial(service.outbox.delayed, self._office, found, reason, due))
             self._later((due - now).total_seconds())
-        else:
+        elif refusal.waits or refusal.is_ours or not await self._left_to_others(found, reason):
             await self._desk.submit(partial(service.outbox.refused, self._office, found, reason))
+
+    async def _left_to_others(self, found: Found, reason: str) -> bool:
+        """May another have it, as peers were asked for the name? Then it is sought anew, but not here."""
+        sought = replace(found.delivery, mailbox=at_system(agent_of(found.delivery.mailbox), ANYWHERE))
+        self._link.bar(replace(found, delivery=sought))
+        is_left: bool = await self._desk.submit(partial(service.elsewhere.seek_anew, self._office, found, reason))
+        if is_left:
+            self._later(0)
+        return is_left
 
     def _may_have(self, found: Found, refusal: Refusal) -> bool:
         """May the peer have it nonetheless, from before a line was cut? Then no other one gets it. A no for good

@@ -292,10 +292,12 @@ def _again(delivery: Delivery, action: str) -> Delivery:
     return advance(delivery, action, dead_at=None, due_at=None, expires_at=None, attempts=0, reason=None)
 
 
-def redirect(delivery: Delivery, mailbox: str, now: datetime) -> Delivery:
-    """The same delivery in the mailbox of an agent at another system, queued until that system has the letter."""
+def redirect(delivery: Delivery, mailbox: str, now: datetime, attempt: Attempt | None = None) -> Delivery:
+    """The same delivery in the mailbox of an agent at another system, queued until that system has the letter.
+    `attempt`: how it was refused where it waited before.
+    """
     return replace(
-        delivery,
+        delivery if attempt is None else replace(delivery, **_failed(delivery, attempt)),
         mailbox=mailbox,
         state=State.QUEUED,
         revision=delivery.revision + 1,

@@ -152,6 +152,36 @@ def send_on(office: Office, name: str, spelling: str, system: str) -> str | None
     return mailbox if sent else None
 
 
+def seek_anew(office: Office, found: Found, reason: str) -> bool:
+    """Queue a letter that a system refused for the next that has the name. Only where its sender named no system,
+    and peers were asked for the name; else False, and nothing is done. Nor for a task: who may move it is written
+    down by name and system.
+    """
+    mailbox = found.delivery.mailbox
+    name, system = agent_of(mailbox), system_of(mailbox)
+    held = office.store.records(ROUTE, fold(name))
+    route = convert(held[0].value, Route) if held else None
+    was_found = route is not None and route.is_found and same_name(route.system, system)
+    if (
+        not was_found
+        or found.message.task is not None
+        or not any(same_name(one.address, name) for one in found.message.recipients)
+    ):
+        return False
+    moved: list[Move] = []
+
+    def plan() -> Sequence[Write]:
+        now, target = office.now().wall, at_system(name, ANYWHERE)
+        attempt = moves.Attempt(at=now, holder=system, reason=reason)
+        at = Query(mailbox=mailbox, message_ids=(found.message.id,), states=(State.QUEUED,))
+        queued = [one.delivery for one in office.store.find(at)]
+        moved[:] = [Move(one, moves.redirect(one, target, now, attempt), moves.REDIRECTED) for one in queued]
+        return moved
+
+    office.store.commit(plan)
+    return bool(moved)
+
+
 def _may_go_on(office: Office, peers: Mapping[str, Peer], found: Found, mailbox: str, now: datetime) -> bool:
     message, name = found.message, found.delivery.mailbox
     is_meant = any(same_name(recipient.address, name) for recipient in message.recipients)
