@@ -119,6 +119,12 @@ def test_a_swarms_scope_goes_through_its_proxy(tmp_path: Path) -> None:
         assert 2 == ann.call("read_thread", threadTag="t")["count"]
         (answer,) = ann.call("check_inbox", agentId="gsd-main")["messages"]
         assert ("Re: S", "high", "t") == (answer["subject"], answer["importance"], answer["threadTag"])
+        # The line of its prompt hook. Unless its settings name a scope, it says `default`, not that of the team.
+        ann.call("send_message", **{"from": "gsd-executor"}, to="gsd-main", body="new")
+        hook = {"agentId": "gsd-main", "scope": "default", "unreadOnly": True, "clear": True}
+        (shown,) = daemon.ask(action="check_inbox", **hook)["messages"]
+        assert ({"type": "text", "text": "new"}, team) == (shown["content"], shown["scope"])
+        assert [] == daemon.ask(action="check_inbox", **hook)["messages"]
 
 
 def test_its_session_hook_registers(daemon: Daemon) -> None:
