@@ -14,10 +14,14 @@ from typing import Any
 import pytest
 
 from postroom import chipset as verbs
+from postroom import service
 from postroom.chipset import Chipset
 from postroom.chipset.mail import TYPES
 from postroom.chipset.stamps import text_of
 from postroom.errors import Invalid, StoreFailing
+from postroom.model.query import Query
+from postroom.service.authorize import OWNER
+from postroom.service.outbox import give_up_old
 from postroom.store.files import aside
 from tests.chipset.people import finish, start
 from tests.rooms import FakeClock
@@ -142,6 +146,37 @@ def test_a_letter_that_nobody_could_read_for_its_time_is_refused(chipset: Chipse
         chipset.mail.send_mail(letter(timestamp="9000-01-01T00:00:00Z"))
     late = chipset.mail.send_mail(letter(timestamp="8999-12-31T23:59:59Z"))
     assert [late.filename] == [each.filename for each in chipset.mail.check_mail(late.to)]
+
+
+def test_a_time_far_ahead_moves_no_letter_that_comes_after_it(state: Path) -> None:
+    """Letters keep their order of acceptance when the index is made anew, and only the odd one has to say it."""
+    with Chipset(state) as chipset:
+        first = chipset.mail.send_mail(letter(body="first"))
+        ahead = chipset.mail.send_mail(letter(body="ahead", timestamp="2200-01-01T00:00:00Z"))
+        chipset.mail.mark_read(ALPHA, ahead.filename)
+        after = chipset.mail.send_mail(letter(body="after"))
+    files = [json.loads((state / "mail" / ALPHA / mail.filename).read_text()) for mail in (first, ahead, after)]
+    assert [False, True, False] == ["postroom" in fields for fields in files]
+    for index in (state / ".postroom").glob("index.db*"):
+        index.unlink()
+    with Chipset(state) as chipset:
+        found = chipset.room._office.store.find(Query(mailbox=ALPHA, order="age"))
+        assert ["first", "ahead", "after"] == [each.message.text for each in found]
+
+
+@pytest.mark.parametrize("to", ["bob@away", "bob"])
+@pytest.mark.parametrize("year", [2001, 2200])
+def test_mail_to_a_peer_ages_from_when_it_was_sent(
+    state: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, to: str, year: int
+) -> None:
+    monkeypatch.setenv("POSTROOM_FEDERATION_STRATEGY", "broadcast")  # where a bare name is sought at peers at once
+    with Chipset(state, clock=clock) as chipset:
+        service.peers.add(chipset.room._office, OWNER, "away", {"exposure": "all"}, ours="here")
+        chipset.mail.send_mail(letter(to=to, timestamp=f"{year}-01-01T00:00:00Z"))
+        limits = chipset.room._office.limits
+        for age, given_up in ((limits.outbox_max_age - 1, 0), (2, 1)):
+            clock.advance(age)
+            assert given_up == give_up_old(chipset.room._office, clock.now().wall)
 
 
 def test_the_janitor_archives_by_the_letters_own_time(chipset: Chipset, state: Path, clock: FakeClock) -> None:

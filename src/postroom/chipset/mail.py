@@ -158,9 +158,11 @@ class Mailboxes:
         office, principal = self._room._office, self._room._principal
         for last in range(_TRIES, 0, -1):
             named = draft.but(id=_id_at(draft.sender, time))
-            post = service.sending.prepare(office, principal, named, office.now().wall)
+            now = office.now().wall
+            post = service.sending.prepare(office, principal, named, now)
             letter = replace(post.message, created_at=time)
-            post = replace(post, message=letter, encoded=seal(letter, office.limits))
+            sent = tuple(replace(one, delivered_at=now) for one in post.deliveries)  # by this, not by `time`, it ages
+            post = replace(post, message=letter, deliveries=sent, encoded=seal(letter, office.limits))
             try:
                 (receipt,) = service.sending.commit_posts(office, [post], [post])
             except IdTaken as taken:

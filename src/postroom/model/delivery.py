@@ -101,7 +101,7 @@ class Delivery(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     priority: Priority = Priority.NORMAL
     revision: int = 1
     attempts: int = 0
-    delivered_at: datetime | None = None  # queued for another system: when it set out anew
+    delivered_at: datetime | None = None  # queued for another system: when it set out, if not when it was written
     read_at: datetime | None = None
     acked_at: datetime | None = None
     dead_at: datetime | None = None

@@ -187,7 +187,7 @@ def _may_go_on(office: Office, peers: Mapping[str, Peer], found: Found, mailbox:
     is_meant = any(same_name(recipient.address, name) for recipient in message.recipients)
     if message.is_automatic or AT in message.sender or not (is_meant or found.delivery.kind == "bcc"):
         return False
-    is_old = policy.outgoing.is_too_old(message.created_at, now, office.limits)
+    is_old = policy.outgoing.is_too_old(service.outbox.waits_since(found), now, office.limits)
     return not is_old and are_open(office, peers, message, [mailbox])
 
 
@@ -296,10 +296,17 @@ def _sent_to(office: Office, post: Post, name: str) -> str:
 
 
 def _readdressed(post: Post, names: Sequence[str]) -> Post:
+    """Queued for other systems. When it was sent is kept only where the letter itself says another time."""
+    created = post.message.created_at
     deliveries = [
         delivery
         if delivery.mailbox == name
-        else replace(delivery, mailbox=name, state=State.QUEUED, delivered_at=None)
+        else replace(
+            delivery,
+            mailbox=name,
+            state=State.QUEUED,
+            delivered_at=None if delivery.delivered_at == created else delivery.delivered_at,
+        )
         for delivery, name in zip(post.deliveries, names, strict=True)
     ]
     return replace(post, deliveries=tuple(deliveries))

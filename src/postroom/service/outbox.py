@@ -166,14 +166,15 @@ def _queued(office: Office, mailbox: str, page: int) -> Iterator[Found]:
 
 
 def _too_old(office: Office, now: datetime) -> Iterator[Found]:
-    """A slice of them. Later letters were written later: the first that is young ends the search in a mailbox."""
+    """A slice of them. Later letters were sent later: the first that is young ends the search in a mailbox."""
     told = 0
     for mailbox in office.store.outgoing(now, latest_try(now, office.limits)):
         for found in _queued(office, mailbox, SLICE):
-            if not is_too_old(found.message.created_at, now, office.limits):
+            since = waits_since(found)
+            if not is_too_old(min(found.message.created_at, since), now, office.limits):
                 break
             is_due = _is_due(office, found.delivery, now)
-            if (is_due or found.delivery.attempts) and is_too_old(waits_since(found), now, office.limits):
+            if (is_due or found.delivery.attempts) and is_too_old(since, now, office.limits):
                 yield found
                 told += 1
             if told == SLICE:

@@ -99,9 +99,9 @@ class Aside:
 
     def _accepted(self, seen: Seen, held: Held) -> bytes | None:
         """The file of a letter as the index has it; None if there is no such delivery any more."""
-        message, created = self._here.letter(held.number)
+        message, place = self._here.letter(held.number)
         for mailbox, owner, delivery in self._here.deliveries(message, held.number):
             if mailbox == held.mailbox:
                 layout = self._here.places.layout
-                return letters.file_of(layout, message, owner, delivery, name=seen.name, order=created)
+                return letters.file_of(layout, message, owner, delivery, name=seen.name, order=place)
         return None

@@ -146,13 +146,15 @@ class FileConnection(Connection):
         return number
 
     def letter(self, number: int) -> tuple[Message, int]:
-        """And its time, in microseconds."""
-        sql = "SELECT sum, body, created_at FROM letters WHERE number = ?"
+        """And its place in time, in microseconds."""
+        sql = """SELECT sum, body, min(created_at, coalesce(
+            (SELECT min(place) FROM files f WHERE f.number = l.number), created_at
+        )) FROM letters l WHERE number = ?"""
         found: list[rows.Row] = self.database.execute(sql, (number,)).fetchall()
         if not found:
             raise Unreadable("the index has lost a letter whose file it knows")
-        sum, body, created = found[0]
-        return rows.sound(sum, body), created
+        sum, body, place = found[0]
+        return rows.sound(sum, body), place
 
     def record(self, kind: str, key: str) -> Record | None:
         found = self.records(kind, key)

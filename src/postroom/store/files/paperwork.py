@@ -260,7 +260,11 @@ class Paperwork:
         if not seats:
             return
         seat = seats[0]
-        self._place = order = max(max(self._place, seat.latest) + 1, micros(post.message.created_at))
+        # A time that the sender chose may lie far ahead: no letter stands later than when it was sent, or all that
+        # follow would have to stand there, too.
+        created = post.message.created_at
+        sent = min(created, post.deliveries[0].delivered_at or created)
+        self._place = order = max(max(self._place, seat.latest) + 1, micros(sent))
         if len(seats) == 1:
             delivery = post.deliveries[0]
             self._create(post.message, number, seat, delivery, order)
