@@ -94,6 +94,20 @@ def test_an_agents_token_is_good_for_that_agent_and_children_below_its_name(runn
         assert 1003 == refused(ann, "map/agents/update", agentId="ann.kid", state="busy")
 
 
+def test_a_childs_name_is_compared_with_the_names_below_its_parents_alone(
+    running: Daemon, port: int, operator: str
+) -> None:
+    """`Kid One` of gus is `gus.Kid-One`: an agent `Kid-One` is another, and `Kid:One` of gus would be the same."""
+    with agent(port, operator, "Kid One"), visitor(port) as gus:
+        gus.join(running.token("gus"))
+        gus.register(name="gus")
+        for name in ("Kid:One", "Kid:One"):  # again is no error
+            kid = gus.ask("map/agents/spawn", parent="gus", name=name)["agent"]
+            assert ("gus.Kid-One", "Kid:One") == (kid["id"], kid["name"])
+        for name in ("Kid One", "gus.Kid:One"):
+            assert 3000 == refused(gus, "map/agents/spawn", parent="gus", name=name)
+
+
 def test_a_mailbox_or_a_sealed_agent_is_nobodys_child(running: Daemon, port: int) -> None:
     token = running.token("bea")
     running.token("bea.sealed")

@@ -48,11 +48,11 @@ def agent_id(office: Office, principal: Principal, said: dict[str, Any]) -> str:
 
 def child_id(office: Office, principal: Principal, parent: str, said: dict[str, Any]) -> str:
     """Under which id a child does. With an agent's token it is below the agent's own name."""
-    asked = said.get("agent_id") or _id_of(office, said)
-    if principal.agent is None:
-        return check_agent(asked or f"{parent}.{office.ids.token()[:8]}", "name")
-    below = f"{principal.agent}."
-    name = check_agent(asked if asked.startswith(below) else below + (asked or office.ids.token()[:8]), "name")
+    below = "" if principal.agent is None else f"{principal.agent}."
+    asked = said.get("agent_id") or _id_of(office, said, below) or f"{below or f'{parent}.'}{office.ids.token()[:8]}"
+    name = check_agent(_below(below, asked), "name")
+    if not below:
+        return name
     if fold(name) in map(fold, service.tokens.sealed(office)):
         raise NotAllowed(f"{name!r} has a token of its own", field="agent_id")
     if office.store.spelling(name) is not None and not office.store.records(CARD, name):
@@ -60,16 +60,21 @@ def child_id(office: Office, principal: Principal, parent: str, said: dict[str, 
     return name
 
 
-def _id_of(office: Office, said: dict[str, Any]) -> str:
+def _below(prefix: str, id: str) -> str:
+    return id if not id or id.startswith(prefix) else prefix + id
+
+
+def _id_of(office: Office, said: dict[str, Any], below: str = "") -> str:
     """The id of an agent that says only its name. A name with blanks, colons or the like cannot be a mailbox's:
     the agent gets the nearest id that can, and keeps its name as its display name, by which mail finds it
     (`wire.map_routing`). Two names never share an id.
     """
     name = said.get("name", "")
-    id = cleaned(name)
+    id = _below(below, cleaned(name))
     held = office.store.records(CARD, id)
-    shown = held[0].value.get("display_name") if held else name
-    if shown != name and (id != name or cleaned(shown or "") == id != shown):
+    shown = (held[0].value.get("display_name") if held else name) or ""
+    is_changed = cleaned(name) != name or (cleaned(shown) != shown and _below(below, cleaned(shown)) == id)
+    if shown != name and is_changed:
         hint = "choose another name, or say an agentId"
         raise NameTaken(f"{name[:128]!a} would be {id!r} here, which is another agent's", field="name", hint=hint)
     return id
