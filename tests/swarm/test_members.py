@@ -34,6 +34,24 @@ def test_a_broadcast_to_somebody_who_refuses_it_reaches_nobody(project: Project,
     assert [] == list(project.mail.glob("*/inbox/*"))
 
 
+def test_names_that_differ_in_case_only_are_one_agent(project: Project, manager: MailboxManager) -> None:
+    project.member("swarm_dev", "Auditor")
+    manager.send("coo", "auditor", "bare", "x")
+    manager.send("coo", "swarm_dev/auditor", "whole", "x")
+    assert ["auditor"] == [
+        each.to_agent for each in manager.broadcast("coo", "swarm_dev", "News", "x") if "udit" in each.to_agent
+    ]
+    for name in ("auditor", "swarm_dev/auditor"):
+        assert ["bare", "whole", "News"] == subjects(manager, name)
+    for name in ("Auditor", "swarm_dev/Auditor", "Swarm_Dev/auditor"):
+        with pytest.raises(postroom.LookAlike, match="auditor"):
+            manager.check_mailbox(name)
+        with pytest.raises(postroom.LookAlike, match="auditor"):
+            manager.send("coo", name, "x", "x")
+    with pytest.raises(postroom.LookAlike, match="auditor"):
+        manager.send("Auditor", "coo", "x", "x")
+
+
 def letters_after_a_broadcast_that_fails(project: Project) -> list[str]:
     """The last member's inbox is full, which the commit finds out: who has a letter of the broadcast then?"""
     with postroom.open(f"files:{project.mail}?layout=swarm", inbox_quota=1) as room:

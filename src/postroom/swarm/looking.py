@@ -48,7 +48,9 @@ def waiting(
     """The mail of an agent by priority, then age: what is unread, or everything but old completed letters."""
     authorize(room._principal, "check", check_agent(agent_name, "agent_name"))
     office, moment = room._office, room._office.now()
-    places = [place for place in members.places(agent_name) if _may(room, "check", place.mailbox)]
+    asked, *others = members.places(agent_name)
+    known = [place._replace(mailbox=members.as_known(room, place.mailbox)) for place in others]
+    places = [asked, *(place for place in known if _may(room, "check", place.mailbox))]
     service.moving.let_time_pass(office, moment, [place.mailbox for place in places])
     found: list[Found] = []
     for place in places:
@@ -61,6 +63,8 @@ def waiting(
             min_priority=Priority.LOW if min_priority is None else Priority(min_priority.value),
         )
         found += office.store.find(query)
+        if place is asked and not found:
+            service.reading.check_spelling(office, place.mailbox)
     completed_before = archive_cutoff(moment.wall, office.limits)
     shown = [
         one
