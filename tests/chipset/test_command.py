@@ -113,6 +113,51 @@ def test_what_may_not_be_is_refused_with_its_code(
     assert not (desk.home / "nowhere").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (("dispatch", "a b", "gt-2"), "AGENT"),
+        (("dispatch", "polecat-beta", " "), "BEAD"),
+        (("dispatch", "polecat-beta", "gt-2", "--title", "a\nb"), "--title"),
+        (("dispatch", "polecat-beta", "gt-2", "--as", "polecat-beta"), "--as"),
+        (("remind", ALPHA, "--as", "a b"), "--as"),
+        (("clear", ALPHA, "--as", "polecat-beta"), "--as"),
+        (("reassign", ALPHA, "a b"), "TO"),
+        (("nudge", ALPHA, "--as", "a b"), "--as"),
+        (("nudge", "a b", "--as", "mayor"), "AGENT"),
+        (("check", "--as", "a b"), "--as"),
+        (("notes", "--as", "a b"), "--as"),
+        (("notes", "a b", "--as", "mayor"), "AGENT"),
+        (("touch", "--as", "polecat-beta"), "--as"),
+        (("note", "--as", ALPHA, "--bead", " ", "--summary", "s"), "--bead"),
+        (("note", "--as", ALPHA, "--bead", "b", "--summary", "s", "--last-commit", "a\nb"), "--last-commit"),
+        (("note", "--as", ALPHA, "--bead", "b", "--summary", "s", "--session", "a\nb"), "--session"),
+    ],
+)
+def test_a_refusal_names_what_was_typed(desk: Desk, state: Path, words: tuple[str, ...], field: str) -> None:
+    assert field == desk.run("chipset", *words, "--json").error["field"]
+
+
+def test_a_busy_agent_that_is_to_get_an_item_is_named_as_it_was_typed(desk: Desk, state: Path) -> None:
+    desk.json("chipset", "dispatch", "polecat-beta", "gt-2")
+    refused = desk.run("chipset", "reassign", ALPHA, "polecat-beta", "--json")
+    assert (77, "TO") == (refused.code, refused.error["field"])
+
+
+def test_nudge_and_answer_say_to_whom_and_an_answer_is_not_answered(desk: Desk, state: Path) -> None:
+    asked = ("chipset", "nudge", ALPHA, "--as", "mayor", "--body", "Where are you?")
+    assert f"Nudge to {ALPHA}, health_check: Where are you?\n" == desk.run(*asked).out
+    assert ALPHA == desk.json(*asked)["to"]
+    answered = desk.run("chipset", "answer", "--as", ALPHA, "--body", "Here.")
+    assert (0, "Answer to mayor: Here.\n") == (answered.code, answered.out)
+    refused = desk.run("chipset", "answer", "--as", "mayor", "--body", "Thanks.")
+    assert (77, True) == (refused.code, "postroom chipset handle" in refused.err)
+    assert desk.json("chipset", "check", "--as", ALPHA)["nudge"] is None
+    assert f"Answer from {ALPHA}: Here.\n" in desk.run("chipset", "check", "--as", "mayor").out
+    assert "Here." == desk.json("chipset", "handle", "--as", "mayor")["nudge"]["message"]
+    assert None is desk.run("chipset", "answer", "--as", ALPHA, "--json").json["to"]
+
+
 def test_one_look_nudges_and_says_so(desk: Desk, state: Path) -> None:
     told = desk.json("witness", "--once")
     assert (told["watched"], told["stalled"], told["nudged"], told["escalated"]) == ([ALPHA], [ALPHA], [ALPHA], [])
@@ -167,7 +212,7 @@ def test_its_letters_go_into_the_room_that_is_named(desk: Desk, state: Path, tmp
         (("--answer-of", "../x=1m"), "--answer-of"),
         (("--answer-of", "polecat-alpha=soon"), "--answer-of"),
         (("--every", "11m"), "--every"),
-        (("--mayor", "../x"), "mayor"),
+        (("--mayor", "../x"), "--mayor"),
     ],
 )
 def test_what_is_out_of_range_is_refused(desk: Desk, words: tuple[str, str], field: str) -> None:

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from ..clock import SystemClock
+from ..errors import Refused
 from ..model.values import check_text
 from ..room import chosen_settings, open_with
 from . import reports
@@ -21,7 +22,7 @@ from .mail import Mailboxes
 from .mayor import Mayor
 from .moves import AT_WORK, Roles, Status
 from .notes import Notes
-from .nudges import Nudges
+from .nudges import RESPONSE, Nudges
 from .patience import Patience
 from .watches import Watches
 
@@ -94,8 +95,11 @@ class Chipset:
 
     def answer(self, agent: str, nudge: Nudge, message: str = "") -> Nudge:
         """Answer a nudge, and be done with it. Work in hand is touched too: a slot holds one answer, and another
-        agent's may come right after this one.
+        agent's may come right after this one. An answer is not answered: two agents would never end.
         """
+        if nudge.type == RESPONSE:
+            hint = "handle it (postroom chipset handle)"
+            raise Refused(f"the nudge in the slot is an answer of {nudge.sender!r}", hint=hint)
         with self.folder.lock():
             said = self.nudges.respond(agent, nudge, message)
             if self.hooks.get(agent).status in AT_WORK:

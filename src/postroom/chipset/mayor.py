@@ -62,6 +62,7 @@ class Mayor:
         `expect`, only if the hook is still as it was read.
         """
         check_text(body, "body")
+        check_agent(to, "to")
         with self._chipset.folder.lock():
             hook = self._chipset.hooks.expected(agent, expect)
             if hook.status not in AT_WORK:
@@ -80,7 +81,11 @@ class Mayor:
             return hooks.restart(hook.agent_id, by=self._name)
         if target.status is not Status.PENDING or target.item.bead_id != item.bead:
             self._check_restart(hook, item)
-            target = hooks.set(to, item.bead, hook.item.title, by=self._name)
+            try:
+                target = hooks.set(to, item.bead, hook.item.title, by=self._name)
+            except IllegalMove as busy:
+                busy.field = "to"
+                raise
         hooks.clear(hook.agent_id, by=self._name)  # also where it was cut off here the last time
         return target
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import os
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
 from ..chipset import STATE, Chipset, Witness
-from ..chipset.nudges import HEALTH_CHECK
+from ..chipset.nudges import HEALTH_CHECK, RESPONSE
 from ..chipset.patience import chosen
-from ..errors import Invalid
+from ..errors import Invalid, PostroomError
 from ..model.codec import to_plain
 from .answers import Answer, sayable
 from .chipset_quick import state_of
@@ -20,6 +21,7 @@ from .convert import seconds
 from .escape import one_line
 from .exits import NOTHING, NoInput
 from .table.chipset import ANSWER_OF
+from .table.shape import EVERYWHERE
 from .text import text_of
 
 if TYPE_CHECKING:
@@ -31,6 +33,16 @@ if TYPE_CHECKING:
     from .answers import Screen
     from .context import Context
 
+# What the library calls by another name than the command line.
+_TYPED_AS = {
+    "by": "as",
+    "from": "as",
+    "mayor": "as",
+    "witness": "as",
+    "bead_id": "bead",
+    "session_outgoing": "session",
+    "message": "body",
+}
 FASTEST, SLOWEST = 0.1, 600.0  # seconds between two looks
 _TOLD = {
     "nudged": "Nudged {}.",
@@ -134,10 +146,11 @@ def run_chipset_note(context: Context) -> Answer:
 
 
 def run_chipset_nudge(context: Context) -> Answer:
-    args = (context.get("agent"), context.get("type", HEALTH_CHECK), _text(context))
+    to, type, message = context.get("agent"), context.get("type", HEALTH_CHECK), _text(context)
+    must_answer = "requires_response" in context.values
     with _chipset(context) as chipset:
-        nudge = chipset.nudges.send(context.me, *args, requires_response="requires_response" in context.values)
-    return _nudge_answer(context, nudge)
+        nudge = chipset.nudges.send(context.me, to, type, message, requires_response=must_answer)
+    return _nudge_answer(context, nudge, to=to)
 
 
 def run_chipset_answer(context: Context) -> Answer:
@@ -145,7 +158,7 @@ def run_chipset_answer(context: Context) -> Answer:
     with _chipset(context, needed=True) as chipset:
         nudge = chipset.nudges.unhandled(context.me)
         response = nudge and chipset.answer(context.me, nudge, message)
-    return _nudge_answer(context, response)
+    return _nudge_answer(context, response, to=nudge and nudge.sender)
 
 
 def run_chipset_handle(context: Context) -> Answer:
@@ -175,8 +188,29 @@ def run_witness(context: Context) -> Iterator[Answer]:
                 yield _answer(context, chipset, seen)
 
 
-def _chipset(context: Context, *, needed: bool = False) -> Chipset:
-    """The state folder, and where its letters go. `needed`: a command that moves what is there makes no folder."""
+@contextmanager
+def _chipset(context: Context, *, needed: bool = False) -> Iterator[Chipset]:
+    """The state folder, and where its letters go. What it refuses is named as it was typed."""
+    with _opened(context, needed=needed) as chipset:
+        try:
+            yield chipset
+        except PostroomError as refused:
+            refused.field = _as_typed(context, refused.field)
+            raise
+
+
+def _as_typed(context: Context, field: str | None) -> str | None:
+    """The option, or the place, that says what the library calls `field`."""
+    if field is None or context.call.command is None:
+        return field
+    typed = {option.name: option.names[0] for option in (*EVERYWHERE, *context.call.command.options)}
+    if field == "agent" and field not in context.values:  # then it is the caller
+        field = "as"
+    return typed.get(field) or typed.get(_TYPED_AS.get(field, ""), field)
+
+
+def _opened(context: Context, *, needed: bool) -> Chipset:
+    """`needed`: a command that moves what is there makes no folder."""
     context.check_named_room()
     folder = state_of(context.settings.store)
     state = os.path.expanduser(context.get("state", folder or STATE))  # noqa: PTH111 - text as it was typed
@@ -247,13 +281,14 @@ def _damaged_lines(data: Mapping[str, Any]) -> str:
     return "".join(f"{_TOLD['damaged'].format(one_line(one))}\n" for one in data["damaged"])
 
 
-def _nudge_answer(context: Context, nudge: Nudge | None) -> Answer:
-    data = {"nudge": nudge and nudge.to_dict()}
+def _nudge_answer(context: Context, nudge: Nudge | None, **to: str | None) -> Answer:
+    """`to`: whose slot it was put into."""
+    data = {"nudge": nudge and nudge.to_dict(), **to}
     return Answer(context.name, data, _nudged, code=0 if nudge else NOTHING)
 
 
 def _nudged(_screen: Screen, data: Mapping[str, Any]) -> str:
-    return _nudge_line(data["nudge"]) if data["nudge"] else "No nudge to act on.\n"
+    return _nudge_line(data["nudge"], data.get("to")) if data["nudge"] else "No nudge to act on.\n"
 
 
 def _hook_line(hook: Mapping[str, Any]) -> str:
@@ -264,10 +299,13 @@ def _hook_line(hook: Mapping[str, Any]) -> str:
     return f"{one_line(hook['agent_id'])}: {hook['status']}{about}{title}{since}\n"
 
 
-def _nudge_line(nudge: Mapping[str, Any]) -> str:
+def _nudge_line(nudge: Mapping[str, Any], to: str | None = None) -> str:
+    what = "Answer" if nudge["type"] == RESPONSE else "Nudge"
+    who = f"from {one_line(nudge['from'])}" if to is None else f"to {one_line(to)}"
+    type = "" if nudge["type"] == RESPONSE else f", {nudge['type']}"
     message = f": {one_line(nudge['message'])}" if nudge["message"] else ""
     wants = ", wants an answer" if nudge["requires_response"] else ""
-    return f"Nudge from {one_line(nudge['from'])}, {nudge['type']}{wants}{message}\n"
+    return f"{what} {who}{type}{wants}{message}\n"
 
 
 def _note_line(note: Mapping[str, Any]) -> str:

@@ -140,16 +140,19 @@ COMMANDS = {
         Option("--requires-response", help="an answer is wanted", kind="flag"),
         STATE,
         examples=(("postroom chipset nudge polecat-beta --as mayor --type sync_request --body 'Where are you?'", "a question"),),
-        json=(("nudge", _NUDGE),),
+        json=(("nudge", _NUDGE), ("to", "who was nudged")),
     ),
     "chipset answer": Command(
         "chipset answer",
         "answer the nudge in your slot",
         TEXT, STATE,
-        about="The answer lies in the slot of whoever nudged you. The nudge counts as handled, and work in hand is touched.",
+        about="The answer lies in the slot of whoever nudged you. The nudge counts as handled, and work in hand is touched."
+        " What lies in your slot may itself be an answer to a nudge of yours: that is handled, not answered.",
         examples=(("postroom chipset answer --as polecat-beta --body 'At the tests.'", "I am here"),),
-        json=(("nudge", f"the answer: {_NUDGE}; null when there is no nudge to answer"),),
-        exits=((NOTHING[0], "there is no nudge that you have not handled"), _NO_FOLDER),
+        json=(("nudge", f"the answer: {_NUDGE}; null when there is no nudge to answer"),
+              ("to", "who nudged you and got the answer; null when there is no nudge to answer")),
+        exits=((NOTHING[0], "there is no nudge that you have not handled"), _NO_FOLDER,
+               (77, "what lies in your slot is itself an answer")),
         looks=True,
     ),
     "chipset handle": Command(
