@@ -71,14 +71,17 @@ def test_our_letter_lies_in_the_folder_and_the_answer_comes_back(mounted: Mounte
     assert (sent.id, sent.id) == (back.message.in_reply_to, back.message.thread)
 
 
-def test_a_mount_stays_up_whatever_lies_in_its_folder(mounted: Mounted, layout: Layout) -> None:
-    home = mounted.home
+def test_a_mount_stays_up_whatever_lies_in_its_folder(mounted: Mounted, layout: Layout, tmp_path: Path) -> None:
+    home, drafts = mounted.home, tmp_path / "drafts"
     for number, written in enumerate([10_413_792_000, 1_000_000_000, 1_000_000_000], 1):
-        path = drop(mounted.root, layout, number, sender="eve", to="ann@home")
-        fields = json.loads(path.read_text())
+        draft = drop(drafts, layout, number, sender="eve", to="ann@home")
+        fields = json.loads(draft.read_text())
         layout.set_own(fields, {"key": "the same"})
-        path.write_text(json.dumps(fields))
-        os.utime(path, (written, written))
+        draft.write_text(json.dumps(fields))
+        os.utime(draft, (written, written))
+        path = mounted.root / draft.relative_to(drafts)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.rename(path)  # whole at once: the mount is looking
     assert ["no. 2"] == until(lambda: home.texts("ann"))  # of one time or one key, one is taken
     sent = home.room.mailbox("ann").send("researcher@folder", "hello")
     until(lambda: home.left(sent.id, "researcher@folder"))
