@@ -161,7 +161,7 @@ class Mailboxes:
             now = office.now().wall
             post = service.sending.prepare(office, principal, named, now)
             letter = replace(post.message, created_at=time)
-            sent = tuple(replace(one, delivered_at=now) for one in post.deliveries)  # by this, not by `time`, it ages
+            sent = tuple(replace(one, delivered_at=now) for one in post.deliveries)  # its age counts from now
             post = replace(post, message=letter, deliveries=sent, encoded=seal(letter, office.limits))
             try:
                 (receipt,) = service.sending.commit_posts(office, [post], [post])

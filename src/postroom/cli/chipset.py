@@ -158,7 +158,7 @@ def run_chipset_answer(context: Context) -> Answer:
     with _chipset(context, needed=True) as chipset:
         nudge = chipset.nudges.unhandled(context.me)
         response = nudge and chipset.answer(context.me, nudge, message)
-    return _nudge_answer(context, response, to=nudge and nudge.sender)
+    return _nudge_answer(context, response, to=nudge.sender if nudge else None)
 
 
 def run_chipset_handle(context: Context) -> Answer:

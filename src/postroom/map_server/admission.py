@@ -49,7 +49,8 @@ def agent_id(office: Office, principal: Principal, said: dict[str, Any]) -> str:
 def child_id(office: Office, principal: Principal, parent: str, said: dict[str, Any]) -> str:
     """Under which id a child does. With an agent's token it is below the agent's own name."""
     below = "" if principal.agent is None else f"{principal.agent}."
-    asked = said.get("agent_id") or _id_of(office, said, below) or f"{below or f'{parent}.'}{office.ids.token()[:8]}"
+    asked = said.get("agent_id") or _id_of(office, said, below)
+    asked = asked or f"{below or f'{parent}.'}{office.ids.token()[:8]}"
     name = check_agent(_below(below, asked), "name")
     if not below:
         return name
