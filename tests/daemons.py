@@ -8,14 +8,30 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from postroom.ipc.client import SocketDesk
 
 PATIENCE = 120.0  # seconds; only what hangs takes this long, on a machine with much else to do, too
+T = TypeVar("T")
+
+
+def until(
+    look: Callable[[], T | None], patience: float = PATIENCE, show: Callable[[], object] = str, step: float = 0.02
+) -> T:
+    """What `look` gives, as soon as that is something. Whatever takes too long is no AssertionError: a test that
+    plants a bug expects one, and must not be content with a slow machine.
+    """
+    end = time.monotonic() + patience
+    while not (found := look()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"it did not come to be in {patience} s\n{show()}")
+        time.sleep(step)
+    return found
 
 
 class Daemon:

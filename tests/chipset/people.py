@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from postroom.chipset.hooks import Hooks
 from postroom.chipset.moves import Roles
 from postroom.errors import Busy, IllegalMove, Refused, StaleRevision
 from tests.coverage import uncounted
+from tests.daemons import until
 
 HOME = Path(__file__).parent.parent.parent
 PATIENCE = 60.0  # seconds; a bound, not a pace
@@ -48,13 +49,6 @@ def running(*processes: subprocess.Popen[str]) -> Iterator[None]:
         for process in processes:
             process.kill()
             process.communicate()
-
-
-def until(what: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(STEP)
 
 
 # -- roles

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from postroom.chipset import Chipset, Status
-from tests.chipset.people import PATIENCE, finish, running, start, until
+from tests.chipset.people import PATIENCE, finish, running, start
+from tests.daemons import until
 
 ALPHA, BETA = "polecat-alpha", "polecat-beta"
 

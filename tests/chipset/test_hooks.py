@@ -9,8 +9,9 @@ import pytest
 
 from postroom.chipset import Chipset, Status
 from postroom.errors import IllegalMove, Invalid, NotAllowed, StaleRevision, StoreFailing, Unreadable
-from tests.chipset.people import finish, running, start, until
+from tests.chipset.people import finish, running, start
 from tests.conftest import LONG
+from tests.daemons import until
 from tests.rooms import FakeClock
 
 ALPHA = "polecat-alpha"

@@ -11,7 +11,8 @@ import pytest
 from postroom.chipset import Chipset, Patience, Witness
 from postroom.chipset.patience import chosen
 from postroom.errors import Invalid, StoreFailing
-from tests.chipset.people import finish, running, start, until
+from tests.chipset.people import finish, running, start
+from tests.daemons import until
 from tests.rooms import FakeClock
 
 ALPHA, BETA = "polecat-alpha", "polecat-beta"

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
@@ -16,6 +15,7 @@ import pytest
 
 from tests.cli.shell import PATIENCE, PROGRAM, Desk
 from tests.coverage import uncounted
+from tests.daemons import until
 
 MUST_RUN = "POSTROOM_TMUX_MUST_RUN"  # set by tools/check.py: where tmux can be installed, skipping proves nothing
 
@@ -91,21 +91,19 @@ class Pane:
 
     def see(self, *texts: str, gone: str = "", patience: float = PATIENCE) -> str:
         """Look on until all of these stand there, and that does not."""
-        end = time.monotonic() + patience
-        while not (all(text in (shown := self.shown()) for text in texts) and (not gone or gone not in shown)):
-            assert time.monotonic() < end, f"{texts!r}, without {gone!r}:\n{shown}"
-            time.sleep(0.02)
-        return shown
+
+        def seen() -> str:
+            shown = self.shown()
+            return shown if all(text in shown for text in texts) and not (gone and gone in shown) else ""
+
+        return until(seen, patience, lambda: f"{texts!r}, without {gone!r}:\n{self.shown()}")
 
     def state(self, name: str) -> str:
         """What tmux says of its pane: alternate_on, cursor_flag, wrap_flag, pane_dead …"""
         return self.tmux("display-message", "-p", f"#{{{name}}}").strip()
 
     def wait_for_end(self) -> None:
-        end = time.monotonic() + PATIENCE
-        while self.tmux("list-panes"):  # the server ends with its last program
-            assert time.monotonic() < end, self.shown()
-            time.sleep(0.02)
+        until(lambda: not self.tmux("list-panes"), show=self.shown)  # the server ends with its last program
 
     def __enter__(self) -> Self:
         return self

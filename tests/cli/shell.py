@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from msgspec import Struct
 import postroom
 from tests.cli.warm import run_warm
 from tests.coverage import uncounted
+from tests.daemons import until
 
 PATIENCE = 60.0  # seconds; a bound, not a pace
 SOURCE = Path(postroom.__file__).parent.parent
@@ -32,10 +32,8 @@ def wait_until_asleep(pid: int) -> None:
     """Until it waits for something, where the system tells. Python heeds a signal that comes in the instant before
     it goes to sleep only when it wakes: a test that sends one then would wait as long.
     """
-    state, end = Path(f"/proc/{pid}/stat"), time.monotonic() + PATIENCE
-    while state.exists() and state.read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "S":
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    state = Path(f"/proc/{pid}/stat")
+    until(lambda: not state.exists() or state.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "S")
 
 
 class Done(Struct, frozen=True, kw_only=True):

@@ -55,7 +55,7 @@ class Terminal:
         """Look on until this is shown."""
         end = time.monotonic() + PATIENCE
         while text.encode() not in self.shown:
-            assert time.monotonic() < end, self.shown[-2000:]
+            self._check(end)
             assert self._look(), self.shown
 
     def type(self, text: str) -> None:
@@ -65,7 +65,7 @@ class Terminal:
         """Ctrl-C, and again where it came before there was a program to hear it."""
         end = time.monotonic() + PATIENCE
         while self._process.poll() is None:
-            assert time.monotonic() < end, self.shown[-2000:]
+            self._check(end)
             self.type("\x03")
             again = time.monotonic() + 1.0
             while self._process.poll() is None and time.monotonic() < again:
@@ -87,11 +87,15 @@ class Terminal:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
+    def _check(self, end: float) -> None:
+        if time.monotonic() > end:
+            raise TimeoutError(self.shown[-2000:])
+
     def finish(self) -> tuple[int, str]:
         """How it ended, and all it showed."""
         end = time.monotonic() + PATIENCE
         while self._look():
-            assert time.monotonic() < end, self.shown[-2000:]
+            self._check(end)
         code = self._process.wait(PATIENCE)
         self.after = termios.tcgetattr(self._screen)
         os.close(self._screen)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.shell import PATIENCE, Desk
+from tests.daemons import until
 
 FILES = "files:mail?layout=nanobot"
 
@@ -73,9 +73,8 @@ def test_a_copy_that_is_killed_leaves_both_whole_and_goes_on(desk: Desk) -> None
     deep = desk.home / "mail" / "bob" / "inbox"
     for signum in (signal.SIGINT, signal.SIGKILL):
         with desk.start("copy", "room.db", FILES, "--move") as copying:
-            end, before = time.monotonic() + PATIENCE, _count(deep)
-            while _count(deep) == before and copying.poll() is None:
-                assert time.monotonic() < end
+            before = _count(deep)
+            until(lambda: _count(deep) != before or copying.poll() is not None, step=0)  # noqa: B023
             copying.send_signal(signum)
             copying.communicate(timeout=PATIENCE)
     done = desk.json("copy", "room.db", FILES, "--move")

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from postroom import errors
 from postroom.cli.exits import EXITS, MEANINGS, exit_code
 from tests.cli.shell import PATIENCE, PROGRAM, Desk, wait_until_asleep
+from tests.daemons import until
 
 EXPECTED = {
     "PostroomError": 70, "Invalid": 65, "LookAlike": 65, "TooLarge": 65, "BadStore": 78, "Refused": 77,
@@ -135,9 +135,8 @@ def test_who_closed_our_output_hears_nothing_and_gets_the_right_code(desk: Desk)
 
 def wait_until_it_sleeps(process: subprocess.Popen[bytes], desk: Desk) -> None:
     """A waiting reader has hung its bell."""
-    end = time.monotonic() + PATIENCE
-    while not list(desk.home.glob("room.db.bells/*")):
-        assert process.poll() is None and time.monotonic() < end
+    until(lambda: list(desk.home.glob("room.db.bells/*")) or process.poll() is not None)
+    assert process.poll() is None
     wait_until_asleep(process.pid)
 
 
@@ -155,9 +154,8 @@ def test_ctrl_c_gives_the_letter_of_a_running_program_back(desk: Desk) -> None:
     mark = desk.home / "begun"
     program = f"import time; open({str(mark)!r}, 'w').close(); time.sleep(60)"
     process = desk.start("work", "--as", "bob", "--", sys.executable, "-c", program)
-    end = time.monotonic() + PATIENCE
-    while not mark.exists():
-        assert process.poll() is None and time.monotonic() < end
+    until(lambda: mark.exists() or process.poll() is not None)
+    assert process.poll() is None
     wait_until_asleep(process.pid)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE)

@@ -133,7 +133,7 @@ def test_it_is_the_bell_that_brings_new_mail(desk: Desk, hears: bool) -> None:
         if hears:
             pane.see("human: 2 wait")
         else:
-            with pytest.raises(AssertionError, match="human: 2 wait"):
+            with pytest.raises(TimeoutError, match="human: 2 wait"):
                 pane.see("human: 2 wait", patience=1.0)
 
 

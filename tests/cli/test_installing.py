@@ -6,14 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from postroom.cli.shim import MARK
 from tests.cli.shell import Desk
-from tests.daemons import PATIENCE, Line
+from tests.daemons import PATIENCE, Line, until
 
 INSTALL, UNINSTALL = ("install", "agent-inbox-shim"), ("uninstall", "agent-inbox-shim")
 # A Postroom that says how it was called.
@@ -127,15 +126,10 @@ def test_ipc_is_a_post_room(desk: Desk, shim: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as daemon:
-        end = time.monotonic() + PATIENCE
-        while not socket.exists():
-            assert time.monotonic() < end and daemon.poll() is None
-            time.sleep(0.02)
+        until(lambda: socket.exists() or daemon.poll() is not None)
         with Line(socket) as line:
             assert line.ask({"action": "send", "from": "ann", "to": "bob", "payload": "x"})["ok"]
-        while not (inboxes / "bob.inbox.jsonl").exists():
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        until((inboxes / "bob.inbox.jsonl").exists)
         daemon.send_signal(signal.SIGTERM)
         out, said = daemon.communicate(timeout=PATIENCE)
         assert (0, b"") == (daemon.returncode, out), said.decode()

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.shell import PATIENCE, PROGRAM, Desk, wait_until_asleep
+from tests.daemons import until
 
 SOON = ("--timeout", "0.5s")  # seconds after which nothing more is expected
 
@@ -37,13 +37,6 @@ def began(quick: Desk) -> Desk:
         for way in ("exec", "watch"):
             room.mailbox("bob").begin_rings(way)
     return quick
-
-
-def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def lines(path: Path) -> list[Any]:

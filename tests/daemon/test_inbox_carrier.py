@@ -18,7 +18,7 @@ import postroom
 from postroom.daemon.inbox_carrier import is_here
 from postroom.daemon.inbox_doubts import MOMENT
 from tests.daemon.reading import skip_where_no_reading_is_told
-from tests.daemons import PATIENCE, Daemon
+from tests.daemons import PATIENCE, Daemon, until
 
 
 def serve(folder: Path) -> Daemon:
@@ -33,13 +33,12 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 def lines(folder: Path, name: str, count: int) -> list[dict[str, Any]]:
     """As soon as there are so many."""
-    path, end = folder / "inboxes" / f"{name}.inbox.jsonl", time.monotonic() + PATIENCE
-    while True:
-        found = [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
-        if len(found) >= count:
-            return found
-        assert time.monotonic() < end, found
-        time.sleep(0.02)
+    path = folder / "inboxes" / f"{name}.inbox.jsonl"
+
+    def found() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+    return until(lambda: now if len(now := found()) >= count else [], show=found)
 
 
 def test_a_line_has_the_fields_of_both_designs(daemon: Daemon, tmp_path: Path) -> None:
@@ -174,10 +173,7 @@ def test_a_file_that_is_full_says_so_and_so_does_the_log(daemon: Daemon, tmp_pat
         ann = room.mailbox("ann")
         for n in range(1101):
             ann.send("bob", str(n))
-        end = time.monotonic() + PATIENCE
-        while "was full" not in daemon.log():
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until(lambda: "was full" in daemon.log())
         first, *rest = lines(tmp_path, "bob", 999)
         assert "postmaster" == first["from"] and f"{first['dropped']} older letter(s)" in first["payload"]
         assert "1100" == rest[-1]["payload"] and len(rest) <= 1100

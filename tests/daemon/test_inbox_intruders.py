@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from postroom.daemon import inbox_carrier, plain_files
 from postroom.daemon.inbox_files import InboxFolder
 from postroom.daemon.plain_files import InTheWay
 from postroom.desk import Desk
-from tests.daemons import PATIENCE, Daemon
+from tests.daemons import PATIENCE, Daemon, until
 
 FULL = b"{}\n" * 1200
 
@@ -153,13 +152,6 @@ def test_what_stands_where_the_names_should_be_is_set_aside(
     assert "set aside" in line and len(list(Path(folder.path).glob(".names.*"))) == 1
     again = InboxFolder(folder.path)
     assert [b"a.b\n", b"a/b\n"] == [again.peek(name) for name in ("a.b", "a/b")]
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def count(path: Path) -> int:

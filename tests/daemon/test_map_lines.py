@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from postroom import Room
 from postroom.map_server.talk import MOST_JUNK
 from postroom.service import tokens
 from postroom.service.authorize import OWNER
-from tests.daemons import PATIENCE, Daemon, Line
+from tests.daemons import Daemon, Line, until
 
 pytestmark = pytest.mark.daemon
 
@@ -33,10 +32,7 @@ def waiting(room: Room, name: str) -> int:
 
 
 def until_none_waits(room: Room, name: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while waiting(room, name):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: not waiting(room, name))
 
 
 def test_what_was_not_received_comes_again_and_an_answer_is_the_receipt(shared: Daemon) -> None:

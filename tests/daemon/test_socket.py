@@ -12,6 +12,7 @@ import subprocess
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from postroom import PostroomError
 from postroom.daemon.holding import Held
 from postroom.errors import NameTaken
 from postroom.ipc.client import SocketDesk
-from tests.daemons import Daemon, Line
+from tests.daemons import Daemon, Line, until
 
 CALLS = 50
 
@@ -48,10 +49,11 @@ def test_one_who_writes_a_line_and_closes_at_once_is_served(shared: Daemon) -> N
         with caller:
             pass
 
-    end = time.monotonic() + 20
-    while len(found := shared.ask(action="check_inbox", agentId="hasty")["messages"]) < CALLS:
-        assert time.monotonic() < end
-    assert {str(number) for number in range(CALLS)} == {record["content"]["text"] for record in found}
+    def found() -> list[dict[str, Any]]:
+        messages: list[dict[str, Any]] = shared.ask(action="check_inbox", agentId="hasty")["messages"]
+        return messages if len(messages) >= CALLS else []
+
+    assert {str(number) for number in range(CALLS)} == {record["content"]["text"] for record in until(found)}
 
 
 def test_a_last_line_without_its_end_is_a_line(shared: Daemon) -> None:

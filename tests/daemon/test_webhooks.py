@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from postroom.model.webhook import Webhook
 from postroom.service import lost_rings, webhooks
 from postroom.service.authorize import OWNER
 from tests.conftest import LONG
-from tests.daemons import Daemon
-from tests.push.receiver import PATIENCE, Answer, Receiver, make_certificate
+from tests.daemons import Daemon, until
+from tests.push.receiver import Answer, Receiver, make_certificate
 
 pytestmark = pytest.mark.daemon
 KILLS = 15 if LONG else 2
@@ -55,13 +55,6 @@ def added(room: Room, receiver: Receiver, **more: Any) -> Webhook:
 
 def post(room: Room, subject: str, priority: str = "normal") -> str:
     return room.mailbox("ann").send("human", "not to be told", subject=subject, priority=priority).id
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_one_that_is_added_while_the_daemon_runs_is_called_with_a_pointer_alone(

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import LONG
+from tests.daemons import until
 from tests.faults import audit
 from tests.faults.carrier_worker import GATE
 from tests.faults.kinds import SOUND, Kind
@@ -70,7 +71,7 @@ class Crowd:
         self._wake(float("inf"))
 
     def _wake(self, now: float) -> None:
-        for who in [who for who, until in self._stopped.items() if until <= now]:
+        for who in [who for who, end in self._stopped.items() if end <= now]:
             self.at_work[who].send_signal(signal.SIGCONT)
             del self._stopped[who]
 
@@ -97,10 +98,7 @@ class Crowd:
             process.send_signal(signal.SIGCONT)
 
     def wait_until(self, is_so: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE
-        while not is_so():
-            assert time.monotonic() < end, (self.folder / "stderr").read_text()
-            time.sleep(0.02)
+        until(is_so, PATIENCE, (self.folder / "stderr").read_text)
 
     def end(self) -> None:
         for process in self.at_work.values():

@@ -116,7 +116,8 @@ class Storm:
             who = line.split(b'"', 2)[1].decode()
             if who in self._at_work:
                 self._at_work[who].lines_left -= 1
-        assert time.monotonic() < self._heard + PATIENCE, "nobody does anything"
+        if time.monotonic() > self._heard + PATIENCE:
+            raise TimeoutError("nobody does anything")
 
 
 def prepare(folder: Path, kind: Kind) -> None:

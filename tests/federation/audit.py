@@ -8,7 +8,8 @@ from collections import Counter
 from postroom import draft
 from postroom.model.delivery import State
 from postroom.model.query import Query
-from tests.federation.systems import System, until
+from tests.daemons import until
+from tests.federation.systems import System
 
 QUIET = 1.2  # seconds in which nothing more comes
 PATIENCE = 120.0  # seconds for all of it, on a machine that has other things to do

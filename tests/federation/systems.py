@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -16,7 +15,7 @@ from postroom.model.delivery import OPEN, Delivery
 from postroom.model.peer import Peer
 from postroom.model.query import Query
 from postroom.service.authorize import OWNER
-from tests.daemons import PATIENCE, Daemon
+from tests.daemons import Daemon, until
 
 
 def free_port() -> int:
@@ -24,15 +23,6 @@ def free_port() -> int:
         place.bind(("127.0.0.1", 0))
         port: int = place.getsockname()[1]
         return port
-
-
-def until(is_so: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """What it gives, as soon as that is something."""
-    end = time.monotonic() + patience
-    while not (found := is_so()):
-        assert time.monotonic() < end, "it did not come to be"
-        time.sleep(0.02)
-    return found
 
 
 class System:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from postroom.model.delivery import State
-from tests.federation.systems import System, join, systems, until
+from tests.daemons import until
+from tests.federation.systems import System, join, systems
 
 AGE = 1.0  # seconds
 

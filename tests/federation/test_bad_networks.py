@@ -15,9 +15,10 @@ from postroom import draft
 from postroom.federation.dialler import ANSWER
 from postroom.wire.map_names import ROUTE
 from tests.conftest import LONG, takes_long
+from tests.daemons import until
 from tests.federation.audit import Mail
 from tests.federation.badwire import BadWire
-from tests.federation.systems import System, join, systems, until
+from tests.federation.systems import System, join, systems
 from tests.map_server.people import Person, visitor
 
 A_LOT = (50, 50) if LONG else (10, 13)  # cuts, and letters of each of eight pairs before each

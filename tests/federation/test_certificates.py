@@ -9,7 +9,8 @@ import pytest
 
 from postroom.tls import fingerprint_of_pem
 from tests.cli.test_peers import make_certificate
-from tests.federation.systems import System, systems, until
+from tests.daemons import until
+from tests.federation.systems import System, systems
 
 
 class Secure(System):

@@ -10,7 +10,8 @@ import pytest
 
 from postroom.tls import fingerprint_of_pem
 from tests.cli.test_peers import make_certificate
-from tests.federation.systems import systems, until
+from tests.daemons import until
+from tests.federation.systems import systems
 from tests.federation.test_certificates import Secure, by_certificate
 from tests.federation.test_strangers import House, peer, route
 

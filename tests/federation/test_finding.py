@@ -6,7 +6,8 @@ from pathlib import Path
 
 from postroom.model.delivery import State
 from postroom.model.query import Query
-from tests.federation.systems import System, join, systems, until
+from tests.daemons import until
+from tests.federation.systems import System, join, systems
 
 
 def test_the_first_peer_that_has_somebody_gets_the_letter(tmp_path: Path) -> None:

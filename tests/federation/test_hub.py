@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from postroom.errors import Missing
-from tests.federation.systems import System, systems, until
+from tests.daemons import until
+from tests.federation.systems import System, systems
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ import pytest
 from postroom.model.delivery import State
 from postroom.model.query import Query
 from postroom.store.files.layouts import layout_named
-from tests.daemons import PATIENCE
+from tests.daemons import PATIENCE, until
 from tests.federation.killed import STEPS
 from tests.federation.mounted import Mounted
-from tests.federation.systems import System, systems, until
+from tests.federation.systems import System, systems
 
 
 @pytest.fixture

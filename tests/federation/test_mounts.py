@@ -23,9 +23,9 @@ from postroom.service.authorize import OWNER
 from postroom.store.files.layouts import NAMES, layout_named
 from postroom.store.files.layouts.base import OWN, Layout
 from tests.conftest import LONG
-from tests.daemons import Daemon
+from tests.daemons import Daemon, until
 from tests.federation.mounted import Mounted, mount
-from tests.federation.systems import System, systems, until
+from tests.federation.systems import System, systems
 from tests.files.folders import inbox
 from tests.files.test_strangers import drop
 

@@ -17,7 +17,8 @@ from websockets.sync.client import connect
 
 from postroom.model.delivery import State
 from postroom.model.query import Query
-from tests.federation.systems import System, systems, until
+from tests.daemons import until
+from tests.federation.systems import System, systems
 from tests.federation.test_certificates import Secure
 from tests.map_server.people import Person, Refused, refused, visitor
 

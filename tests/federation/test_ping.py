@@ -11,8 +11,8 @@ from urllib.request import Request, urlopen
 
 from postroom import service
 from postroom.tls import fingerprint_of_pem
-from tests.daemons import PATIENCE
-from tests.federation.systems import System, join, systems, until
+from tests.daemons import PATIENCE, until
+from tests.federation.systems import System, join, systems
 from tests.federation.test_certificates import Secure
 
 

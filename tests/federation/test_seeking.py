@@ -14,8 +14,9 @@ from postroom.federation.finding import Answer, find
 from postroom.federation.link import Link
 from postroom.model.peer import Peer
 from postroom.policy.trust import Strategy
+from tests.daemons import until
 from tests.federation.answering import answer, refuse, routed
-from tests.federation.systems import System, systems, until
+from tests.federation.systems import System, systems
 from tests.map_server.people import Person, visitor
 
 QUICK = {

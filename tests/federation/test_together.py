@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from postroom.model.delivery import State
+from tests.daemons import until
 from tests.federation.answering import answer, far, refuse, routed
-from tests.federation.systems import System, systems, until
+from tests.federation.systems import System, systems
 from tests.map_server.people import Person, refused
 
 QUICK = {"outbox_retry_base": "0.05", "outbox_retry_cap": "0.1"}

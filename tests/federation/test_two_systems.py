@@ -13,7 +13,8 @@ from postroom.errors import NotAllowed, TooLarge
 from postroom.model.delivery import State
 from postroom.model.query import Query
 from tests.conftest import LONG
-from tests.federation.systems import System, join, systems, until
+from tests.daemons import until
+from tests.federation.systems import System, join, systems
 
 MANY = 240 if LONG else 120
 

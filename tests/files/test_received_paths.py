@@ -23,8 +23,9 @@ from postroom.service.authorize import OWNER
 from postroom.store.files.layouts import layout_named
 from tests.daemon import gullible
 from tests.daemon.test_who_may import METHODS, carried_out
+from tests.daemons import until
 from tests.federation.mounted import mount
-from tests.federation.systems import System, systems, until
+from tests.federation.systems import System, systems
 from tests.files.test_strangers import drop
 
 NANOBOT = layout_named("nanobot")

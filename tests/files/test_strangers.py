@@ -21,6 +21,7 @@ from postroom.store.files.layouts.base import Layout
 from postroom.store.files.layouts.swarm import local
 from postroom.store.files.reconciling import DELETED
 from postroom.store.files.store import FileStore
+from tests.daemons import until
 from tests.files.folders import home, inbox, letters_in, opened, rob, room
 from tests.letters import NOW, ack, held, ids, letter, post, send
 
@@ -184,9 +185,7 @@ def test_who_waits_is_woken(layout: Layout, tmp_path: Path) -> None:
         waiting = threading.Thread(target=lambda: got.append(here.mailbox("bob").wait(SOON)))
         got: list[Any] = []
         waiting.start()
-        end = time.monotonic() + SOON
-        while not list((tmp_path / ".postroom").glob("index.db.bells/bob*")):
-            assert time.monotonic() < end
+        until(lambda: list((tmp_path / ".postroom").glob("index.db.bells/bob*")), SOON)
         drop(tmp_path, layout, 1)
         waiting.join(SOON)
         assert [letter.text for letter in got] == ["no. 1"]

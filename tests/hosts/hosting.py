@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Self
 import postroom
 from postroom.hosts.recipes import hooks
 from tests.coverage import uncounted
+from tests.daemons import until
 from tests.hosts.shapes import text_in
 
 HERE = Path(__file__).parent
@@ -125,11 +125,12 @@ class Host:
         said = {"hook": self._words(), "stdin": self._said(EVENTS[self.name][moment]), "beside": True}
         pids = {self._say(said)["pid"] for _ in range(many)}
         found: list[dict[str, Any]] = []
-        end = time.monotonic() + PATIENCE
-        while len(found) < many:
-            assert time.monotonic() < end
-            found += [one for one in self._say({"beside": True})["ended"] if one["pid"] in pids]
-            time.sleep(0.02)
+
+        def all_ended() -> bool:
+            found.extend(one for one in self._say({"beside": True})["ended"] if one["pid"] in pids)
+            return len(found) >= many
+
+        until(all_ended)
         assert all((0, "") == (one["code"], one["err"]) for one in found), found
         return found
 
@@ -156,10 +157,7 @@ class Host:
         return len(self.rings)
 
     def wait_for_rings(self, many: int) -> None:
-        end = time.monotonic() + PATIENCE
-        while self.hear() < many:
-            assert time.monotonic() < end, f"rung {len(self.rings)} times"
-            time.sleep(0.02)
+        until(lambda: self.hear() >= many, show=lambda: f"rung {len(self.rings)} times")
 
     def waiters(self) -> list[int]:
         """Those that live. What became of the others is noted."""
@@ -183,10 +181,7 @@ class Host:
         return sum(_threads(pid) > 1 for pid in self.waiters())
 
     def wait_for_armed(self, many: int) -> None:
-        end = time.monotonic() + PATIENCE
-        while self.armed() != many:
-            assert time.monotonic() < end, f"{self.armed()} wait"
-            time.sleep(0.02)
+        until(lambda: self.armed() == many, show=lambda: f"{self.armed()} wait")
 
     # -- the process
 

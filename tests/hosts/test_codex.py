@@ -8,7 +8,6 @@ import json
 import os
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from typing import Any
 import pytest
 
 from postroom.hosts import processes
-from tests.hosts.hosting import PATIENCE, Host, Place
+from tests.daemons import until
+from tests.hosts.hosting import Host, Place
 
 # A Codex that writes down how it was called.
 _CODEX = """#!{python}
@@ -54,13 +54,6 @@ def queued(place: Place) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text("utf-8").splitlines()] if log.exists() else []
 
 
-def wait_for(condition: Any) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def rings(place: Place) -> list[dict[str, Any]]:
     """What the audit says of the rings for the one letter."""
     with place.room() as room:
@@ -74,7 +67,7 @@ def first_call(host: Host) -> dict[str, Any]:
     host.start()
     assert "" == host.prompt() == host.tools() == host.stop()
     host.place.post("shop", "Which sort?", subject="Sorting", id="m-1")
-    wait_for(lambda: queued(host.place))
+    until(lambda: queued(host.place))
     (told,) = queued(host.place)
     return told
 
@@ -99,7 +92,7 @@ def test_an_idle_session_gets_one_message_for_one_ring_and_goes_on_waiting(place
     assert "Which sort?" in host.prompt(told["words"][4])
     assert "" == host.stop()
     place.post("shop", "And which is fast?")
-    wait_for(lambda: len(queued(place)) == 2)
+    until(lambda: len(queued(place)) == 2)
     host.wait_for_armed(1)
 
 
@@ -107,7 +100,7 @@ def test_a_ring_that_codex_refuses_is_known_and_tried_again_later(place: Place, 
     install(place, code=3)
     host.start()
     place.post("shop", "Which sort?")
-    wait_for(lambda: any(ring.get("outcome") == "failed" for ring in rings(place)))
+    until(lambda: any(ring.get("outcome") == "failed" for ring in rings(place)))
     assert "codex queue ended with 3" in rings(place)[0]["why"]
     assert 1 == len(queued(place))
 
@@ -119,15 +112,15 @@ def test_a_codex_that_hangs_is_ended_with_all_that_it_started(place: Place) -> N
     with Host(place, "codex", bug="import postroom.hosts.queueing as q; q.SECONDS = 0.5") as host:
         host.start()
         place.post("shop", "Which sort?")
-        wait_for(lambda: any(ring.get("outcome") == "failed" for ring in rings(place)))
+        until(lambda: any(ring.get("outcome") == "failed" for ring in rings(place)))
         assert "codex queue did not end in 0.5 s" == rings(place)[0]["why"]
-        wait_for(lambda: processes.look(int(log.read_text("utf-8"))) is None)
+        until(lambda: processes.look(int(log.read_text("utf-8"))) is None)
 
 
 def test_without_codex_a_ring_fails_and_says_why(place: Place, host: Host) -> None:
     host.start()
     place.post("shop", "Which sort?")
-    wait_for(lambda: any(ring.get("outcome") == "failed" for ring in rings(place)))
+    until(lambda: any(ring.get("outcome") == "failed" for ring in rings(place)))
     assert "codex is not on the PATH" == rings(place)[0]["why"]
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from postroom.hosts.recipes import RECIPES
 from postroom.hosts.waiter import SILENCE
-from tests.daemons import Daemon
-from tests.hosts.hosting import PATIENCE, Host, Place, name_of
+from tests.daemons import Daemon, until
+from tests.hosts.hosting import Host, Place, name_of
 
 NO_LOCK = "import postroom.hosts.waiter as w; w.flock = lambda file, how: None"
 BLIND = """
@@ -55,10 +55,7 @@ def waiting(host: Host, many: int) -> None:
 
 def test_a_session_has_one_waiter_however_many_turns_end(host: Host) -> None:
     waiting(host, 1)
-    end = time.monotonic() + PATIENCE
-    while len(host.waiters()) > 1:  # the others found the place taken
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: len(host.waiters()) <= 1)  # the others found the place taken
     assert (1, [0, 0, 0]) == (host.armed(), host.ends)
 
 
@@ -148,10 +145,7 @@ def resumed_beside_itself(host: Host, other: Host) -> list[int]:
     other.session = host.session
     other.start("resume")
     host.place.post("shop", "Are you there?")
-    end = time.monotonic() + PATIENCE
-    while not host.hear() + other.hear():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: host.hear() + other.hear())
     return [host.hear(), other.hear()]
 
 
@@ -257,29 +251,18 @@ def test_a_session_that_nobody_attends_has_no_waiter(place: Place) -> None:
     with Host(place) as host:
         host.start()
         host.stop()
-        end = time.monotonic() + PATIENCE
-        while host.waiters():
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        until(lambda: not host.waiters())
         assert ([], [0, 0]) == (host.rings, host.ends)
 
 
 def wait_until_noted(place: Place, pid: int) -> None:
     """Until the waiter has written down that it is the one."""
-    end = time.monotonic() + PATIENCE
-    while not any(
-        path.read_text(encoding="utf-8").startswith(f"{pid} ")
-        for path in (place.home / ".local/state/postroom/sessions").glob("*.waiter")
-    ):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    notes = place.home / ".local/state/postroom/sessions"
+    until(lambda: any(path.read_text("utf-8").startswith(f"{pid} ") for path in notes.glob("*.waiter")))
 
 
 def wait_until_gone(pid: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while is_there(pid):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: not is_there(pid))
 
 
 def is_there(pid: int) -> bool:

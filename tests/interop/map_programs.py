@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
@@ -120,12 +119,3 @@ class Peer(Program):
             if "message" in told:
                 found: dict[str, Any] = told["message"]
                 return found
-
-
-def until(true: Any, patience: float = PATIENCE) -> Any:
-    """What it says, once it says something."""
-    end = time.monotonic() + patience
-    while not (found := true()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import postroom
-from tests.daemons import PATIENCE, Daemon
+from tests.daemons import Daemon, until
 from tests.interop.packages import McpProxy, require_package, run_hook
 
 pytestmark = [pytest.mark.interop, pytest.mark.daemon]
@@ -40,10 +40,7 @@ def proxy(daemon: Daemon) -> Iterator[McpProxy]:
 
 
 def wait_for(path: Path, count: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while not path.exists() or path.read_bytes().count(b"\n") < count:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: path.exists() and path.read_bytes().count(b"\n") >= count)
 
 
 def test_its_mcp_proxy_has_its_four_tools(proxy: McpProxy) -> None:
@@ -160,10 +157,13 @@ def test_its_prompt_hook_loses_no_line_of_ours(daemon: Daemon) -> None:
             line.ask({"action": "send", "from": "ann", "to": "gina", "payload": f"<{n}>"})
             if n % 12 == 5:
                 shown += run_hook("inbox-hook.mjs", daemon.folder, INBOX_AGENT_ID="gina", INBOX_DIR=str(inboxes))
-    end = time.monotonic() + PATIENCE
-    while {f"<{n}>" for n in range(many)} - set(re.findall(r"<\d+>", shown)):
-        assert time.monotonic() < end, shown
+
+    def all_is_shown() -> bool:
+        nonlocal shown
         shown += run_hook("inbox-hook.mjs", daemon.folder, INBOX_AGENT_ID="gina", INBOX_DIR=str(inboxes))
+        return {f"<{n}>" for n in range(many)} <= set(re.findall(r"<\d+>", shown))
+
+    until(all_is_shown, show=lambda: shown)
 
 
 def test_its_hook_reads_what_ours_reads(daemon: Daemon) -> None:

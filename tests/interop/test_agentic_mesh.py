@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import postroom
-from tests.daemons import Daemon
-from tests.interop.map_programs import HERE, Program, until
+from tests.daemons import Daemon, until
+from tests.interop.map_programs import HERE, Program
 from tests.interop.packages import require
 
 pytestmark = [pytest.mark.interop, pytest.mark.daemon]

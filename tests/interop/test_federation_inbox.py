@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from postroom.model.delivery import State
-from tests.federation.systems import System, systems, until
+from tests.daemons import until
+from tests.federation.systems import System, systems
 from tests.interop.map_programs import HERE, Program
 from tests.interop.packages import long, require_node_22, require_package, surroundings
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from postroom.model.delivery import State
-from tests.federation.systems import System, systems, until
+from tests.daemons import until
+from tests.federation.systems import System, systems
 from tests.interop.map_connections import Failed, Program
 from tests.interop.map_programs import HERE, require_sdk
 from tests.interop.map_programs import Program as Lines

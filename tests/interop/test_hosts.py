@@ -20,6 +20,7 @@ import pytest
 
 import postroom
 from postroom.hosts.recipes import hooks
+from tests import daemons
 from tests.interop.packages import require
 from tests.interop.scripted_model import Model, Step
 
@@ -113,10 +114,7 @@ class Desk:
 
 
 def until(condition: Callable[[], object], look: Callable[..., str] = str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, look()
-        time.sleep(0.1)
+    daemons.until(condition, PATIENCE, look, 0.1)
 
 
 def run_of(desk: Desk, shell: str, command: str) -> list[Step]:

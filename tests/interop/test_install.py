@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 
 from postroom.hosts.recipes import RECIPES, hooks
 from tests.cli.shell import PROGRAM, Desk
+from tests.daemons import until
 
 from .packages import require, require_node_22
 
@@ -58,10 +58,7 @@ class Host:
     def run_until(self, is_so: Callable[[], bool], *words: str) -> str:
         """What it says until that is so; then it is ended."""
         with self.started(*words):
-            end = time.monotonic() + PATIENCE
-            while not is_so():
-                assert time.monotonic() < end, self.said()
-                time.sleep(0.1)
+            until(is_so, PATIENCE, self.said)
         return self.said()
 
     def said(self) -> str:

@@ -17,8 +17,8 @@ from websockets.asyncio.client import ClientConnection, connect
 
 import postroom
 from postroom import Room
-from tests.daemons import PATIENCE, Daemon
-from tests.interop.map_programs import MapServer, Peer, free_port, require_sdk, until
+from tests.daemons import PATIENCE, Daemon, until
+from tests.interop.map_programs import MapServer, Peer, free_port, require_sdk
 from tests.interop.packages import long
 
 pytestmark = [pytest.mark.interop, pytest.mark.daemon]
@@ -93,7 +93,7 @@ def test_mail_for_who_has_just_left_waits_and_for_who_restarts_follows_it(
             for name, peer in (("bob", bob), ("carl", carl)):
                 ann.send(f"hive/{name}", "1")
                 assert "1" == peer.message()["payload"]["text"]
-                until(lambda name=name: not room.mailbox(f"hive/{name}").check(peek=True))
+                until(lambda box=room.mailbox(f"hive/{name}"): not box.check(peek=True))  # type: ignore[misc]
         until(lambda: shown(server, "carl") is None and shown(server, "bob") is None)
         with Peer(server.url, "bob") as bob:
             ann.send("hive/bob", "2")

@@ -13,8 +13,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.daemons import until
 from tests.docs.pages import HOME, blocks
-from tests.interop.map_programs import Program, free_port, require_sdk, until
+from tests.interop.map_programs import Program, free_port, require_sdk
 from tests.interop.packages import PATIENCE
 from tests.web.running import daemon
 

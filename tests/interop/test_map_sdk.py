@@ -13,8 +13,8 @@ import postroom
 from postroom import service
 from postroom.service.authorize import OWNER
 from postroom.web.map_frames import MUTE_AFTER
+from tests.daemons import until
 from tests.interop.map_connections import Failed, Program
-from tests.map_server.people import until
 from tests.web.running import Daemon, daemon
 
 META = {"priority": "urgent", "correlationId": "c-1", "ttlMs": 60_000, "_meta": {"any": ["thing"]}}

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,19 +15,11 @@ from postroom.service import tokens
 from postroom.service.authorize import OWNER
 from postroom.wire.map_records import role_of
 from postroom.wire.map_send import send
-from tests.daemons import PATIENCE, Daemon
+from tests.daemons import PATIENCE, Daemon, until
 from tests.map_server.people import agent
 from tests.wire.map_asking import ask
 
 pytestmark = pytest.mark.daemon
-
-
-def until(true: Callable[[], Any]) -> Any:
-    end = time.monotonic() + PATIENCE
-    while not (found := true()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found
 
 
 class Rooms:

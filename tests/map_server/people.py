@@ -89,7 +89,8 @@ class Person:
         """Listen until something is so."""
         end = time.monotonic() + PATIENCE
         while not is_so():
-            assert time.monotonic() < end
+            if time.monotonic() > end:
+                raise TimeoutError("it did not come to be")
             with suppress(TimeoutError):
                 self.hear(0.05)
 
@@ -140,10 +141,3 @@ def closed(person: Person) -> int:
             person.hear()
     assert person.line.close_code is not None
     return person.line.close_code
-
-
-def until(is_so: Any) -> None:
-    end = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)

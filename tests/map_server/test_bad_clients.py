@@ -19,7 +19,8 @@ from postroom.map_server.reception import MOST_SUBSCRIPTIONS as MOST_OF_ONE
 from postroom.map_server.talk import MOST_JUNK, MOST_SUBSCRIPTIONS
 from postroom.wire.map_problems import number_of
 from postroom.wire.map_session import MOST_AGENTS, Session, request
-from tests.map_server.people import Person, Refused, agent, closed, refused, until, visitor
+from tests.daemons import until
+from tests.map_server.people import Person, Refused, agent, closed, refused, visitor
 from tests.web.running import Daemon, daemon, make_token, memory_of, open_house, port_of
 
 MOST_MEMORY = 30_000_000  # bytes that a bad client may cost

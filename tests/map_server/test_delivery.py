@@ -12,7 +12,8 @@ import pytest
 
 import postroom
 from postroom.model.query import Query
-from tests.map_server.people import agent, refused, until, visitor
+from tests.daemons import until
+from tests.map_server.people import agent, refused, visitor
 from tests.web.running import Daemon, aside, daemon, make_token, open_house, port_of
 
 META = {"priority": "high", "correlationId": "c-7", "ttlMs": 600_000, "expectsResponse": True, "_meta": {"x": [1]}}

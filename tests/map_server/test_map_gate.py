@@ -13,8 +13,8 @@ from websockets.sync.client import connect
 import postroom
 from postroom.wire.map_session import BEFORE, State
 from postroom.wire.map_table import ROWS
-from tests.daemons import Line
-from tests.map_server.people import Refused, agent, closed, refused, until, visitor
+from tests.daemons import Line, until
+from tests.map_server.people import Refused, agent, closed, refused, visitor
 from tests.web.running import PATIENCE, Client, Daemon, daemon
 
 FILLED = {

@@ -34,7 +34,7 @@ def until(look: Callable[[], T], *, what: str, patience: float = PATIENCE, show:
     end = time.monotonic() + patience
     while not (found := look()):
         if time.monotonic() > end:
-            raise AssertionError(f"no {what} within {patience} s\n{show()}")
+            raise TimeoutError(f"no {what} within {patience} s\n{show()}")
         time.sleep(0.02)
     return found
 
@@ -167,7 +167,8 @@ def calls_after_a_while(*gateways: Gateway) -> list[int]:
     end = time.monotonic() + PATIENCE
     seen: list[int] = []
     while seen != (now := [len(gateway.model.asked) for gateway in gateways]):
-        assert time.monotonic() < end, f"it goes on for ever: {now}"
+        if time.monotonic() > end:
+            raise TimeoutError(f"it goes on for ever: {now}")
         seen = now
         time.sleep(QUIET)
     return seen
@@ -193,7 +194,7 @@ class Person:
             try:
                 heard = json.loads(self._lines.readline())
             except TimeoutError:
-                raise AssertionError(f"the person heard nothing\n{self.gateway.said()[-6000:]}") from None
+                raise TimeoutError(f"the person heard nothing\n{self.gateway.said()[-6000:]}") from None
             if heard["chat"] == self.chat:
                 return str(heard["text"])
 

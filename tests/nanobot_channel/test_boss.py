@@ -50,7 +50,7 @@ def test_the_result_comes_back_into_the_persons_conversation(crew: Crew) -> None
         f"person:{person.chat}" in path.read_text() for path in researcher.mailboxes.rglob("*.msg.json")
     )
     calls = len(researcher.model.asked), len(coder.model.asked)
-    with pytest.raises(AssertionError), researcher.person() as person:
+    with researcher.person() as person, pytest.raises(TimeoutError, match="the person heard nothing"):
         person.hear(QUIET)
     assert calls == (len(researcher.model.asked), len(coder.model.asked))
 

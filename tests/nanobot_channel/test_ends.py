@@ -69,7 +69,7 @@ def test_the_answer_to_a_command_is_not_the_telling_of_a_result(crew: Crew) -> N
         assert telling.wait(PATIENCE)
         person.say("/status")
         assert "nanobot" in person.hear()
-        with pytest.raises(AssertionError):
+        with pytest.raises(TimeoutError, match="the person heard nothing"):
             person.hear(QUIET)
         assert list(inbox.iterdir()), "it counts as told"
         go.set()

@@ -118,7 +118,8 @@ class Receiver:
     def wait_for(self, many: int, seconds: float = PATIENCE) -> list[Call]:
         """So many calls."""
         with self.changed:
-            assert self.changed.wait_for(lambda: len(self.calls) >= many, seconds), self.calls
+            if not self.changed.wait_for(lambda: len(self.calls) >= many, seconds):
+                raise TimeoutError(self.calls)
             return list(self.calls)
 
     def __enter__(self) -> Self:

@@ -26,7 +26,8 @@ from postroom.service import calling, webhooks
 from postroom.service.authorize import OWNER
 from postroom.web.metrics import _of_house
 from tests.coverage import uncounted
-from tests.push.receiver import PATIENCE, Answer, Receiver
+from tests.daemons import until
+from tests.push.receiver import Answer, Receiver
 
 pytestmark = pytest.mark.daemon
 QUICK: dict[str, Any] = {"ring_gather": 0, "ring_cooldown": 0, "backoff_first": 0.1, "durability": "process"}
@@ -69,13 +70,6 @@ def push(room: Room, act: Callable[[Desk], object]) -> None:
         assert pushing.cancelled()
 
     asyncio.run(both())
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_nothing_of_it_is_loaded_where_nobody_is_called(tmp_path: Path) -> None:
@@ -130,11 +124,12 @@ def test_a_new_secret_and_a_new_name_count_at_once(room: Room, receiver: Receive
         receiver.wait_for(1)
         webhooks.rotate(room._office, OWNER, webhook.id)
         room.rename("coder", "builder")
-        end = time.monotonic() + PATIENCE
-        while "builder" != receiver.calls[-1].json["mailbox"]:
-            assert time.monotonic() < end
+
+        def is_told() -> bool:
             post(room, "builder", "urgent")
-            time.sleep(0.05)
+            return bool("builder" == receiver.calls[-1].json["mailbox"])
+
+        until(is_told)
 
     push(room, act)
     assert 2 == len(receiver.calls[-1].headers["webhook-signature"].split())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from postroom.model.query import Moment
 from postroom.store.sqlite import glance, schema
 from postroom.store.sqlite.glance import is_surely_empty
 from postroom.store.sqlite.schema import STEPS
+from tests.daemons import until
 
 
 @pytest.fixture
@@ -96,9 +96,7 @@ def test_what_time_did_is_for_the_store_to_write_down(path: str) -> None:
         assert bob.claim(lease=0.001)
         ann.send("carol", "later", at=0.001)
         ann.send("dan", "short", expires=0.001)
-        end = time.monotonic() + 60
-        while any(is_surely_empty(path, name) for name in ("bob", "carol", "dan")):
-            assert time.monotonic() < end
+        until(lambda: not any(is_surely_empty(path, name) for name in ("bob", "carol", "dan")))
         room.sweep()
         assert not is_surely_empty(path, "bob")  # it is back
         assert is_surely_empty(path, "dan")  # it is dead

@@ -21,6 +21,7 @@ from postroom.store.sqlite import committing, ground, laid, lock, parcels, tray
 from postroom.store.sqlite.committing import Committed, make_safe
 from postroom.store.sqlite.store import SqliteStore
 from postroom.store.sqlite.tray import SIZE, TAKEN, WAITING, NoTray, Tray
+from tests.daemons import until
 from tests.letters import NOW, ack, claim, held, ids, letter, post, send
 from tests.store.helpers import opened
 
@@ -99,10 +100,7 @@ def tray_of(store: SqliteStore) -> Tray:
 
 
 def wait_until_laid(store: SqliteStore) -> None:
-    end = time.monotonic() + SOON
-    while WAITING not in tray_of(store)._states.tolist():
-        assert time.monotonic() < end
-        time.sleep(0.001)
+    until(lambda: WAITING in tray_of(store)._states.tolist(), SOON, step=0.001)
 
 
 def carry(store: SqliteStore, theirs: Write, *ours: Post) -> tuple[Sender, Committed]:

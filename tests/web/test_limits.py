@@ -14,8 +14,8 @@ import pytest
 from websockets.sync.client import connect
 
 from postroom.web import calls, protocol
+from tests.daemons import until as wait_until
 from tests.web.running import (
-    PATIENCE,
     Client,
     aside,
     cpu_of,
@@ -150,9 +150,7 @@ def test_hundreds_who_only_listen_cost_nothing(tmp_path: Path) -> None:
             stack.enter_context(subscribe(client))
         operator = Client(running.port, running.token())
         wanted = f"postroom_subscribers {SUBSCRIBERS}\n".encode()
-        end = time.monotonic() + PATIENCE
-        while wanted not in operator.ask("GET", "/metrics").body:
-            assert time.monotonic() < end
+        wait_until(lambda: wanted in operator.ask("GET", "/metrics").body)
         operator.close()
         time.sleep(0.2)
         before = cpu_of(running.process.pid)
