@@ -121,3 +121,10 @@ def test_only_the_clock_reads_the_time() -> None:
 def test_ci_runs_the_readmes_test_command_and_nothing_else_decides() -> None:
     steps = [line for line in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines() if line]
     assert "make test" == steps[-1]
+
+
+@pytest.mark.parametrize("lost", [r"assert .*\bmonotonic\(\) <=? ?\w*end\b", r"raises\(AssertionError\)"])
+def test_no_planted_bug_is_found_by_a_wait_that_took_too_long(lost: str) -> None:
+    """A wait that ends is a TimeoutError (`tests.daemons.until`), and whoever expects a complaint says which."""
+    pages = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
+    assert [] == [path.name for path in pages if re.search(lost, path.read_text(encoding="utf-8"))]

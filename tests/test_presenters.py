@@ -299,13 +299,12 @@ def check(show: Callable[[Hostile], str], said: Hostile, count: int) -> None:
     """The property: the lines of the fence are ours, and nothing else of the letter makes a line outside of it."""
     text = show(said)
     found = fences(text)
-    assert [2 * count] == [len(found)], found
+    assert [2 * count] == [len(found)], f"fences: {found}"
     for line, pattern in zip(found, (r"<<<letter [0-9a-f]{16}", r"letter [0-9a-f]{16}>>>"), strict=False):
-        assert re.fullmatch(pattern, line), line
-    assert len(outside(show(HARMLESS))) == len(outside(text))
-    assert not {each for each in text if each != "\n" and unicodedata.category(each) in {"Cc", "Zl", "Zp"}} - {
-        "\t"
-    }
+        assert re.fullmatch(pattern, line), f"fences: {line}"
+    assert len(outside(show(HARMLESS))) == len(outside(text)), "a line of its own"
+    odd = {each for each in text if unicodedata.category(each) in {"Cc", "Zl", "Zp"}} - {"\n", "\t"}
+    assert not odd, "characters that nobody sees"
 
 
 def check_all(show: Callable[[Hostile], str]) -> None:
@@ -327,20 +326,24 @@ def test_no_letter_imitates_the_fence_or_begins_a_line_of_its_own(said: Hostile)
 
 
 @pytest.mark.parametrize(
-    ("function", "bug"),
+    ("function", "bug", "complaint"),
     [
-        ("harmless", lambda text: re.sub(r"<{3,}(?=letter)", "‹‹‹", text)),  # only what is written as we write it
-        ("one_line", lambda text: text),
-        ("visible", lambda text: text),
+        (
+            "harmless",
+            lambda text: re.sub(r"<{3,}(?=letter)", "‹‹‹", text),
+            "fences",
+        ),  # only what is written as we write it
+        ("one_line", lambda text: text, "fences"),
+        ("visible", lambda text: text, "characters that nobody sees"),
     ],
 )
 def test_a_presenter_that_lets_look_alikes_or_line_breaks_through_is_found_out(
-    function: str, bug: Any, monkeypatch: pytest.MonkeyPatch
+    function: str, bug: Any, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted bugs."""
     check_all(PRESENTERS["to_markdown"])
     monkeypatch.setattr(present, function, bug)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=complaint):
         check_all(PRESENTERS["to_markdown"])
 
 

@@ -72,7 +72,7 @@ class Folder:
         """The promise."""
         sure = self.is_sure()
         found = self.found()
-        assert not (sure and found)
+        assert not (sure and found), "mail is overlooked"
 
     def take(self, step: str, span: float = LATE) -> None:
         if hasattr(self, step):
@@ -406,7 +406,7 @@ def test_a_look_that_is_less_close_is_found_out(
         folder.take(step, LATE)
     assert not folder.is_sure()
     plant(monkeypatch, layout)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="mail is overlooked"):
         folder.check()
 
 

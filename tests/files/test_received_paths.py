@@ -88,7 +88,7 @@ def passed_on(room: Room, way: str) -> list[Part]:
     (letter,) = room.mailbox("bob").check()
     WAYS[way](room, letter)
     (sent,) = room.mailbox("bob").sent()
-    assert ENCLOSED not in b"".join(room.export())
+    assert ENCLOSED not in b"".join(room.export()), "the file is enclosed"
     return [part for part in sent.parts if part.type == "file"]
 
 
@@ -103,7 +103,7 @@ def test_with_the_old_fault_the_file_of_that_name_is_enclosed(
     address: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "enclosed", gullible.enclosed)
-    with opened(address) as room, pytest.raises(AssertionError):
+    with opened(address) as room, pytest.raises(AssertionError, match="the file is enclosed"):
         passed_on(room, way)
 
 

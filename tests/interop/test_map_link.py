@@ -93,7 +93,8 @@ def test_mail_for_who_has_just_left_waits_and_for_who_restarts_follows_it(
             for name, peer in (("bob", bob), ("carl", carl)):
                 ann.send(f"hive/{name}", "1")
                 assert "1" == peer.message()["payload"]["text"]
-                until(lambda box=room.mailbox(f"hive/{name}"): not box.check(peek=True))  # type: ignore[misc]
+                box = room.mailbox(f"hive/{name}")
+                until(lambda box=box: not box.check(peek=True))  # type: ignore[misc]
         until(lambda: shown(server, "carl") is None and shown(server, "bob") is None)
         with Peer(server.url, "bob") as bob:
             ann.send("hive/bob", "2")

@@ -149,7 +149,8 @@ def check_that_a_name_which_changes_leads_nowhere_else(
         doors = {PUBLIC: receiver.port, "127.0.0.1": inner.port}
         look_up = resolver([PUBLIC], ["127.0.0.1"])
         call(lambda: telephone(look_up, doors, certificate[0]), hook(receiver.url(HOST)))
-        assert [] == inner.calls and 1 == len(receiver.calls)
+        assert [] == inner.calls, "this machine is called"
+        assert 1 == len(receiver.calls)
 
 
 def test_a_name_is_looked_up_once_and_its_checked_address_is_called(
@@ -159,7 +160,7 @@ def test_a_name_is_looked_up_once_and_its_checked_address_is_called(
 
 
 def test_a_sender_that_looks_up_twice_is_found_out(receiver: Receiver, certificate: tuple[Path, Path]) -> None:
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="this machine is called"):
         check_that_a_name_which_changes_leads_nowhere_else(LooksTwice, receiver, certificate)
 
 
@@ -243,7 +244,8 @@ def check_that_no_redirect_is_followed(
         doors = {PUBLIC: receiver.port, "127.0.0.1": elsewhere.port}
         look_up = resolver([PUBLIC], ["127.0.0.1"])
         outcome = call(lambda: telephone(look_up, doors, certificate[0]), hook(receiver.url(HOST)))
-        assert [] == elsewhere.calls and 307 == outcome.status and "redirect" in outcome.problem
+        assert [] == elsewhere.calls, "it is followed"
+        assert 307 == outcome.status and "redirect" in outcome.problem
 
 
 def test_no_redirect_is_followed(receiver: Receiver, certificate: tuple[Path, Path]) -> None:
@@ -251,7 +253,7 @@ def test_no_redirect_is_followed(receiver: Receiver, certificate: tuple[Path, Pa
 
 
 def test_a_sender_that_follows_is_found_out(receiver: Receiver, certificate: tuple[Path, Path]) -> None:
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="it is followed"):
         check_that_no_redirect_is_followed(Follows, receiver, certificate)
 
 

@@ -163,7 +163,7 @@ def check_that_a_call_outlives_who_made_it(house: House, clock: FakeClock, resum
     clock.advance(10)
     assert [(call.id, ["first"])] == [
         (again.id, [letter.subject for letter in again.letters]) for again in calls(room, webhook)
-    ]
+    ], "it is not made again"
 
 
 def test_a_call_that_was_under_way_is_made_again_under_its_id(house: House, clock: FakeClock) -> None:
@@ -172,7 +172,7 @@ def test_a_call_that_was_under_way_is_made_again_under_its_id(house: House, cloc
 
 def test_a_successor_that_forgets_what_was_under_way_is_found_out(house: House, clock: FakeClock) -> None:
     if house.kind.lasts:
-        with pytest.raises(AssertionError):
+        with pytest.raises(AssertionError, match="it is not made again"):
             check_that_a_call_outlives_who_made_it(house, clock, lambda *_: None)
 
 

@@ -187,7 +187,7 @@ def check_that_two_bells_count_as_one(house: House, clock: FakeClock) -> None:
     store.sync = let_the_other_go_first  # type: ignore[method-assign]
     post(room)
     clock.advance(1)
-    assert (first,) == rung(bob, "exec")
+    assert (first,) == rung(bob, "exec"), "both tell"
     assert [first] == quick
 
 
@@ -200,7 +200,7 @@ def test_a_bell_that_decides_before_the_door_is_closed_is_found_out(
 ) -> None:
     right = "decide(seen.waiting, book, before, "
     plant(monkeypatch, ringing, "_ring", right, right.replace("before", "type(before)()"))
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="both tell"):
         check_that_two_bells_count_as_one(house, clock)
 
 

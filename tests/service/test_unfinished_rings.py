@@ -83,7 +83,7 @@ def check_that_it_is_told_once(room: Room, clock: FakeClock) -> None:
         clock.advance(WITHIN / 2)
         bob.ring_done("exec", id)
         clock.advance(WITHIN)
-        assert bob.try_ring("exec") == Later()
+        assert bob.try_ring("exec") == Later(), "it is told again"
     assert {} == opened(bob).open and {} == opened(bob).notes
 
 
@@ -95,7 +95,7 @@ def test_who_does_not_hear_that_it_is_done_is_found_out(
     room: Room, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch, rules, "done", "if id not in over", "if id")
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="it is told again"):
         check_that_it_is_told_once(room, clock)
 
 

@@ -62,14 +62,16 @@ def flood(store: Store, to: str, limit: str) -> None:
         return done
 
     first = sent("flooder", 100)
-    assert len(first) == 40
+    assert len(first) == 40, "one takes more than half"
     others = [id for name in ("ann", "cleo", "dora") for id in sent(name, 1)]
-    assert len(others) == 3
-    assert ids(store, Query(mailbox=to, order="age", states=moves.OPEN)) == first + others
+    assert len(others) == 3, "the others are kept out"
+    assert ids(store, Query(mailbox=to, order="age", states=moves.OPEN)) == first + others, "mail is dropped"
     for id in first[:10]:
         before = held(store, id, to)
         store.commit([Move(before, moves.bury(before, moves.Attempt(at=NOW, holder="b", reason="x")), "bury")])
-    assert len(sent("flooder", 100)) == 8  # 30 of its letters are left, and half of what the others leave is 38
+    assert len(sent("flooder", 100)) == 8, (
+        "what gets free is not used"
+    )  # 30 of its letters are left, and half of what the others leave is 38
     assert look(store) is Level.OK
 
 
@@ -96,7 +98,7 @@ def test_a_planted_bug_in_the_counts_is_found(
     store: Store, to: str, limit: str, bug: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, *BUGS[bug])
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=r"one takes more than half|what gets free is not used"):
         flood(store, to, limit)
 
 
@@ -116,7 +118,7 @@ class Dropping(SqliteStore):
 @PLACES
 def test_a_store_that_drops_mail_to_make_room_is_found(tmp_path: Path, to: str, limit: str) -> None:
     store = Dropping(tmp_path / "room.db", boot=BOOT, durable=False)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="one takes more than half"):
         flood(store, to, limit)
     store.close()
 
@@ -219,13 +221,13 @@ def test_a_send_looks_at_no_more_rows_in_a_full_inbox_than_in_an_empty_one(
         store.commit([post(letter(f"m{n}", [to], sender=f"s{n % 9}")) for n in range(3000)])
         done = [held(store, f"m{n}", to) for n in range(1000)]
         store.commit([Move(one, moves.expire(one, NOW), "expire") for one in done])
-        assert _steps(store, "many", to, limit) < few + 2000
+        assert _steps(store, "many", to, limit) < few + 2000, "it looks at more rows"
 
 
 def test_a_store_that_counts_for_each_send_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = "SELECT count(*) FROM deliveries WHERE mailbox = ? AND state = 1 AND seen = 0"
     monkeypatch.setattr(writing, "waiting_at", lambda execute, place, _: (execute(count, (place,)).get, 0))
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="it looks at more rows"):
         test_a_send_looks_at_no_more_rows_in_a_full_inbox_than_in_an_empty_one(tmp_path, "bob", "quota")
 
 
