@@ -23,13 +23,13 @@ from ..wire.problems import socket_error
 from ..wire.session import ROOM_FOR_MORE, Asked, read_line
 from .hangup import Hangup
 from .lingering import Lingering
-from .map_lines import MapLines, first_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..callers import Caller
     from ..outcome import Outcome
+    from .map_lines import MapLines
     from .server import Server
 
 TURN = 0.005  # seconds for which one caller is heard; then others get their turn
@@ -177,13 +177,13 @@ class Connection(asyncio.Protocol):
 
     def _first(self, line: bytes | None) -> Asked | dict[str, Any] | None:
         """In which dialect it speaks from now on."""
-        reception, said = self._server.reception, first_word(line)
-        if reception is None or said is None or self.caller is None:
+        reception = self._server.reception
+        map_lines = None if reception is None else reception.speak_lines(self, line)
+        if map_lines is None or self.caller is None:
             self._read = self._later
         else:
             self.caller.close()
-            self.caller = MapLines(self, reception, said)
-            self._read = self.caller.read
+            self.caller, self._read = map_lines, map_lines.read
         return self._read(line)
 
     def _later(self, line: bytes | None) -> Asked | dict[str, Any]:

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from ..desk import Desk
     from ..federation.exchange import Exchange
     from ..hub import Hub
+    from ..ipc.connection import Connection
+    from ..ipc.map_lines import MapLines
     from ..outcome import Outcome
     from ..room import Room
     from ..service.authorize import Principal
+    from ..web.house import House
+    from ..web.replies import Receive, Scope, Send
     from .crew import Crew
     from .talk import Talk
 
@@ -70,6 +74,21 @@ class Reception:
     def system(self) -> str:
         """What the room is called, to be told to who connects."""
         return service.identity.announced(self.desk.room._office, OWNER, self.desk.room.settings.system)
+
+    def speak_lines(self, connection: Connection, line: bytes | None) -> MapLines | None:
+        """Return a MAP speaker for a connection at the Unix socket, if its first line asks for MAP."""
+        from ..ipc.map_lines import MapLines, first_word  # noqa: PLC0415 - it knows this module
+
+        params = first_word(line)
+        return None if params is None else MapLines(connection, self, params)
+
+    async def serve_frames(
+        self, house: House, principal: Principal | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Serve one WebSocket at `/map` until either side ends it."""
+        from ..web.map_frames import serve_map  # noqa: PLC0415 - it needs the extra `serve`
+
+        await serve_map(house, self, principal, scope, receive, send)
 
     # -- connections
 

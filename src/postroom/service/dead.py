@@ -89,7 +89,8 @@ def forget(office: Office, letters: Sequence[Message], now: datetime) -> list[Wr
     """
     memories: dict[tuple[str, str], dict[str, Any]] = {}
     for letter in letters:
-        memory = {"id": letter.id, "digest": digest(letter), "at": now.isoformat(), "way": way_of(letter)}
+        way = service.sending.way_of(letter)
+        memory = {"id": letter.id, "digest": digest(letter), "at": now.isoformat(), "way": way}
         if CAME in letter.extra:
             memory[CAME] = letter.extra[CAME]
         memories[FORGOTTEN, letter.id] = memory
@@ -99,18 +100,6 @@ def forget(office: Office, letters: Sequence[Message], now: datetime) -> list[Wr
     forgotten: list[Write] = [*(Forget(letter.id) for letter in letters), *(Put(record=record) for record in new)]
     told = service.auditing.forgotten(office, letters)
     return [*forgotten, *told, *service.taskbook.strike(office, letters)]
-
-
-def way_of(message: Message) -> dict[str, Any]:
-    """What a letter has from the one it answers: needed to tell whether another says the same."""
-    inherited = {} if message.in_reply_to is None else {n: getattr(message, n) for n in service.sending.INHERITED}
-    return inherited | {
-        "thread_id": message.thread_id,
-        "thread_tag": message.thread_tag,
-        "conversation_id": message.conversation_id,
-        "hops": message.hops,
-        "trace": message.trace,
-    }
 
 
 def _dead(office: Office, mailbox: str, ids: Sequence[str]) -> list[Found]:

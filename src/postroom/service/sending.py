@@ -199,9 +199,9 @@ def _way_of_first(office: Office, sender: str, key: str) -> dict[str, Any] | Non
     """How the letter that used this key before found its way, even if it is deleted by now."""
     sent = office.store.sent(sender, key)
     if sent is not None and sent.message.sender != sender:  # renamed since: the store knows that letter by its id
-        return service.dead.way_of(sent.message) | {"sender": sent.message.sender, "id": sent.message.id}
+        return way_of(sent.message) | {"sender": sent.message.sender, "id": sent.message.id}
     if sent is not None:
-        return service.dead.way_of(sent.message)
+        return way_of(sent.message)
     spent = office.store.records(SPENT, spent_key(sender, key))
     return spent[0].value["way"] if spent else None
 
@@ -424,3 +424,15 @@ def marked(mark: str, subject: str) -> str:
     if not subject or subject.lower().startswith(mark.lower()):
         return subject
     return f"{mark} {subject}"[:1000]
+
+
+def way_of(message: Message) -> dict[str, Any]:
+    """What a letter has from the one it answers: needed to tell whether another says the same."""
+    inherited = {} if message.in_reply_to is None else {n: getattr(message, n) for n in INHERITED}
+    return inherited | {
+        "thread_id": message.thread_id,
+        "thread_tag": message.thread_tag,
+        "conversation_id": message.conversation_id,
+        "hops": message.hops,
+        "trace": message.trace,
+    }

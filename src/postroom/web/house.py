@@ -20,7 +20,6 @@ from .calls import RETRY, Gone, serve_call
 from .frames import serve_frames
 from .gate import every
 from .health import Pulse
-from .map_frames import serve_map
 from .metrics import metrics
 from .protocol import ABORT
 from .replies import Reply, answer, refused, sorry
@@ -114,7 +113,7 @@ class House:
             return caller
         if caller is None and reception.is_full:
             return refused(503, "too many connections that have not said who they are", RETRY)
-        await serve_map(self, reception, caller, scope, receive, send)
+        await reception.serve_frames(self, caller, scope, receive, send)
         return None
 
     async def _visit(

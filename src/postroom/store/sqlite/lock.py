@@ -17,7 +17,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...errors import StoreBusy
-from .. import sqlite
 from . import note
 
 if TYPE_CHECKING:
@@ -120,7 +119,9 @@ class WriterLock:
     def stand_in_line(self) -> bool:
         """Wait, and get in. Whatever happens meanwhile, call `leave` afterwards."""
         self.check_hurry()
-        end, turns, nap = time.monotonic() + self.timeout, self._line(), sqlite.turns.NAP
+        from .turns import LONG_NAP, NAP  # noqa: PLC0415 - mmap and ctypes: only for writers that meet
+
+        end, turns, nap = time.monotonic() + self.timeout, self._line(), NAP
         while True:
             turn = turns.read()
             turns.expect()  # before the try: whoever has the lock then will tap; and others may wait behind
@@ -129,9 +130,7 @@ class WriterLock:
             left = end - time.monotonic()
             self.check_patience(left)
             turns.wait(turn, min(left, nap))
-            nap = min(
-                2 * nap, sqlite.turns.LONG_NAP
-            )  # hundreds who ask every few milliseconds leave no time to work
+            nap = min(2 * nap, LONG_NAP)  # hundreds who ask every few milliseconds leave no time to work
 
     def check_hurry(self) -> None:
         """Somebody is in: one who waits for nobody goes."""
@@ -216,12 +215,16 @@ class WriterLock:
     @property
     def tray(self) -> Tray | NoTray:
         if self._tray is None:
-            self._tray = sqlite.tray.open_tray(self._descriptor)
+            from .tray import open_tray  # noqa: PLC0415 - mmap and ctypes: only for writers that meet
+
+            self._tray = open_tray(self._descriptor)
         return self._tray
 
     def _line(self) -> Turns | Pauses:
         if self._turns is None:
-            self._turns = sqlite.turns.open_turns(self._descriptor)
+            from .turns import open_turns  # noqa: PLC0415 - mmap and ctypes: only for writers that meet
+
+            self._turns = open_turns(self._descriptor)
         return self._turns
 
 
