@@ -30,7 +30,7 @@ def files(agent: str, folder: str = "inbox") -> list[dict[str, Any]]:
 
 
 async def until(look: Any) -> Any:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while not (found := look()):
             await asyncio.sleep(0.01)
         return found

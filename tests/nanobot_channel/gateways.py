@@ -99,7 +99,10 @@ class Gateway:
         for proxy in ("http_proxy", "https_proxy", "all_proxy"):
             kept.pop(proxy, None)
             kept.pop(proxy.upper(), None)
-        return kept | {"HOME": str(self.home), "PYTHONPATH": "", "NO_COLOR": "1"}
+        # nanobot counts tokens with tiktoken, which tries to download its table each time, in the event loop.
+        # Without a network, a lost answer of the name server stops the gateway for 5 s; a closed port does not.
+        nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9"}
+        return kept | nowhere | {"HOME": str(self.home), "PYTHONPATH": "", "NO_COLOR": "1"}
 
     def start(self) -> Self:
         self.launch()
@@ -107,7 +110,7 @@ class Gateway:
         return self
 
     def wait_until_up(self) -> None:
-        until(self.is_up, what=f"start of {self.agent}", patience=60.0, show=self.said)
+        until(self.is_up, what=f"start of {self.agent}", show=self.said)
 
     def launch(self) -> None:
         port = free_port()

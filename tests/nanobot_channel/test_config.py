@@ -13,6 +13,7 @@ import pytest
 from postroom.errors import Invalid
 from postroom.nanobot_channel.config import default_config, parse
 from postroom.nanobot_channel.toolbox import ROWS
+from tests.daemons import PATIENCE
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "nanobot-channel.md"
 DESIGNED = {
@@ -136,7 +137,7 @@ def test_the_configs_on_the_page_are_whole_for_nanobot(python: Path, tmp_path: P
         (tmp_path / "config.json").write_text(block, encoding="utf-8")
         command = [str(python), "-c", LOAD, str(tmp_path / "config.json")]
         home = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-        done = subprocess.run(command, env=home, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, env=home, capture_output=True, text=True, check=False, timeout=PATIENCE)
         assert 0 == done.returncode, done.stderr
         told.append(json.loads(done.stdout.splitlines()[-1]))
     model = ["openrouter", "anthropic/claude-sonnet-4.5", "sk-or-v1-YOUR-KEY"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from .gateways import PATIENCE
 from .test_config import DESIGNED
 
 pytestmark = pytest.mark.nanobot
@@ -23,7 +24,7 @@ def test_programs_written_against_the_design_find_its_names_fields_and_rules(pyt
     (tmp_path / ".nanobot" / "config.json").write_text(reached, encoding="utf-8")
     command = [str(python), str(SCRIPT), str(tmp_path / "mailboxes")]
     environment = kept | {"HOME": str(tmp_path), "PYTHONPATH": ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert 0 == done.returncode, done.stderr[-4000:]
     saw: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert DESIGNED == saw["defaults"]

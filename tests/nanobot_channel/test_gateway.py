@@ -119,7 +119,13 @@ def in_terminal(agent: Gateway, words: str) -> str:
     """What `nanobot agent -m` prints, in one line."""
     command = [str(agent.python), "-m", "nanobot", "agent", "-m", words, "-c", str(agent.config)]
     done = subprocess.run(
-        command, env=agent.surroundings, cwd=agent.home, capture_output=True, text=True, check=False, timeout=60
+        command,
+        env=agent.surroundings,
+        cwd=agent.home,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
     )
     assert 0 == done.returncode, done.stderr
     return " ".join(done.stdout.split())

@@ -13,7 +13,7 @@ import pytest
 from postroom.errors import Invalid
 from postroom.nanobot_channel import events, outbound
 
-from .office import desk, until
+from .office import PATIENCE, desk, until
 
 EMPTY = "I completed the tool steps but couldn't produce a final answer. Please try again or narrow the task."
 
@@ -192,7 +192,7 @@ def test_what_a_tool_says_to_the_chat_of_its_own_turn_is_the_answer(tmp_path: Pa
                 await coder.reception.over(letter)
             else:
                 await coder.reception.say(letter, "one", ())
-            answer = await anna.wait(5)
+            answer = await anna.wait(PATIENCE)
             assert answer is not None and ("one\n\ntwo" if collects else "one") == answer.text
             assert turns.get(letter) is None
 
