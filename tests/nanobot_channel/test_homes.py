@@ -76,7 +76,7 @@ def test_what_waits_for_its_gateway_holds_up_nobody_else(tmp_path: Path) -> None
             await task.accept()
             await task.complete("the result")
             await until(lambda: any("is left to the gateway" in line for line in second.told.lines))
-            async with asyncio.timeout(5.0):
+            async with asyncio.timeout(reception.LEASE / 4):  # before the next poll
                 await coder_of(second).send("boss", "and now?", priority="high")
                 assert await coder_of(second).wait(PATIENCE, kinds="message")
             assert ["mailbox"] == [inbound.channel for inbound in second.seen]
