@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from hypothesis import given
@@ -10,6 +11,8 @@ from hypothesis import given
 from postroom import Room, data, text
 from postroom.model.codec import encode
 from postroom.model.content import content_of, content_type
+from postroom.model.delivery import Delivery
+from postroom.model.message import Message
 from postroom.model.query import Query
 from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
@@ -17,12 +20,6 @@ from postroom.wire.inbox_records import agent_record, message_record, millisecon
 from tests.letters import NOW, letter
 from tests.rooms import FakeClock, House
 from tests.wire.asking import PAYLOADS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from postroom.model.delivery import Delivery
-    from postroom.model.message import Message
 
 ROOM = Room(MemoryStore("content"), Settings(inbox_quota=10**6), clock=FakeClock())  # for many small letters
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UnknownMessage
 from ..model.message import same_name
 from ..wire.plain import plain_letter, plain_message
-from . import views
+from . import saving, views
 from .answers import Answer
 from .exits import NOTHING
 from .tables import again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
 
     from ..letter import Letter
     from .context import Context
@@ -48,7 +47,7 @@ def run_read(context: Context) -> Answer:
     if context.get("markdown"):
         context.screen.tables = False
     id, box = context.get("id"), context.mailbox
-    folder = None if context.get("save") is None else _saving().folder_for(context)
+    folder = None if context.get("save") is None else saving.folder_for(context)
     try:
         letter = box.read(id)
     except UnknownMessage as missing:
@@ -56,15 +55,9 @@ def run_read(context: Context) -> Answer:
             said = f"{id}{again(context.screen, '')}"
             missing.hint = f"you sent it: postroom thread {said}, or postroom trace {said}"
         raise
-    saved = None if folder is None else _saving().save(context, letter.message, folder)
+    saved = None if folder is None else saving.save(context, letter.message, folder)
     data = {"letter": plain_letter(letter), "saved": saved}
     return Answer(context.name, data, views.read, letters=(letter.message,))
-
-
-def _saving() -> ModuleType:
-    from . import saving  # noqa: PLC0415 - few letters enclose files
-
-    return saving
 
 
 def run_wait(context: Context) -> Answer | Iterator[Answer]:
