@@ -17,8 +17,8 @@ from postroom.wire.federation_table import ROWS as FEDERATION
 from postroom.wire.mail_problems import NUMBERS as MAIL_NUMBERS
 from postroom.wire.map_table import MAP
 from postroom.wire.methods import ACTIONS, ALIASES, MAIL, SESSION, VERBS
-from postroom.wire.problems import BAD_TOKEN, CODES, INTERNAL_ERROR
-from postroom.wire.table import Method, NoSuchMethod
+from postroom.wire.problems import BAD_TOKEN, CODES, INTERNAL_ERROR, NoSuchMethod
+from postroom.wire.table import Method
 
 DOCS = Path(__file__).parent.parent / "docs"
 HEAD = Path(__file__).parent / "service_head.md"

@@ -17,8 +17,9 @@ from postroom.errors import QuotaFull
 from postroom.map_server.proving import MOST_TRIES
 from postroom.map_server.reception import MOST_SUBSCRIPTIONS as MOST_OF_ONE
 from postroom.map_server.talk import MOST_JUNK, MOST_SUBSCRIPTIONS
+from postroom.wire.map_messages import request
 from postroom.wire.map_problems import number_of
-from postroom.wire.map_session import MOST_AGENTS, Session, request
+from postroom.wire.map_session import MOST_AGENTS, Session
 from tests.daemons import until
 from tests.map_server.people import Person, Refused, agent, closed, refused, visitor
 from tests.web.running import Daemon, daemon, make_token, memory_of, open_house, port_of

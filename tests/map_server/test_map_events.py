@@ -11,7 +11,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 import postroom
-from postroom.wire.map_session import request
+from postroom.wire.map_messages import request
 from tests.map_server.people import agent, refused, visitor
 from tests.web.running import Daemon, make_token, open_house, port_of
 

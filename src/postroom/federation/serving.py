@@ -19,8 +19,8 @@ from ..policy.trust import check_way
 from ..service.arriving import Arrival, Verdict
 from ..wire.federation_problems import federation_error, routed
 from ..wire.federation_reading import read_route
+from ..wire.federation_table import for_peer
 from ..wire.map_names import ANNOUNCE, FIND, MEET, PART, ROUTE, SOFTWARE
-from ..wire.map_table import for_map
 from ..wire.table import taken
 from . import exposing
 from .greeting import MOST_TOGETHER, of_ours
@@ -55,7 +55,7 @@ class Serving:
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """As a line wants it: a `result`, or an `error`."""
         try:
-            row = for_map(method)
+            row = for_peer(method)
             return {"result": await self.call(row.name, taken(row, params))}
         except PostroomError as refused:
             return {"error": federation_error(refused)}
@@ -63,7 +63,7 @@ class Serving:
     def heard(self, method: str, params: Mapping[str, Any]) -> None:
         """Said without waiting for an answer."""
         try:
-            row = for_map(method)
+            row = for_peer(method)
             if row.name == ANNOUNCE:
                 self._heard_news(taken(row, params))
             elif row.name == PART:

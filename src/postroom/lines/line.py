@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..wire.map_session import request
+from ..wire.map_messages import request
 from ..wire.problems import METHOD_NOT_FOUND
 from ..wire.rpc import notification
 

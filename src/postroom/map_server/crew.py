@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import NotAllowed, PostroomError
 from ..wire.map_agents import IS_HERE
+from ..wire.map_messages import request
 from ..wire.map_names import PING, REGISTER, SEND, SPAWN, STOPPED, SUSPENDED
-from ..wire.map_session import Step, request
+from ..wire.map_session import Step
 from ..wire.map_table import MAP
 from ..wire.session import Asked
 from .admission import acting_as, agent_id, child_id

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NotAllowed
-from .map_names import ANNOUNCE, FIND, MEET, PART, ROUTE
+from .map_names import ANNOUNCE, FIND, MEET, PART, ROUTE, spellings
 from .table import Method, Param
 
 if TYPE_CHECKING:
@@ -95,3 +95,12 @@ ROWS: tuple[Method, ...] = (
         of_session=True,
     ),
 )  # fmt: skip
+SPELT: dict[str, Method] = {spelling: row for row in ROWS for spelling in spellings(row.name)}
+
+
+def for_peer(name: str) -> Method:
+    """The method that a peer calls by this name, in either spelling."""
+    found = SPELT.get(name)
+    if found is None:
+        raise NotAllowed(f"{name[:200]} is nothing that a peer may ask", field="method")
+    return found

@@ -182,3 +182,8 @@ def _sound(check: Callable[[], str]) -> str | None:
         return check()
     except PostroomError:
         return None
+
+
+def request(id: Any, method: str, /, **params: Any) -> dict[str, Any]:
+    """A call, as a client writes it."""
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}

@@ -19,9 +19,16 @@ from ..errors import (
     UnknownAgent,
 )
 from .mail_problems import mail_problem
-from .problems import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, NOT_FOUND, PARSE_ERROR
+from .problems import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    NOT_FOUND,
+    PARSE_ERROR,
+    NoSuchMethod,
+)
 from .problems import details as all_details
-from .table import NoSuchMethod
 
 if TYPE_CHECKING:
     from ..errors import PostroomError

@@ -262,11 +262,6 @@ def refusal(call: rpc.Call | session.Action, error: PostroomError, *, is_in: boo
     return {"jsonrpc": "2.0", "id": call.id, "error": map_error(error, of_mail=of_mail)}
 
 
-def request(id: Any, method: str, /, **params: Any) -> dict[str, Any]:
-    """A call, as a client writes it."""
-    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-
-
 def is_answer(value: Any) -> bool:
     """Does it answer something that this side asked?"""
     return isinstance(value, dict) and "method" not in value and ("result" in value or "error" in value)

@@ -9,7 +9,8 @@ from typing import Any
 from . import federation_table, map_agents, map_scopes, map_send
 from .map_names import SUBSCRIBE_ACK, spellings
 from .methods import MAIL
-from .table import Method, NoSuchMethod, Param
+from .problems import NoSuchMethod
+from .table import Method, Param
 
 _WHO = Param("agent_id", "text", "the agent; without it, the one that this connection registered")
 _NEEDED = Param("agent_id", "text", "the agent", required=True)

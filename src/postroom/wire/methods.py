@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..service.authorize import authorize
 from . import inbox, mail_table, ring_verbs, room_verbs, session_verbs, verbs, work_verbs
-from .table import NoSuchMethod, taken
+from .problems import NoSuchMethod
+from .table import taken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

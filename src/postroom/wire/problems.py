@@ -16,12 +16,21 @@ from ..errors import (
     UnknownAgent,
     UnknownMessage,
 )
-from .table import NoSuchMethod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..errors import PostroomError
+
+
+class NoSuchMethod(Missing):
+    """Nobody serves this method."""
+
+    code = 4003
+
+    def __str__(self) -> str:
+        return self.message  # in exactly the words of agent-inbox
+
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600

@@ -14,8 +14,8 @@ from ..model.values import read_json
 from . import rpc
 from .mail_problems import mail_problem
 from .methods import PREFIX, for_action, for_rpc
-from .problems import socket_error
-from .table import Method, NoSuchMethod, taken
+from .problems import NoSuchMethod, socket_error
+from .table import Method, taken
 
 if TYPE_CHECKING:
     from ..policy.limits import Limits

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from ..errors import Invalid, Missing
+from ..errors import Invalid
 from ..model.names import BROADCAST
 
 if TYPE_CHECKING:
@@ -59,15 +59,6 @@ FEW = 50  # letters that are told of in a moment
 _GROUPS = (BROADCAST, "scope:")  # beginnings of an address that stands for any number of agents
 _ONE = frozenset({"agent", "agentId", "agent_id", "participant"})  # words of an address that names one agent
 LONGEST_WAIT = 300.0  # seconds; whoever wants more asks again with the cursor
-
-
-class NoSuchMethod(Missing):
-    """Nobody serves this method."""
-
-    code = 4003
-
-    def __str__(self) -> str:
-        return self.message  # in exactly the words of agent-inbox
 
 
 class Param(Struct, frozen=True):
