@@ -28,10 +28,14 @@ def check_pin(name: str, value: Any) -> None:
         pytest.fail("\n".join([f"{path.name} differs from what users see now (see tests/pinned):", *lines]))
 
 
-# What is different in every run. It is replaced in keys too: some objects are keyed by an id.
+# What is different in every run, also as a part of a longer text.
 _FORMS = (
-    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)?"), "time"),
+    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d[:-]\d\d[:-]\d\d(\.\d+)?(Z|\+00:00)?"), "time"),
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "uuid"),
+    (re.compile(r"\b01[0-9A-HJKMNP-TV-Z]{24}\b"), "ulid"),
+    (re.compile(r"(?<![0-9A-Za-z])\d{13}(?!\d)"), "milliseconds"),
+    (re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{8,32}(?![0-9A-Za-z])"), "hex"),
+    (re.compile(r"process \d+"), "process"),
 )
 
 
@@ -39,7 +43,7 @@ def shape(value: Any) -> Any:
     """Reduce a JSON value to its keys and types. A list is the set of the shapes of its items."""
     match value:
         case dict():
-            return {_key(key): shape(item) for key, item in value.items()}
+            return {steady(key): shape(item) for key, item in value.items()}
         case list():
             shapes = {json.dumps(shape(item), sort_keys=True): shape(item) for item in value}
             return [shapes[key] for key in sorted(shapes)]
@@ -50,11 +54,23 @@ def shape(value: Any) -> Any:
         case None:
             return None
         case str():
-            return next((name for form, name in _FORMS if form.fullmatch(value)), "text")
+            is_time = _FORMS[0][0].fullmatch(value)
+            return "time" if is_time else "text"
     raise TypeError(value)
 
 
-def _key(key: str) -> str:
-    for form, name in _FORMS:
-        key = form.sub(f"<{name}>", key)
-    return key
+def steady(value: Any) -> Any:
+    """Keep a JSON value as it is, except for what is different in every run."""
+    match value:
+        case dict():
+            return {steady(key): steady(item) for key, item in value.items()}
+        case list() | tuple():
+            return [steady(item) for item in value]
+        case float():
+            return "<number>"
+        case int() if value > 1_000_000_000:
+            return "<number>"
+        case str():
+            for form, name in _FORMS:
+                value = form.sub(f"<{name}>", value)
+    return value

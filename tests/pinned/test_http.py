@@ -136,7 +136,7 @@ def test_the_stream_tells_events_as_it_did(caller: Caller) -> None:
 
 def test_the_tools_of_mcp_are_as_they_were(tmp_path: Path) -> None:
     info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    calls = [
+    calls: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": info},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/list"},

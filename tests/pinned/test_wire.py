@@ -276,7 +276,7 @@ def test_events_are_told_as_they_were(tmp_path: Path) -> None:
         converse(line, ACTIONS, as_action)
         converse(line, CALLS, as_call)
         line.ask({"action": "emit", "event": {"type": "last"}, "agent_id": "ann"})
-        notices = []
+        notices: list[Any] = []
         while not notices or notices[-1]["params"]["event"]["type"] != "last":
             notices.append(ears.hear())
     check_pin("wire-events", {"subscribed": shape(subscribed), "events": events_of(notices)})
