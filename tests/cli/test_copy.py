@@ -53,6 +53,7 @@ def test_what_is_refused_is_named_and_the_code_tells(busy: Desk) -> None:
     assert "Refused m-1: " in busy.run("copy", "room.db", "other.db").out
 
 
+@pytest.mark.mechanism
 def test_what_comes_is_copied_until_ctrl_c(busy: Desk) -> None:
     with busy.start("copy", "room.db", FILES, "--watch", "--json") as watching:
         assert watching.stdout is not None

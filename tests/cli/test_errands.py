@@ -94,6 +94,7 @@ def test_mail_from_some_is_refused(desk: Desk) -> None:
     desk.post("spammer", "bob", "x")
 
 
+@pytest.mark.mechanism
 def test_an_agent_gets_another_name(desk: Desk) -> None:
     desk.post("ann", "bob", "x")
     assert desk.run("rename", "bob", "robert").out == "bob is called robert now.\n"

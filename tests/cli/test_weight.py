@@ -189,6 +189,7 @@ def test_what_is_unusual_gets_no_quick_answer(room: Desk) -> None:
     assert "tomllib" in loaded(room, "check", "--as", "ann")
 
 
+@pytest.mark.mechanism
 @pytest.mark.parametrize("words", USES)
 def test_a_command_loads_what_it_uses(room: Desk, words: str) -> None:
     room.json("send", "bob", "--as", "ann", "--body", "y", "--letter-id", "m-1")
@@ -204,6 +205,7 @@ def test_a_command_loads_what_it_uses(room: Desk, words: str) -> None:
     assert found & others <= _SHARED.get(name, set())
 
 
+@pytest.mark.mechanism
 def test_every_part_of_the_house_is_watched() -> None:
     always = {"authorize", "given", "office", "records", "portable_records"}
     parts = {path.stem for path in (HOME / "src/postroom/service").glob("*.py")} - {"__init__"}
@@ -219,6 +221,7 @@ def test_help_and_version_load_no_library(desk: Desk) -> None:
         )
 
 
+@pytest.mark.mechanism
 def test_a_second_commit_and_a_second_writer_load_what_they_need(room: Desk) -> None:
     """What is left out of a send is there for whoever needs it."""
     script = (
@@ -237,6 +240,7 @@ def test_a_second_commit_and_a_second_writer_load_what_they_need(room: Desk) -> 
     assert done.stdout.split() == ["False", "True"]
 
 
+@pytest.mark.mechanism
 def test_words_that_need_converting_load_no_more(room: Desk) -> None:
     found = loaded(room, "claim", "--as", "bob", "--lease", "10m", "--count", "2")
     assert found & {"inspect", "argparse", "json"} == set()

@@ -107,6 +107,7 @@ def test_a_daemon_that_is_killed_again_and_again_tells_each_letter_once(tmp_path
         assert [str(n) for n in range(400)] == sorted(told, key=int)
 
 
+@pytest.mark.mechanism
 @pytest.mark.skipif(sys.platform != "linux", reason="nobody tells when a file changes")
 def test_a_reader_that_empties_the_file_sees_each_letter_and_few_twice(daemon: Daemon, tmp_path: Path) -> None:
     """agent-inbox's reader, which looks often: it reads, and then it empties."""

@@ -111,6 +111,7 @@ def test_a_line_that_a_stranger_wrote_into_a_taken_file_comes_back(folder: Inbox
     assert [b"2"] == take(folder)
 
 
+@pytest.mark.mechanism
 def test_a_line_that_was_emptied_away_at_once_is_written_again(folder: InboxFolder) -> None:
     """agent-inbox's reader: it reads, we write, it empties."""
     path = Path(folder.path) / "bob.inbox.jsonl"
@@ -126,6 +127,7 @@ def test_a_line_that_was_emptied_away_at_once_is_written_again(folder: InboxFold
     assert path.read_bytes() == b""  # it has been seen to stay before
 
 
+@pytest.mark.mechanism
 def test_a_line_that_is_in_doubt_comes_with_the_next(folder: InboxFolder) -> None:
     path = Path(folder.path) / "bob.inbox.jsonl"
     folder.append("bob", [b"1\n"])
@@ -148,6 +150,7 @@ def empty_what_was_read(path: Path, after: int) -> None:
     os.utime(path, ns=(read, max(read, path.stat().st_mtime_ns)))
 
 
+@pytest.mark.mechanism
 def test_a_line_that_was_read_before_it_was_emptied_away_is_not_written_again(folder: InboxFolder) -> None:
     path = Path(folder.path) / "bob.inbox.jsonl"
     folder.append("bob", [b"1\n"])
@@ -156,6 +159,7 @@ def test_a_line_that_was_read_before_it_was_emptied_away_is_not_written_again(fo
     assert path.read_bytes() == b""
 
 
+@pytest.mark.mechanism
 def test_where_a_reader_has_looked_again_meanwhile_a_line_is_written_again_once(folder: InboxFolder) -> None:
     """The last reading was that of an empty file: whether there was one before it cannot be told any more."""
     path = Path(folder.path) / "bob.inbox.jsonl"
@@ -168,6 +172,7 @@ def test_where_a_reader_has_looked_again_meanwhile_a_line_is_written_again_once(
         assert path.read_bytes() == left
 
 
+@pytest.mark.mechanism
 def test_a_line_that_may_have_been_read_is_written_again_once(folder: InboxFolder) -> None:
     path = Path(folder.path) / "bob.inbox.jsonl"
     folder.append("bob", [b"1\n"])
@@ -177,6 +182,7 @@ def test_a_line_that_may_have_been_read_is_written_again_once(folder: InboxFolde
     assert 0 == path.read_bytes().count(b"1\n")
 
 
+@pytest.mark.mechanism
 def test_a_line_that_surely_was_not_read_is_written_again_and_again_but_not_for_ever(folder: InboxFolder) -> None:
     path = Path(folder.path) / "bob.inbox.jsonl"
     folder.append("bob", [b"1\n"])
@@ -189,6 +195,7 @@ def test_a_line_that_surely_was_not_read_is_written_again_and_again_but_not_for_
     assert path.read_bytes() == b""
 
 
+@pytest.mark.mechanism
 def test_where_no_time_of_reading_is_kept_a_line_in_doubt_is_written_again_once(folder: InboxFolder) -> None:
     path = Path(folder.path) / "bob.inbox.jsonl"
     for n in range(5):
@@ -206,6 +213,7 @@ def seen_from_afar(path: Path) -> bytes:
         os.close(file)
 
 
+@pytest.mark.mechanism
 def test_our_own_looks_at_a_file_are_no_reading_of_it(folder: InboxFolder) -> None:
     path = Path(folder.path) / "bob.inbox.jsonl"
     folder.append("bob", [b"1\n"])
@@ -244,6 +252,7 @@ def missed_by_a_reader_that_empties(folder: InboxFolder, many: int = 150) -> set
     return {b"first", *(b"%d" % n for n in range(many))} - set(got)
 
 
+@pytest.mark.mechanism
 def test_a_reader_that_empties_while_mail_keeps_coming_misses_nothing_and_sees_little_twice(
     folder: InboxFolder,
 ) -> None:
@@ -253,6 +262,7 @@ def test_a_reader_that_empties_while_mail_keeps_coming_misses_nothing_and_sees_l
     assert any(not missed_by_a_reader_that_empties(folder) for _ in range(3))
 
 
+@pytest.mark.mechanism
 def test_a_writer_that_never_doubts_is_found_by_such_a_reader(
     folder: InboxFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +270,7 @@ def test_a_writer_that_never_doubts_is_found_by_such_a_reader(
     assert all(missed_by_a_reader_that_empties(folder) for _ in range(3))
 
 
+@pytest.mark.mechanism
 def test_what_was_read_a_while_after_is_not_written_again(folder: InboxFolder) -> None:
     path = Path(folder.path) / "bob.inbox.jsonl"
     folder.append("bob", [b"1\n"])
@@ -270,6 +281,7 @@ def test_what_was_read_a_while_after_is_not_written_again(folder: InboxFolder) -
     assert path.read_bytes() == b""
 
 
+@pytest.mark.mechanism
 def test_only_the_last_moment_is_in_doubt_while_mail_keeps_coming(folder: InboxFolder) -> None:
     path = Path(folder.path) / "bob.inbox.jsonl"
     folder.append("bob", [b"old\n"])
@@ -280,6 +292,7 @@ def test_only_the_last_moment_is_in_doubt_while_mail_keeps_coming(folder: InboxF
     assert path.read_bytes() == b"new\n"
 
 
+@pytest.mark.mechanism
 def test_a_new_file_is_not_taken_for_one_that_was_emptied(folder: InboxFolder) -> None:
     for n in range(50):
         folder.append("bob", [b"a long line, which makes the file longer than the next\n"])

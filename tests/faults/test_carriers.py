@@ -26,6 +26,8 @@ from tests.faults.kinds import SOUND, Kind
 from tests.faults.ledger import Ledger, Line, lines, said
 from tests.faults.storm_worker import WORK, room_over, text_of
 
+pytestmark = pytest.mark.mechanism  # of the shared-memory tray
+
 ROOT = Path(__file__).parent.parent.parent
 CREW = tuple(f"carrier{number}" for number in range(6))
 ROUNDS, SECONDS = (20, 10.0) if LONG else (2, 2.0)

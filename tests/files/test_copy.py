@@ -287,6 +287,7 @@ def test_what_cannot_come_is_named_and_the_rest_comes(tmp_path: Path) -> None:
 PLACES = {"nanobot": {"inbox", "processed"}, "chipset": {"archive", "bob"}, "swarm": {"archive", "inbox"}}
 
 
+@pytest.mark.mechanism
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_moved_is_put_away_at_its_source_and_goes_on_at_its_target(tmp_path: Path, kind: str) -> None:
     source, target = address(tmp_path, kind), address(tmp_path, "sqlite", "other")
@@ -336,6 +337,7 @@ def test_what_was_moved_survives_the_loss_of_an_index_and_can_be_moved_back(tmp_
     assert not content_of(source)["m1"][1]["bob"].has_left
 
 
+@pytest.mark.mechanism
 def test_a_move_that_was_cut_off_is_finished_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = address(tmp_path, "nanobot"), address(tmp_path, "swarm", "other")
     with opened(source) as here, opened(target) as there:
@@ -359,6 +361,7 @@ def test_a_move_that_was_cut_off_is_finished_by_the_next(tmp_path: Path, monkeyp
         assert {d.state for _, ds in content(there).values() for d in ds.values()} == {State.UNREAD}
 
 
+@pytest.mark.mechanism
 def test_what_a_stranger_is_done_with_meanwhile_is_done_over_there_after_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,6 +396,7 @@ def test_a_copy_that_was_killed_holds_nothing_back(tmp_path: Path) -> None:
     assert (state(source), state(target)) == (State.DONE, State.UNREAD)
 
 
+@pytest.mark.mechanism
 def test_whoever_follows_a_room_gets_what_comes(tmp_path: Path) -> None:
     source, target = address(tmp_path, "chipset"), address(tmp_path, "sqlite", "other")
     with opened(source) as store:

@@ -20,6 +20,8 @@ from postroom.store.files.store import FileStore
 from tests.files.folders import home, inbox, letters_in, opened, rob
 from tests.letters import NOW, everything, held, ids, letter, post, send
 
+pytestmark = pytest.mark.mechanism  # of renaming agents
+
 STEPS = 3  # of the commit that all of this is about
 
 

@@ -56,6 +56,7 @@ def test_the_second_time_nothing_changes(theirs: Home, host: str) -> None:
     assert () == (theirs.uninstall(host), theirs.uninstall(host))[1].changes
 
 
+@pytest.mark.mechanism
 def test_a_receipt_that_is_lost_is_no_loss(theirs: Home, host: str) -> None:
     before = theirs.all()
     theirs.install(host)
@@ -67,6 +68,7 @@ def test_a_receipt_that_is_lost_is_no_loss(theirs: Home, host: str) -> None:
     assert set(before) == set(theirs.all()) - {".claude/skills"}  # who made that is not known any more
 
 
+@pytest.mark.mechanism
 @pytest.mark.parametrize("said", [b"", b"{}", b'{"files": 7}', b"\xff", b'{"files": {"/etc/passwd": null}}'])
 def test_a_receipt_that_cannot_be_read_is_none(theirs: Home, host: str, said: bytes) -> None:
     theirs.install(host)
@@ -485,6 +487,7 @@ def test_rules_are_short_and_name_what_is_there(home: Home, name: str) -> None:
     assert "data" in rules and "poll" in rules
 
 
+@pytest.mark.mechanism
 def test_a_receipt_holds_nothing_of_what_others_wrote(theirs: Home, host: str) -> None:
     secret = {"claude": "# s3cret", "codex": 'key = "s3cret"\n', "gemini": '{"key": "s3cret"}'}[host]
     theirs.put(FILES[host], secret)

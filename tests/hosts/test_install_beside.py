@@ -42,6 +42,7 @@ def test_who_puts_it_in_for_everything_hears_of_projects_that_have_it(home: Home
     assert [] == told(home, host)
 
 
+@pytest.mark.mechanism
 def test_the_working_folder_is_looked_at_without_a_receipt(
     home: Home, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,8 @@ from postroom.store.base import Put
 
 from .office import PATIENCE, Desk, desk, run, state_of, until, use
 
+pytestmark = pytest.mark.mechanism  # of several gateways of one nanobot agent
+
 SOME = 6  # so many that luck does not do
 
 

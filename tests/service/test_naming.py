@@ -194,6 +194,7 @@ def test_a_swarm_goes_with_the_name(house: House, room: Room) -> None:
         room.mailbox("ann").broadcast("red", "x")
 
 
+@pytest.mark.mechanism
 def test_names_change_again_and_back(house: House, bob: Room) -> None:
     bob.rename("bert", "bart")
     bob.mailbox("ann").send(["bob", "bert", "bart"], "one")
@@ -210,6 +211,7 @@ def test_names_change_again_and_back(house: House, bob: Room) -> None:
     bob.mailbox("bob").send("ann", "it is me")
 
 
+@pytest.mark.mechanism
 def test_only_the_spelling_may_change(room: Room) -> None:
     room.mailbox("ann").send("bob", "x")
     room.rename("bob", "Bob")
@@ -217,6 +219,7 @@ def test_only_the_spelling_may_change(room: Room) -> None:
     assert texts(room.mailbox("Bob").check()) == ["x", "y"]
 
 
+@pytest.mark.mechanism
 @pytest.mark.parametrize(
     ("old", "new", "error", "field"),
     [
@@ -245,6 +248,7 @@ def test_a_name_that_will_not_do_is_refused(
     assert house.store.cursor() == before
 
 
+@pytest.mark.mechanism
 def test_two_mailboxes_do_not_become_one(room: Room) -> None:
     room.mailbox("bob").send("ann", "x")
     with pytest.raises(NameTaken, match="'ann' has a mailbox here already"):
@@ -298,6 +302,7 @@ def test_notes_that_point_at_each_other_hang_nobody(house: House) -> None:
     assert texts(room.mailbox("a").check()) == ["y"]
 
 
+@pytest.mark.mechanism
 def test_nothing_is_lost_while_a_name_changes(house: House) -> None:
     room = house.room()
     room.mailbox("bob").register()

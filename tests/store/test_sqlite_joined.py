@@ -12,6 +12,8 @@ from postroom.store.sqlite.joining import MOST, Joint
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import letter, note, post, send
 
+pytestmark = pytest.mark.mechanism  # of joint commits
+
 
 def ids(store: SqliteStore) -> list[str]:
     return [found.message.id for found in store.letters(LetterQuery())]

@@ -214,6 +214,7 @@ def test_nobody_may_be_inside(path: Path) -> None:
     assert str(holder.pid) in told.what
 
 
+@pytest.mark.mechanism
 def test_rows_that_make_no_sense_are_passed_over() -> None:
     leaf = bytes([0x0D, 0, 0, 0, 2, 0, 0, 0]) + (4000).to_bytes(2, "big") + (60_000).to_bytes(2, "big")
     assert list(pages.rows_of(leaf.ljust(4096, b"\xff"), {})) == []

@@ -25,6 +25,8 @@ from tests.daemons import until
 from tests.letters import NOW, ack, claim, held, ids, letter, post, send
 from tests.store.helpers import opened
 
+pytestmark = pytest.mark.mechanism  # of the shared-memory tray
+
 SOON = 60.0  # seconds; only a letter that is never carried waits this long
 
 

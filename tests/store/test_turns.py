@@ -16,6 +16,8 @@ from postroom.store.sqlite import turns
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.turns import Pauses, Turns, open_turns
 
+pytestmark = pytest.mark.mechanism  # of futex turns
+
 SOON = 60.0  # seconds; only a tap that is missed waits this long
 
 

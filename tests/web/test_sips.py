@@ -93,10 +93,12 @@ def most_in_one_turn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     return max(heard.values())
 
 
+@pytest.mark.mechanism
 def test_few_frames_of_one_caller_are_heard_in_one_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert most_in_one_turn(tmp_path, monkeypatch) <= sips.SIP // len(PING) + 1
 
 
+@pytest.mark.mechanism
 def test_twin_all_that_was_read_is_heard_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sips, "SIP", 1 << 30)
     assert most_in_one_turn(tmp_path, monkeypatch) > 1024 // len(PING) + 1
