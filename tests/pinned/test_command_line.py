@@ -205,10 +205,14 @@ def option_line(option: dict[str, Any]) -> str:
 def test_the_options_of_every_command_are_as_they_were(desk: Desk) -> None:
     _, _, text = desk.run("help", "check").out.partition("OPTIONS OF EVERY COMMAND\n")
     options = re.findall(r"^  (-\S.*?)(?:  .*)?$", text.partition("\n\n")[0], re.MULTILINE)
-    json = desk.json("help", "check")
-    check_pin(
-        "commands-everywhere", {"options": options, "fields": shape(json), "plain": shape(desk.json("help"))}
-    )
+    text = desk.run("help", "all").out.partition("\nENVIRONMENT\n")[2]
+    pinned = {
+        "options": options,
+        "variables": sorted(set(re.findall(r"\b[A-Z]+_[A-Z_]+\b", text))),
+        "fields": shape(desk.json("help", "check")),
+        "plain": shape(desk.json("help")),
+    }
+    check_pin("commands-everywhere", pinned)
 
 
 def test_the_exit_codes_are_as_they_were(desk: Desk) -> None:

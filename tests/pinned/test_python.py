@@ -10,6 +10,7 @@ import enum
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import runpy
 import tomllib
@@ -65,7 +66,10 @@ def test_the_attributes_of_objects_are_as_they_were() -> None:
         check_pin("python-objects", names)
 
 
-def test_the_settings_and_their_defaults_are_as_they_were() -> None:
+def test_the_settings_and_their_defaults_are_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("POSTROOM_", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
     with postroom.open("memory:") as room:
         check_pin("python-settings", msgspec.to_builtins(room.settings))
 

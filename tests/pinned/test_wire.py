@@ -280,3 +280,19 @@ def test_events_are_told_as_they_were(tmp_path: Path) -> None:
         while not notices or notices[-1]["params"]["event"]["type"] != "last":
             notices.append(ears.hear())
     check_pin("wire-events", {"subscribed": shape(subscribed), "events": events_of(notices)})
+
+
+def test_methods_take_the_parameters_they_took() -> None:
+    """The pages are written from the tables of the wire, and another test compares them; so they are read here."""
+    docs = Path(__file__).parent.parent.parent / "docs"
+    found: dict[str, list[str]] = {}
+    for page in ("service.md", "federation-wire.md"):
+        chapter, methods = "", []
+        for line in (docs / page).read_text(encoding="utf-8").splitlines():
+            if line.startswith("## "):
+                chapter, methods = line.removeprefix("## "), []
+            elif method := re.fullmatch(r"### `(.+)`", line):
+                methods = found.setdefault(f"{page} {chapter}: {method[1]}", [])
+            elif parameter := re.match(r"\| `(\w+)` \| ([^|]+) \|", line):
+                methods.append(f"{parameter[1]}: {parameter[2]}")
+    check_pin("wire-methods", found)
