@@ -287,7 +287,8 @@ def test_methods_take_the_parameters_they_took() -> None:
     docs = Path(__file__).parent.parent.parent / "docs"
     found: dict[str, list[str]] = {}
     for page in ("service.md", "federation-wire.md"):
-        chapter, methods = "", []
+        chapter = ""
+        methods: list[str] = []
         for line in (docs / page).read_text(encoding="utf-8").splitlines():
             if line.startswith("## "):
                 chapter, methods = line.removeprefix("## "), []
